@@ -1,0 +1,1 @@
+"""bfloat16 on CPUs through OpenVINO."""

@@ -1,0 +1,93 @@
+"""The model that passes work on: an onnx-ir graph, where it came from, and a revision that analyses key on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Model"]
+
+
+class Model:
+    """A graph with its origin.
+
+    Attributes:
+        ir: The onnx-ir model. Passes edit it in place and call `touch` when they changed it.
+        path: The file it was opened from, or None when it was built in memory.
+        revision: Grows with every change; analyses are valid for one revision.
+    """
+
+    def __init__(self, model: ir.Model, path: Path | None = None):
+        self.ir = model
+        self.path = path
+        self.revision = 0
+
+    @property
+    def graph(self) -> ir.Graph:
+        """The main graph."""
+        return self.ir.graph
+
+    @property
+    def opset(self) -> int:
+        """The version of the default ONNX domain that the model imports (1 if it imports none)."""
+        return self.ir.opset_imports.get("", 1)
+
+    def touch(self) -> None:
+        """Tell that the graph changed: every cached analysis is dropped."""
+        self.revision += 1
+
+    def graphs(self) -> Iterator[tuple[str, ir.Graph]]:
+        """Every graph with its body path, outermost first: `""`, `"loop_1/body"`, `"loop_1/body/if_2/then_branch"`.
+
+        A node without a name is called by its first output in the path.
+        """
+        yield from _bodies("", self.ir.graph)
+
+    def nodes(self) -> Iterator[ir.Node]:
+        """Every node of the main graph and of all bodies; a node comes before the nodes of its own bodies."""
+        return self.ir.graph.all_nodes()
+
+    def clone(self) -> Model:
+        """A copy of the graph; the weights are shared."""
+        return Model(self.ir.clone(), self.path)
+
+    def save(self, path: str | Path, *, external: bool | None = None) -> None:
+        """Write the model to `path`; see `dovetail.ir.save_model`."""
+        from dovetail.ir.saving import save_model
+
+        save_model(self, path, external=external)
+
+    def __str__(self) -> str:
+        from dovetail.ir.printer import print_model
+
+        return print_model(self)
+
+
+def _bodies(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph]]:
+    import onnx_ir as ir
+
+    stack = [(path, graph)]
+    while stack:
+        path, graph = stack.pop()
+        yield path, graph
+        found = []
+        for node in graph:
+            for attr in node.attributes.values():
+                if attr.is_ref():
+                    continue
+                if attr.type == ir.AttributeType.GRAPH:
+                    found.append((_join(path, node, attr.name), attr.as_graph()))
+                elif attr.type == ir.AttributeType.GRAPHS:
+                    found.extend(
+                        (_join(path, node, f"{attr.name}{i}"), g) for i, g in enumerate(attr.as_graphs())
+                    )
+        stack.extend(reversed(found))
+
+
+def _join(path: str, node: ir.Node, name: str) -> str:
+    label = node.name or (node.outputs[0].name if node.outputs else None) or node.op_type
+    return "/".join(part for part in (path, label, name) if part)

@@ -1,0 +1,1 @@
+"""Passes: the base class, pipelines and their text, and the manager."""

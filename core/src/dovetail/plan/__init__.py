@@ -1,0 +1,1 @@
+"""Plans: placements, remarks, selectors, and their form on disk."""

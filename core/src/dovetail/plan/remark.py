@@ -1,0 +1,47 @@
+"""A remark: one reason for one decision, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+__all__ = ["Kind", "Remark"]
+
+Kind = Literal["passed", "missed", "failed", "analysis"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Why something was decided.
+
+    Attributes:
+        kind: `passed` (done), `missed` (not done, on purpose), `failed` (not done, wanted), `analysis` (a fact).
+        node: Name of the node it is about; empty for the whole model.
+        pass_: The pass or strategy that says so.
+        rule: A short stable name of the rule, in kebab case.
+        why: One sentence for a person.
+        because: Names of the nodes that forced it.
+        suggest: The cheapest thing the user can do about it, or empty.
+        source: File and line of the rule (`bpu_int8.yaml:34`), or empty.
+    """
+
+    kind: Kind
+    node: str
+    pass_: str
+    rule: str
+    why: str
+    because: tuple[str, ...] = ()
+    suggest: str = ""
+    source: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        """The form that plans and `remarks.json` hold: `pass_` is called `pass`, empty fields are left out."""
+        pairs = ((f.name.rstrip("_"), getattr(self, f.name)) for f in fields(self))
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in pairs if value}
+
+    @classmethod
+    def from_dict(cls, data: dict) -> Remark:
+        """The inverse of `as_dict`."""
+        values = {("pass_" if key == "pass" else key): value for key, value in data.items()}
+        values["because"] = tuple(values.get("because", ()))
+        return cls(**{"node": "", "rule": "", "why": "", **values})

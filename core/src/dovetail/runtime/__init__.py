@@ -1,0 +1,1 @@
+"""Engines and the executor that runs a plan region by region."""

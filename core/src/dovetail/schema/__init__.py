@@ -1,0 +1,1 @@
+"""Backend files: loading, and what they say about a node."""

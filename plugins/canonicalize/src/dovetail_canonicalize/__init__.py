@@ -1,0 +1,1 @@
+"""Passes that bring a model to one normal form."""

@@ -1,0 +1,1 @@
+"""Passes that place operators on backends."""

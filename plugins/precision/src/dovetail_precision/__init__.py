@@ -1,0 +1,1 @@
+"""Passes that choose precisions and join them."""

@@ -1,0 +1,1 @@
+"""Backend files, policies and operator facts, as YAML: data without code."""
