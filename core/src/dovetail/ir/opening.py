@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import mmap
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ def open_model(path: str | Path) -> Model:
     """Read an ONNX model.
 
     Weights are mapped, not loaded, whether they lie in the model file or beside it. A file that ends in `.onnxtxt` or
-    `.txt`, and `-` for standard input, holds ONNX text; there, lines that start with `//` are comments.
+    `.txt`, and `-` for standard input, holds ONNX text (see `open_text`).
 
     Raises:
         DovetailError: The file is missing, is not a model, is cut short, or its external data is missing, too short
@@ -52,6 +53,9 @@ def open_model(path: str | Path) -> Model:
 def open_text(text: str, name: str, path: Path | None = None) -> Model:
     """Read a model from ONNX text (https://onnx.ai/onnx/repo-docs/Syntax.html).
 
+    Lines that start with `//` are comments. An initializer that is declared without data, as `print_model` writes the
+    large ones, holds zeros.
+
     Raises:
         DovetailError: The text has a mistake; the message holds the parser's.
     """
@@ -64,7 +68,25 @@ def open_text(text: str, name: str, path: Path | None = None) -> Model:
         reason = error.args[0] if error.args else error
         reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise DovetailError(f"{name} is not ONNX text: {reason.strip()}", "see onnx's Syntax page") from None
+    _fill_declared(proto.graph)
     return Model(skeleton=Skeleton(proto, {}), path=path)
+
+
+def _fill_declared(graph: onnx.GraphProto) -> None:
+    """Give every declared value that nothing defines an initializer of zeros; where extents are open it stays as it is."""
+    import onnx
+    import onnx_ir as ir
+
+    defined = {name for node in graph.node for name in node.output}
+    defined.update(value.name for value in (*graph.input, *graph.initializer))
+    for value in [value for value in graph.value_info if value.name not in defined]:
+        kind = value.type.tensor_type
+        extents = [dim.dim_value for dim in kind.shape.dim]
+        if all(dim.HasField("dim_value") for dim in kind.shape.dim) and kind.elem_type != onnx.TensorProto.STRING:
+            tensor = graph.initializer.add(name=value.name, data_type=kind.elem_type, dims=extents)
+            bits = ir.DataType(kind.elem_type).bitwidth
+            tensor.raw_data = bytes((math.prod(extents) * bits + 7) // 8)
+            graph.value_info.remove(value)
 
 
 def _read(path: Path) -> Skeleton:
