@@ -127,7 +127,7 @@ class PluginSet:
                 continue
             try:
                 modules[record.name] = item.entry_point.load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._break(record, f"does not import: {_describe(error)}")
         records = {record.name: record for record in self.plugins if record.name in modules}
         # pluggy calls the last registered first; registered backwards, hooks run by name and obey tryfirst and trylast.
@@ -169,7 +169,7 @@ def load_plugins(
 
     Args:
         block: Names of plugins or distributions to leave out.
-        allow: If given, leave out all others; default is the comma-separated list in `DOVETAIL_PLUGINS`, if that is set.
+        allow: If given, leave out all others; by default the list in `DOVETAIL_PLUGINS` (`a,b`), if that is set.
         strict: Raise on the first broken plugin instead of listing it.
 
     Raises:
@@ -285,5 +285,5 @@ def _with_wanted_arguments(implementation: Any) -> Any:
     return lambda **arguments: implementation.function(*(arguments[name] for name in implementation.argnames))
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
