@@ -32,6 +32,7 @@ class Normalise(Pass):
 
     name = "normalise"
     stage = "normalise"
+    takes_anything = True
 
     opset: int = 0
 
