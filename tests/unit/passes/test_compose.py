@@ -16,7 +16,7 @@ def compose_of(monkeypatch):
 
     def composed(*passes, **arguments):
         registry = Registry("acme")
-        for index, cls in enumerate(passes):
+        for cls in passes:
             monkeypatch.setitem(globals(), f"pass_{cls.name}", cls)
             registry.pass_(cls.name, f"{__name__}:pass_{cls.name}")
         return str(compose(registry, **arguments))
