@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import pluggy
 
 from dovetail import __version__, hookspecs
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.registry import Registry, did_you_mean
 
 if TYPE_CHECKING:
@@ -180,7 +180,8 @@ def load_plugins(
         strict: Raise on the first broken plugin instead of listing it.
 
     Raises:
-        DovetailError: `block` or `allow` names a plugin that is not installed, or `strict` met a broken one.
+        UsageError: `block` or `allow` names a plugin that is not installed.
+        DovetailError: `strict` met a broken plugin.
     """
     if allow is None and _ALLOW_VARIABLE in os.environ:
         allow = [name.strip() for name in os.environ[_ALLOW_VARIABLE].split(",") if name.strip()]
@@ -224,7 +225,7 @@ def _choose(found: list[_Found], block: Collection[str], allow: Collection[str] 
     known = {name for record in records for name in (record.name, record.distribution)}
     for name in (*block, *(allow or ())):
         if name not in known:
-            raise DovetailError(f"no plugin {name!r} is installed{did_you_mean(name, known)}")
+            raise UsageError(f"no plugin {name!r} is installed{did_you_mean(name, known)}")
     for record in records:
         names = {record.name, record.distribution}
         if names & set(block):

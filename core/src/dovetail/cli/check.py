@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
     facts = {name: registry.fact[name] for name in registry.fact}
 
     def find(kind: str, name: str) -> Traversable | None:
-        shelf = getattr(registry, kind)
-        return shelf[name] if name in shelf else None
+        return getattr(registry, kind).get(name)
 
     backend = load_backend(args.file, find, options=dict(args.option), facts=frozenset(facts))
     documents = []
