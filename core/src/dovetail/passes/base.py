@@ -46,6 +46,7 @@ class Pass:
         requires: Passes that must be installed and run before it.
         after: Passes that run before it if they are there.
         before: Passes that run after it if they are there.
+        takes_anything: It also runs on a model that does not verify; a pipeline that starts with it starts unverified.
     """
 
     name: ClassVar[str]
@@ -53,6 +54,7 @@ class Pass:
     requires: ClassVar[tuple[str, ...]] = ()
     after: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()
+    takes_anything: ClassVar[bool] = False
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Change the model in place and call `model.touch()` on every change.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.plugins import PluginSet
+    from dovetail.schema import Backend
 
 __all__ = ["Analysis", "Context"]
 
@@ -37,6 +38,7 @@ class Context:
         plugins: The plugins whose hooks watch the run, or None.
         registry: Everything that plugins brought.
         model: The model of the run; the manager sets it.
+        backends: The chosen backends in order of preference, loaded; `host` is not among them.
         remarks: All remarks so far.
         counts: What the current pass counted so far.
         current_pass: Name of the current pass, empty between passes.
@@ -54,6 +56,7 @@ class Context:
         self.plugins = plugins
         self.registry = registry or (plugins.registry if plugins else Registry())
         self.model = model
+        self.backends: tuple[Backend, ...] = ()
         self.remarks: list[Remark] = []
         self.counts: Counter[str] = Counter()
         self.current_pass = ""

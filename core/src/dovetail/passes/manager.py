@@ -44,7 +44,8 @@ class Manager:
         self._watch.check_names(names_in(self._pipeline.steps))
         self._ctx.model = self._model = model
         self._snapshot = Snapshot(model) if self._watch.reproducer else None
-        if self._watch.verify_each:
+        first = next(self._pipeline.passes(), None)
+        if self._watch.verify_each and first is not None and not first.takes_anything:
             _verify(model)
         result = Result(model, remarks=self._ctx.remarks)
         for position, step in enumerate(self._pipeline.steps):
