@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import pluggy
 
 from dovetail import __version__, hookspecs
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.registry import Registry, did_you_mean
 
 if TYPE_CHECKING:
@@ -55,9 +55,16 @@ class PluginRecord:
     error: str = ""
     hooks: tuple[str, ...] = ()
 
+    def fail(self, error: str) -> None:
+        """Mark the plugin as broken."""
+        self.status, self.error = "broken", error
+
     def as_dict(self) -> dict[str, object]:
         """The record as plain data."""
         return {**vars(self), "hooks": list(self.hooks)}
+
+    def __str__(self) -> str:
+        return f"plugin {self.name} ({self.distribution}): {self.error or self.status}"
 
 
 class PluginSet:
@@ -115,8 +122,8 @@ class PluginSet:
                 yield record, _with_wanted_arguments(implementation)
 
     def _break(self, record: PluginRecord, error: str) -> None:
-        record.status, record.error = "broken", error
-        warnings.warn(f"plugin {record.name} ({record.distribution}): {error}", PluginWarning, stacklevel=3)
+        record.fail(error)
+        warnings.warn(str(record), PluginWarning, stacklevel=3)
 
     def _load(self, found: list[_Found]) -> None:
         modules = {}
@@ -128,7 +135,7 @@ class PluginSet:
             try:
                 modules[record.name] = item.entry_point.load()
             except (Exception, SystemExit) as error:
-                self._break(record, f"does not import: {_describe(error)}")
+                record.fail(f"does not import: {_describe(error)}")
         records = {record.name: record for record in self.plugins if record.name in modules}
         # pluggy calls the last registered first; registered backwards, hooks run by name and obey tryfirst and trylast.
         for name in reversed(modules):
@@ -141,12 +148,12 @@ class PluginSet:
         try:
             self._manager.register(module, record.name)
         except Exception as error:
-            self._break(record, _describe(error))
+            record.fail(_describe(error))
         else:
             callers = self._manager.get_hookcallers(module) or []
             record.hooks = tuple(sorted(caller.name for caller in callers))
             if error := _contract_error(module, record, callers):
-                self._break(record, error)
+                record.fail(error)
         if record.status == "broken" and self._manager.has_plugin(record.name):
             self._manager.unregister(name=record.name)
 
@@ -159,7 +166,7 @@ class PluginSet:
                 for name, target in _backend_files(module):
                     self.registry.backend(name, target)
         except Exception as error:
-            self._break(record, error.message if isinstance(error, DovetailError) else f"register: {_describe(error)}")
+            record.fail(error.message if isinstance(error, DovetailError) else f"register: {_describe(error)}")
 
 
 def load_plugins(
@@ -173,21 +180,20 @@ def load_plugins(
         strict: Raise on the first broken plugin instead of listing it.
 
     Raises:
-        DovetailError: `block` or `allow` names a plugin that is not installed, or `strict` met a broken one.
+        UsageError: `block` or `allow` names a plugin that is not installed.
+        DovetailError: `strict` met a broken plugin.
     """
     if allow is None and _ALLOW_VARIABLE in os.environ:
         allow = [name.strip() for name in os.environ[_ALLOW_VARIABLE].split(",") if name.strip()]
     found = list(_find())
     _choose(found, block, allow)
+    _refuse_clashes(found)
     plugins = PluginSet()
-    if strict:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PluginWarning)
-            plugins._load(found)
-        for record in plugins.broken:
-            raise DovetailError(f"plugin {record.name} ({record.distribution}): {record.error}")
-    else:
-        plugins._load(found)
+    plugins._load(found)
+    for record in plugins.broken:
+        if strict:
+            raise DovetailError(str(record))
+        warnings.warn(str(record), PluginWarning, stacklevel=2)
     return plugins
 
 
@@ -197,29 +203,20 @@ class _Found(NamedTuple):
 
 
 def _find() -> Iterator[_Found]:
+    """The built-in plugin, then every entry point once, each under a name of its own."""
     from importlib.metadata import EntryPoint, entry_points
 
-    yield _Found(
-        PluginRecord(_BUILTIN, "dovetail", __version__, "dovetail.builtin"),
-        EntryPoint(_BUILTIN, "dovetail.builtin", ENTRY_POINT_GROUP),
-    )
-    first: dict[str, PluginRecord] = {}
+    builtin = PluginRecord(_BUILTIN, "dovetail", __version__, "dovetail.builtin")
+    yield _Found(builtin, EntryPoint(_BUILTIN, "dovetail.builtin", ENTRY_POINT_GROUP))
+    targets = {_BUILTIN: {builtin.target}}
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name, point.value)):
-        distribution = point.dist.name if point.dist else "unknown"
-        record = PluginRecord(point.name, distribution, point.dist.version if point.dist else "", point.value)
-        other = first.setdefault(point.name, record)
-        if other is not record:
-            if other.target == record.target:
-                continue  # One distribution found twice on the path, as editable installs are.
-            record.status = "broken"
-            record.error = (
-                f"the name {point.name!r} belongs to {other.distribution} ({other.target}) already; "
-                f"{distribution} ({point.value}) must choose another or be uninstalled"
-            )
-            # Records are found by name; the loser must not answer to the winner's.
-            record.name = f"{point.name}@{distribution}"
-            warnings.warn(f"plugin {record.name}: {record.error}", PluginWarning, stacklevel=4)
-        yield _Found(record, point)
+        known = targets.setdefault(point.name, set())
+        if point.value in known:
+            continue  # One distribution found twice on the path, as editable installs may be.
+        distribution, version = (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
+        name = f"{point.name}@{distribution}" if known else point.name
+        known.add(point.value)
+        yield _Found(PluginRecord(name, distribution, version, point.value), point)
 
 
 def _choose(found: list[_Found], block: Collection[str], allow: Collection[str] | None) -> None:
@@ -228,13 +225,25 @@ def _choose(found: list[_Found], block: Collection[str], allow: Collection[str] 
     known = {name for record in records for name in (record.name, record.distribution)}
     for name in (*block, *(allow or ())):
         if name not in known:
-            raise DovetailError(f"no plugin {name!r} is installed{did_you_mean(name, known)}")
+            raise UsageError(f"no plugin {name!r} is installed{did_you_mean(name, known)}")
     for record in records:
         names = {record.name, record.distribution}
         if names & set(block):
             record.status, record.error = "disabled", "left out by request"
         elif allow is not None and not names & set(allow):
             record.status, record.error = "disabled", "not among the plugins allowed"
+
+
+def _refuse_clashes(found: list[_Found]) -> None:
+    """Of the entry points with one name, the first that is not disabled keeps it."""
+    first: dict[str, PluginRecord] = {}
+    for record, point in found:
+        if record.status == "ok" and first.setdefault(point.name, record) is not record:
+            other = first[point.name]
+            record.fail(
+                f"the name {point.name!r} belongs to {other.distribution} ({other.target}) already; "
+                f"{record.distribution} ({record.target}) must choose another or be uninstalled"
+            )
 
 
 def _contract_error(module: Any, record: PluginRecord, callers: list) -> str:

@@ -90,6 +90,10 @@ class Shelf:
                 f"repair or reinstall {entry.owner}, or leave it out with --no-plugin",
             ) from error
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Load what is registered as `name`, or return `default` if nothing is."""
+        return self[name] if name in self._entries else default
+
     def entry(self, name: str) -> Entry:
         """The registration of `name`, without loading it.
 

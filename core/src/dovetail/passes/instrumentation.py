@@ -13,6 +13,7 @@ from dovetail.registry import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.passes.result import Result
 
 __all__ = ["ALL", "Instrumentation", "Progress"]
 
@@ -36,6 +37,7 @@ class Instrumentation:
         reproducer: Where to write what is needed to repeat an unexpected failure, or None.
         out: Where models are printed; standard error by default.
         progress: Told about every step.
+        finished: Given the result of the run, with timing and statistics.
     """
 
     print_before: tuple[str, ...] = ()
@@ -47,6 +49,7 @@ class Instrumentation:
     reproducer: Path | None = None
     out: TextIO | None = None
     progress: Progress | None = None
+    finished: Callable[[Result], None] | None = None
 
     def check_names(self, names: Iterable[str]) -> None:
         """Refuse names of passes that are not in the pipeline, which would otherwise just print nothing.

@@ -55,6 +55,8 @@ class Manager:
                 break
         self._progress("", len(self._pipeline))
         result.stopped_after = self._stopped_after
+        if self._watch.finished:
+            self._watch.finished(result)
         return result
 
     def _progress(self, what: str, done: int) -> None:

@@ -102,6 +102,10 @@ def _convert_tuple(items: list, hints: tuple) -> tuple:
 
 
 def _convert_union(value: Value, hints: tuple) -> Any:
+    wanted = [hint for hint in hints if hint is not types.NoneType]
+    if len(wanted) == 1:
+        is_none = isinstance(value, Word) and not value.quoted and value.text == "none"
+        return None if is_none else _convert(value, wanted[0])
     # Text takes anything, so it comes last.
     for hint in sorted(hints, key=lambda hint: hint is str):
         try:
