@@ -14,7 +14,7 @@ from dovetail.schema.errors import near_miss
 from dovetail.schema.operators import known_names, operator_names
 from dovetail.schema.yaml_source import Entries, Scalar, Source, load_tree
 
-__all__ = ["POLICIES", "Policies", "load_policies", "parse_policies", "split_operator"]
+__all__ = ["POLICIES", "Policies", "load_policies", "parse_policies", "parse_ports", "split_operator"]
 
 POLICIES = (
     "lower", "fp32", "promote", "pass", "fp32-accumulate", "fp32-round-trip", "follow-consumer", "recurse", "none",

@@ -159,7 +159,9 @@ _CALLS: dict[str, tuple[Callable, int, int]] = {
 
 
 def _number(value: object) -> object:
-    """Arithmetic is for numbers: Python would also add tuples and repeat texts."""
+    """Arithmetic is for numbers: Python would also add tuples and repeat texts. A list of one is its element."""
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
     if isinstance(value, (int, float)):
         return value
     raise TypeError("a list" if isinstance(value, tuple) else "not a number")

@@ -104,15 +104,18 @@ class Scalar(Node):
         return float(self.raw) if _DECIMAL.fullmatch(self.raw) else self.raw
 
     def text(self, what: str) -> str:
+        """The text as written; nothing is an error."""
         if self.is_null:
             raise self.error(f"{what}: nothing is given")
         return self.raw
 
     def words(self, what: str) -> list[Scalar]:
+        """Itself as a list of one."""
         self.text(what)
         return [self]
 
     def plain(self) -> object:
+        """Its value."""
         return self.value
 
 
@@ -123,6 +126,7 @@ class Items(Node):
     items: tuple[Node, ...]
 
     def words(self, what: str) -> list[Scalar]:
+        """Its items, all of them scalars."""
         for item in self.items:
             if not isinstance(item, Scalar):
                 raise item.error(f"{what}: one word or text is expected")
@@ -130,6 +134,7 @@ class Items(Node):
         return list(self.items)
 
     def plain(self) -> object:
+        """A list."""
         return [item.plain() for item in self.items]
 
 
@@ -141,6 +146,7 @@ class Entries(Node):
     flow: bool = False
 
     def entries(self, what: str) -> Entries:
+        """Itself."""
         return self
 
     def __iter__(self) -> Iterator[tuple[Scalar, Node]]:
@@ -175,6 +181,7 @@ class Entries(Node):
         return word
 
     def plain(self) -> object:
+        """A dict."""
         return {key.raw: value.plain() for key, value in self.pairs}
 
 
