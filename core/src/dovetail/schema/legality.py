@@ -246,7 +246,7 @@ def _key(view: NodeView, names: tuple[str, ...]) -> tuple:
     """All that an answer depends on."""
     node = view.node
     attributes = tuple(
-        (name, None if attribute.is_ref() else _hashable(attribute.value)) for name, attribute in node.attributes.items()
+        (name, None if attr.is_ref() else _hashable(attr.value)) for name, attr in node.attributes.items()
     )
     values = tuple(
         value and (str(value.type), _shape_key(value), view.is_constant(value)) for value in view.inputs

@@ -118,7 +118,7 @@ class NodeView(Mapping[str, object]):
         return value.is_graph_output() if fact == "is_output" else len(value.uses())
 
     def written(self, name: str) -> object:
-        """An attribute, or the constant value of a port, as the node has it; an attribute's default where it has one."""
+        """An attribute, or a port's constant value, as the node has it; else the attribute's default."""
         for candidate in (name, *(old for old in self.node.attributes if later_name(old) == name)):
             attribute = self.node.attributes.get(candidate)
             if attribute is not None:
