@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.schema.backend import Backend, BackendSummary, Border, RegionRule
+from dovetail.schema.entries import Entry, collect_entries, parse_unlisted
 from dovetail.schema.errors import near_miss
 from dovetail.schema.limits import parse_limits
 from dovetail.schema.options import choose_options, parse_options, variant_applies
 from dovetail.schema.policies import Policies, load_policies, split_operator
-from dovetail.schema.rules import UNLISTED, Context, Entry, Rule, collect_entries, compile_rule, parse_unlisted
+from dovetail.schema.rules import UNLISTED, Context, Rule, compile_rule
 from dovetail.schema.type_specs import DTYPES, parse_type
 from dovetail.schema.yaml_source import Entries, Node, Scalar, Source, load_tree
 
@@ -169,7 +170,8 @@ def _build(
 ) -> Backend:
     source, tree = file
     top = _merge_top(layers)
-    for dialect in words.words("dialects") if (words := top.get("dialects")) else ():
+    dialects = top.get("dialects")
+    for dialect in dialects.words("dialects") if dialects else ():
         _Finder(find)(source, "dialect", dialect, dialect.raw)
     precision = _section(top, "precision", _PRECISION)
     place = _section(top, "place", None)
@@ -177,8 +179,6 @@ def _build(
     border = _section(top, "border", ("in", "out"))
     types = _types(top)
     rules, unlisted = _rules(top, layers, Context(types, facts))
-    lists = {key: tuple(w.raw for w in node.words(key)) if (node := emit.get(key)) else () for key in
-             ("engines", "artifacts")}  # fmt: skip
     used = {name for rule in (*rules.values(), unlisted) for row in rule.rows for name in row.names}
     strategy, smallest = place.get("strategy"), place.get("min_region")
     return Backend(
@@ -197,8 +197,8 @@ def _build(
         strategy=strategy.text("strategy") if strategy else "",
         min_region=_count(smallest, "min_region") if smallest else 1,
         place={key.raw: value.plain() for key, value in place if key.raw not in ("strategy", "min_region")},
-        engines=lists["engines"],
-        artifacts=lists["artifacts"],
+        engines=_words(emit, "engines"),
+        artifacts=_words(emit, "artifacts"),
         source=source.name,
         _rules=rules,
         _unlisted=unlisted,
@@ -211,6 +211,11 @@ def _section(top: Entries, key: str, allowed: tuple[str, ...] | None) -> Entries
     node = top.get(key)
     entries = node.entries(key) if node else Entries(top.file, top.line, ())
     return entries.only(key, allowed) if allowed else entries
+
+
+def _words(entries: Entries, key: str) -> tuple[str, ...]:
+    node = entries.get(key)
+    return tuple(word.raw for word in node.words(key)) if node else ()
 
 
 def _types(top: Entries) -> dict[str, TypeSpec]:
@@ -264,9 +269,7 @@ def _policies(source: Source, top: Entries, find: Find | None) -> Policies:
     return load_policies(file, find_policy)
 
 
-def _rules(
-    top: Entries, layers: list[Entries], context: Context
-) -> tuple[dict[tuple[str, str], Rule], Rule]:
+def _rules(top: Entries, layers: list[Entries], context: Context) -> tuple[dict[tuple[str, str], Rule], Rule]:
     """Every listed operator's rule, and the rule of all others."""
     groups = {key.raw: value.words("groups") for key, value in _section(top, "groups", None)}
     for words in groups.values():
@@ -283,4 +286,3 @@ def _rules(
     base = unlisted if unlisted.status == "ok" else replace(unlisted, status="ok", keys={})
     rules = {operator: compile_rule(operator, base.under(entry), context) for operator, entry in entries.items()}
     return rules, compile_rule(UNLISTED, unlisted, context)
-

@@ -13,47 +13,20 @@ from typing import TYPE_CHECKING
 from dovetail.schema.backend import Backend
 from dovetail.schema.errors import SchemaError
 from dovetail.schema.limits import Refusal
+from dovetail.schema.memo import content_names, question
 from dovetail.schema.node_view import BROADCASTING, Fact, NodeView, extents_of
-from dovetail.schema.operators import is_position, known_names
 from dovetail.schema.port_types import assign_types, untyped
 from dovetail.schema.rules import Row, Rule
 from dovetail.schema.shapes import Binding, Mismatch
 from dovetail.schema.terms import ABSENT, Unknown
 from dovetail.schema.type_specs import PortTypes
+from dovetail.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["Judge", "Verdict"]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a backend says of one node.
-
-    Attributes:
-        ok: True, False, or None when only the region can tell.
-        reasons: Why not; empty unless `ok` is False.
-        role: Its role, or empty.
-        policy: How autocast treats it, or empty.
-        types: Allowed element types by port, only for ports that carry floats or that the file quantises; elements of
-            a variadic port are called `in0`, `in1`, ... Empty when the file says nothing about types.
-        set: Attributes to rewrite when it goes low.
-        keep: Ports that stay in the high precision even then; `types` does not take them into account.
-        row: Number of the row that decided, from 0; None when the rule has no rows or none fits.
-        source: File and line that decided.
-    """
-
-    ok: bool | None
-    reasons: tuple[Refusal, ...] = ()
-    role: str = ""
-    policy: str = ""
-    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    set: Mapping[str, object] = field(default_factory=dict)
-    keep: frozenset[str] = frozenset()
-    row: int | None = None
-    source: str = ""
+__all__ = ["Judge"]
 
 
 @dataclass(slots=True)
@@ -118,24 +91,15 @@ class Judge:
         operator = (node.domain, node.op_type)
         if operator not in self._rules:
             rule = self.backend.rule(*operator)
-            self._rules[operator] = (rule, self._names_of_content(rule))
+            self._rules[operator] = (rule, content_names(rule, self.backend.facts))
         rule, names = self._rules[operator]
         view = NodeView(node, self.opset, self._constants, self._facts, region)
         if rule.status == "ok" and (name := untyped(view)):
             return _verdict(rule, False, [Refusal(f"type of '{name}' is not known", rule.source)])
-        key = _key(view, names)
+        key = question(view, names)
         if key not in self._memo:
             self._memo[key] = self._judge(rule, view)
         return self._memo[key]
-
-    def _names_of_content(self, rule: Rule) -> tuple[str, ...]:
-        """The names whose value neither types nor attributes determine: these belong into the memo's key."""
-        names = {name for row in rule.rows for name in row.names}
-        operator = known_names(rule.domain, rule.op_type)
-        ports = operator.ports if operator else frozenset()
-        known = self._facts.keys() | ports
-        volatile = (".is_output", ".consumers")
-        return tuple(sorted(n for n in names if n in known or is_position(n) or n.endswith(volatile)))
 
     def _judge(self, rule: Rule, view: NodeView) -> Verdict:
         if rule.status != "ok":
@@ -158,7 +122,7 @@ class Judge:
         mismatches: list[Refusal] = []
         swapped = view.swap()
         for index, row in enumerate(rule.rows):
-            for seen in filter(None, (view, swapped)):
+            for seen in (view, swapped) if swapped else (view,):
                 fit = self._lay(row, index, seen)
                 if isinstance(fit, _Fit):
                     return fit
@@ -240,31 +204,3 @@ def _describe(value: ir.Value) -> str:
     extents = extents_of(value)
     shape = "unknown rank" if extents is None else ", ".join("?" if x is None else str(x) for x in extents)
     return f"[{shape}]"
-
-
-def _key(view: NodeView, names: tuple[str, ...]) -> tuple:
-    """All that an answer depends on."""
-    node = view.node
-    attributes = tuple(
-        (name, None if attr.is_ref() else _hashable(attr.value)) for name, attr in node.attributes.items()
-    )
-    values = tuple(
-        value and (str(value.type), _shape_key(value), view.is_constant(value)) for value in view.inputs
-    )
-    results = tuple((str(value.type), _shape_key(value), bool(value.name)) for value in view.outputs)
-    region = tuple(sorted((view.region or {}).items()))
-    since = view.signature.since if view.signature else node.version
-    content = tuple(view[name] for name in names)
-    return node.domain, node.op_type, since, attributes, values, results, region, content
-
-
-def _shape_key(value: ir.Value) -> tuple | None:
-    extents = extents_of(value)
-    return None if extents is None else tuple(extents)
-
-
-def _hashable(value: object) -> object:
-    if isinstance(value, (int, float, str, bytes)):
-        return type(value).__name__, value
-    plain = isinstance(value, (tuple, list)) and all(isinstance(item, (int, float, str, bytes)) for item in value)
-    return tuple(value) if plain else None

@@ -33,7 +33,7 @@ _MOST_ELEMENTS = 1 << 16
 _SCALARS = (int, float, str)
 
 
-class NodeView(Mapping[str, object]):
+class NodeView:
     """The names of one node with their values; a value is looked up when it is first asked for.
 
     Args:
@@ -81,12 +81,6 @@ class NodeView(Mapping[str, object]):
         if name not in self._values:
             self._values[name] = self._look_up(name)
         return self._values[name]
-
-    def __iter__(self):
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
     def _look_up(self, name: str) -> object:
         if name in self._facts:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 __all__ = [
-    "FLOATS", "Formal", "Names", "Signature", "dtype_name", "known_names", "operator_names", "port_names", "signature",
+    "FLOATS", "Formal", "Names", "Signature", "dtype_name", "is_position", "known_names", "later_name",
+    "operator_names", "port_names", "signature", "version_of",
 ]  # fmt: skip
 
 FLOATS = frozenset({

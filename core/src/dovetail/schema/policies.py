@@ -3,6 +3,8 @@
     extends: fp16
     policy: {pass: [Exp, Log], fp32: [CumProd]}
     keep: {Resize: [scales]}
+
+What a file says about an operator replaces what the file that it extends says about it.
 """
 
 from __future__ import annotations

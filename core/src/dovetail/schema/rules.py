@@ -1,35 +1,27 @@
-"""Rules: what a backend says about one operator, merged from all the places that may say something.
-
-    unlisted < group < named operator < variant < the file that extends
-
-Keys merge one by one; `shape`, `limits` and `rows` count as one key, because a limit means nothing without the shape
-that names its extents.
-"""
+"""Rules: what a backend says about one operator, read closely."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
-from dovetail.schema.errors import near_miss, one_of
+from dovetail.schema.entries import ONE_KEY, Entry
+from dovetail.schema.errors import near_miss
 from dovetail.schema.limits import Block, CheckNames, Guard, parse_blocks, parse_guards
 from dovetail.schema.operators import Names, is_position, known_names
-from dovetail.schema.policies import POLICIES, parse_ports, split_operator
+from dovetail.schema.policies import POLICIES, parse_ports
 from dovetail.schema.shapes import Pattern, parse_pattern
 from dovetail.schema.type_specs import PortTypes, TypeSpec, parse_port_types
 from dovetail.schema.yaml_source import Entries, Items, Node, Scalar
 
-__all__ = ["Context", "Entry", "Row", "Rule", "UNLISTED", "collect_entries", "compile_rule", "parse_unlisted"]
+__all__ = ["UNLISTED", "Context", "Row", "Rule", "compile_rule"]
 
 ROLES = ("active", "passive", "manual")
 UNLISTED = ("", "")
 """Stands for every operator that a file does not list."""
 
 _ROW_KEYS = ("when", "shape", "limits", "types", "policy", "role", "set", "keep", "note")
-_RULE_KEYS = ("role", "policy", "types", "shape", "limits", "rows", "set", "keep", "same_scale", "note")
-_ONE_KEY = frozenset({"shape", "limits", "rows"})
-_STATUS = ("refuse", "forbid")
 _PORT_FACTS = ("rank", "constant", "is_output", "consumers")
 _NODE_FACTS = ("version", "constants", "outputs")
 
@@ -108,31 +100,6 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What several places of several files say about one operator, not yet read closely.
-
-    Attributes:
-        status: `ok`, `refuse` or `forbid`.
-        keys: The merged keys.
-        place: The most specific place.
-        listed: A file names the operator.
-    """
-
-    status: str
-    keys: Mapping[str, Node]
-    place: Node
-    listed: bool = True
-
-    def under(self, other: Entry) -> Entry:
-        """With `other`, which is more specific, laid over."""
-        if other.status != "ok":
-            return other
-        dropped = _ONE_KEY if _ONE_KEY & other.keys.keys() else frozenset()
-        kept = {key: value for key, value in self.keys.items() if key not in dropped}
-        return replace(other, keys={**kept, **other.keys})
-
-
-@dataclass(frozen=True, slots=True)
 class Context:
     """What a rule may refer to.
 
@@ -143,58 +110,6 @@ class Context:
 
     types: Mapping[str, TypeSpec]
     facts: frozenset[str]
-
-
-def parse_unlisted(node: Node) -> Entry:
-    """What stands under `unlisted:`.
-
-    Raises:
-        SchemaError: It is neither `refuse`, `forbid` nor a mapping of a rule's keys.
-    """
-    return replace(_entry(node, "unlisted", node), listed=False)
-
-
-def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tuple[str, str], Entry]:
-    """What one `ops:` table says about every operator it lists.
-
-    Raises:
-        SchemaError: An unknown operator, group or key, or an operator given twice on one level.
-    """
-    levels: tuple[dict[tuple[str, str], Entry], ...] = ({}, {})
-    lines: tuple[dict[tuple[str, str], int], ...] = ({}, {})
-    for key, value in ops:
-        for name in (part.strip() for part in key.raw.split(",")):
-            grouped = name.startswith("$")
-            if grouped and name[1:] not in groups:
-                raise key.error(f"unknown group '{name[1:]}'{near_miss(name[1:], groups)}")
-            words = groups[name[1:]] if grouped else [Scalar(key.file, key.line, name)]
-            level, seen = levels[not grouped], lines[not grouped]
-            for word in words:
-                operator = split_operator(word)
-                if operator in level:
-                    raise key.error(f"'{word.raw}' is given twice (first on line {seen[operator]})")
-                seen[operator] = key.line
-                level[operator] = _entry(value, word.raw, key)
-    by_group, by_name = levels
-    return {
-        operator: by_group[operator].under(by_name[operator])
-        if operator in by_group and operator in by_name
-        else by_name.get(operator) or by_group[operator]
-        for operator in {**by_group, **by_name}
-    }
-
-
-def _entry(node: Node, what: str, place: Node) -> Entry:
-    if isinstance(node, Entries):
-        node.only(what, _RULE_KEYS)
-        keys = {key.raw: value for key, value in node}
-        if "rows" in keys and len(_ONE_KEY & keys.keys()) > 1:
-            raise node.error(f"{what}: rows hold their own shape and limits; write these inside the rows")
-        return Entry("ok", keys, place)
-    status = node.text(what)
-    if status not in _STATUS:
-        raise node.error(f'{what}: "{status}" is not one of {one_of(_STATUS)}, nor a mapping')
-    return Entry(status, {}, place)
 
 
 def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> Rule:
@@ -212,7 +127,7 @@ def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> R
     whole = Entries(entry.place.file, entry.place.line, tuple((Scalar("", 0, key), keys[key]) for key in keys))
     rows = keys.get("rows")
     if rows is None:
-        body = {key: value for key, value in keys.items() if key in _ONE_KEY}
+        body = {key: value for key, value in keys.items() if key in ONE_KEY}
         compiled = (reader.row(body, source),)
     elif isinstance(rows, Items) and rows.items:
         parts = [row.entries("rows").only(f"rows of {op_type}", _ROW_KEYS) for row in rows.items]
@@ -326,5 +241,3 @@ class _Reader:
                 raise place.error(f"unknown name '{name}' in limits of {self.label}{near_miss(name, candidates)}")
 
         return check
-
-

@@ -108,9 +108,7 @@ class Binding:
 
     def values(self) -> dict[str, object]:
         """The extents as values of a limit's names."""
-        return {
-            name: extent if isinstance(extent, int) else Unknown(name) for name, extent in self.extents.items()
-        }
+        return {name: extent if isinstance(extent, int) else Unknown(name) for name, extent in self.extents.items()}
 
 
 def parse_pattern(target: str, node: Node) -> Pattern:

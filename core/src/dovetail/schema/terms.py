@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 from dovetail.schema.errors import near_miss
 
-__all__ = ["ABSENT", "Absent", "Term", "TermError", "Unknown", "parse_term", "split_keys"]
+__all__ = ["ABSENT", "Absent", "Env", "Term", "TermError", "Unknown", "parse_term", "split_keys"]
 
 _LONGEST = 300
 _MOST_BITS = 4096
@@ -50,7 +50,13 @@ class Unknown:
     why: Literal["run-time", "constant", "region"] = "run-time"
 
 
-Env = Mapping[str, object]
+class Env(Protocol):
+    """The values of names."""
+
+    def __getitem__(self, name: str, /) -> object:
+        """The value of a name, `ABSENT` or `Unknown`."""
+
+
 _Run = Callable[[Env], object]
 
 
