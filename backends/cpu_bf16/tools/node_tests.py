@@ -120,8 +120,12 @@ def _retyped(source: onnx.ModelProto, opset: int) -> onnx.ModelProto | None:
     except onnx.defs.SchemaError:
         return None
     takes = {c.type_param_str for c in schema.type_constraints if "tensor(bfloat16)" in c.allowed_type_strs}
-    low = {n for ports, names in ((schema.inputs, node.input), (schema.outputs, node.output))
-           for i, n in enumerate(names) if ports and ports[min(i, len(ports) - 1)].type_str in takes}
+    low = {
+        n
+        for ports, names in ((schema.inputs, node.input), (schema.outputs, node.output))
+        for i, n in enumerate(names)
+        if ports and ports[min(i, len(ports) - 1)].type_str in takes
+    }
     changed = False
     for value in (*model.graph.input, *model.graph.output):
         tensor = value.type.tensor_type

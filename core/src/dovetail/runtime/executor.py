@@ -166,7 +166,9 @@ def _fitting(value: ir.Value, given: object) -> object:
             not isinstance(extent, int) or extent == given for extent, given in zip(value.shape, array.shape)
         )
         if not fits:
-            raise DovetailError(f"input '{value.name}' has shape {value.shape}, the value given has {list(array.shape)}")
+            raise DovetailError(
+                f"input '{value.name}' has shape {value.shape}, the value given has {list(array.shape)}"
+            )
     return array
 
 

@@ -31,9 +31,7 @@ def extract(model: Model, region: Region) -> Model:
                 f"value '{value.name}' enters region {region.index} ({region.backend}) without a type",
                 "infer the model's types first, or state the type in its value_info",
             )
-    constants = dict.fromkeys(
-        value for node in region.nodes for value in used_values(node) if value.is_initializer()
-    )
+    constants = dict.fromkeys(value for node in region.nodes for value in used_values(node) if value.is_initializer())
     graph = model.graph
     view = ir.GraphView(
         region.inputs,

@@ -96,7 +96,7 @@ class OnnxRuntimeSession:
         self._foreign = {
             value.name: value.dtype
             for value in (*graph.inputs, *graph.outputs)
-            if value.dtype is not None and value.dtype.numpy().__module__ == "ml_dtypes"
+            if value.dtype is not None and value.dtype.numpy().type.__module__ == "ml_dtypes"
         }
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -71,7 +71,7 @@ def form_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_
         done = {i for wave in waves for i in wave}
         stuck = next(node for i, node in enumerate(nodes) if i not in done)
         raise DovetailError(f"node '{stuck.name}' waits for its own result: the graph has a cycle")
-    if 2 < len(names) and len(waves) <= MERGE_UP_TO:
+    if len(names) > 2 and len(waves) <= MERGE_UP_TO:
         waves = _merged(waves, backends, users)
     return _regions(graph, nodes, [sorted(wave) for wave in waves], backends, used)
 
@@ -81,8 +81,11 @@ def used_values(node: ir.Node) -> Iterator[ir.Value]:
     import onnx_ir as ir
 
     yield from (value for value in node.inputs if value is not None)
-    bodies = [attr for attr in node.attributes.values()
-              if not attr.is_ref() and attr.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)]
+    bodies = [
+        attr
+        for attr in node.attributes.values()
+        if not attr.is_ref() and attr.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    ]
     for attr in bodies:
         for body in attr.as_graphs() if attr.type == ir.AttributeType.GRAPHS else (attr.as_graph(),):
             inner = (value for nested in body.all_nodes() for value in nested.inputs if value is not None)
@@ -98,9 +101,7 @@ def _body_outputs(body: ir.Graph) -> Iterator[ir.Value]:
         yield from nested.outputs
 
 
-def _dependencies(
-    used: list[tuple[ir.Value, ...]], position: dict[ir.Node, int]
-) -> tuple[list[list[int]], list[int]]:
+def _dependencies(used: list[tuple[ir.Value, ...]], position: dict[ir.Node, int]) -> tuple[list[list[int]], list[int]]:
     """For every node those that wait for it, and for how many nodes it waits itself."""
     users: list[list[int]] = [[] for _ in used]
     waiting = [0] * len(used)
@@ -144,9 +145,12 @@ def _merged(waves: list[list[int]], backends: list[str], users: list[list[int]])
             for later in after[i]:
                 reach[i] |= reach[later] | 1 << later
         pair = next(
-            ((i, j) for i, wave in enumerate(waves) for j in range(i + 1, len(waves))
-             if backends[wave[0]] == backends[waves[j][0]]
-             and not any(reach[k] >> j & 1 for k in after[i] if k != j)),
+            (
+                (i, j)
+                for i, wave in enumerate(waves)
+                for j in range(i + 1, len(waves))
+                if backends[wave[0]] == backends[waves[j][0]] and not any(reach[k] >> j & 1 for k in after[i] if k != j)
+            ),
             None,
         )
         if pair is None:
