@@ -108,7 +108,8 @@ def test_bodies_and_captures(engine):
 
 
 def test_an_unknown_operator_is_refused_with_its_name(engine):
-    text = '<ir_version: 10, opset_import: ["" : 22, "com.acme" : 1]> g (float[2] x) => (float[2] y) { y = com.acme.Fuse(x) }'
+    header = '<ir_version: 10, opset_import: ["" : 22, "com.acme" : 1]>'
+    text = header + "g (float[2] x) => (float[2] y) { y = com.acme.Fuse(x) }"
     with pytest.raises(DovetailError, match=rf"{engine.name} refuses .*Fuse"):
         run(engine, text, x=np.ones(2, np.float32))
 

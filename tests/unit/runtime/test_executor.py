@@ -18,10 +18,13 @@ from .models import parse
 CHAIN = "g (float[N] x) => (float[N] y) { a = Add(x, x) b = Neg(a) c = Mul(b, a) y = Abs(c) }"
 
 
+PRESENT = Availability(True)
+
+
 class Recorder:
     """An engine that delegates to the reference and writes down what it is asked."""
 
-    def __init__(self, name, available=Availability(True), refuses=()):
+    def __init__(self, name, available=PRESENT, refuses=()):
         self.name, self._available, self._refuses = name, available, set(refuses)
         self.loaded, self.runs = [], 0
         self.reads = Reads(26, 13, frozenset({"float32"}))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.runtime.engine import Availability, Executed, Reads, RegionModel
 from dovetail.runtime.serialise import source_of
+from dovetail.runtime.tensors import TENSOR_TYPES
 
 from dovetail_cpu_bf16.report import executed_precisions
 
@@ -21,23 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenVinoCpu"]
 
-_TYPES = frozenset(
-    [
-        "float64",
-        "float32",
-        "float16",
-        "bfloat16",
-        "int64",
-        "int32",
-        "int16",
-        "int8",
-        "uint64",
-        "uint32",
-        "uint16",
-        "uint8",
-        "bool",
-    ]
-)
+_TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 _NODE = re.compile(r"'<Node\((\w+)\): ([^>]*)>'|Operation name: (\S+)|operations?: (\S+)")
 

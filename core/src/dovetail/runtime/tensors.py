@@ -12,22 +12,11 @@ if TYPE_CHECKING:
 __all__ = ["TENSOR_TYPES", "matches", "type_name", "value_type"]
 
 TENSOR_TYPES = frozenset(
-    [
-        "float64",
-        "float32",
-        "float16",
-        "bfloat16",
-        "int64",
-        "int32",
-        "int16",
-        "int8",
-        "uint64",
-        "uint32",
-        "uint16",
-        "uint8",
-        "bool",
-        "string",
-    ]
+    {
+        *("float64", "float32", "float16", "bfloat16"),
+        *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"),
+        *("bool", "string"),
+    }
 )
 """Element types that have a NumPy (or ml_dtypes) array at every border."""
 
