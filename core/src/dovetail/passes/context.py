@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
+    from dovetail.plan.join import Join
     from dovetail.plugins import PluginSet
     from dovetail.schema import Backend
 
@@ -39,6 +40,8 @@ class Context:
         registry: Everything that plugins brought.
         model: The model of the run; the manager sets it.
         backends: The chosen backends in order of preference, loaded; `host` is not among them.
+        host: The host backend, loaded; None where nothing is placed.
+        joins: The conversions that the plan implies, once types are known.
         remarks: All remarks so far.
         counts: What the current pass counted so far.
         current_pass: Name of the current pass, empty between passes.
@@ -57,6 +60,8 @@ class Context:
         self.registry = registry or (plugins.registry if plugins else Registry())
         self.model = model
         self.backends: tuple[Backend, ...] = ()
+        self.host: Backend | None = None
+        self.joins: list[Join] = []
         self.remarks: list[Remark] = []
         self.counts: Counter[str] = Counter()
         self.current_pass = ""
