@@ -11,8 +11,6 @@ from dovetail.cli.common import command, existing, plugins_of
 from dovetail.cli.output import columns, print_json
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
     from dovetail.ir.model import Model
 
 __all__ = ["add_parser", "run"]
@@ -33,14 +31,11 @@ def run(args: argparse.Namespace) -> int:
     registry = plugins_of(args).registry
     existing(args.file)
     from dovetail.ir import open_model
-    from dovetail.schema import Judge, load_backend
+    from dovetail.passes.backends import load_backend_file
+    from dovetail.schema import Judge
 
+    backend = load_backend_file(registry, args.file, dict(args.option))
     facts = {name: registry.fact[name] for name in registry.fact}
-
-    def find(kind: str, name: str) -> Traversable | None:
-        return getattr(registry, kind).get(name)
-
-    backend = load_backend(args.file, find, options=dict(args.option), facts=frozenset(facts))
     documents = []
     for path in args.models:
         model = open_model(existing(path))
