@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Port", "Signature", "ports", "signature"]
+__all__ = ["Port", "Signature", "find", "input_name", "output_name", "signature"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,6 @@ class Signature:
         """The formal output that actual output `index` belongs to; None beyond the last."""
         return _formal(self.outputs, index)
 
-    def input_name(self, index: int) -> str:
-        """What plans and backend files call actual input `index`: its port, or `in2` for one of a variadic port."""
-        return _name(self.inputs, index, "in")
-
-    def output_name(self, index: int) -> str:
-        """What plans and backend files call actual output `index`: its port, or `out2` for one of a variadic port."""
-        return _name(self.outputs, index, "out")
-
 
 def _formal(formals: tuple[Port, ...], index: int) -> Port | None:
     if index < len(formals):
@@ -72,9 +64,16 @@ def _formal(formals: tuple[Port, ...], index: int) -> Port | None:
     return formals[-1] if formals and formals[-1].variadic else None
 
 
-def _name(formals: tuple[Port, ...], index: int, generic: str) -> str:
-    formal = _formal(formals, index)
-    return f"{generic}{index}" if formal is None or formal.variadic else formal.name
+def input_name(index: int, sig: Signature | None) -> str:
+    """What plans and backend files call input `index`: its port, or `in2` for one of a variadic port."""
+    formal = sig and sig.input(index)
+    return formal.name if formal and not formal.variadic else f"in{index}"
+
+
+def output_name(index: int, sig: Signature | None) -> str:
+    """What plans and backend files call output `index`: its port, or `out2` for one of a variadic port."""
+    formal = sig and sig.output(index)
+    return formal.name if formal and not formal.variadic else f"out{index}"
 
 
 def signature(node: ir.Node, opsets: Mapping[str, int]) -> Signature | None:
@@ -85,19 +84,6 @@ def signature(node: ir.Node, opsets: Mapping[str, int]) -> Signature | None:
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = node.version if node.version is not None else opsets.get(domain, opsets.get("ai.onnx", 1))
     return find(domain, node.op_type, version)
-
-
-def ports(node: ir.Node, sig: Signature | None) -> Iterator[tuple[str, ir.Value, Port | None, bool]]:
-    """Every value at `node` with its port: (name, value, formal, is it an input); absent optional inputs are left out.
-
-    Without a signature ports are called `in0`, `in1`, ..., `out0`, ....
-    """
-    for index, value in enumerate(node.inputs):
-        if value is not None:
-            yield (f"in{index}" if sig is None else sig.input_name(index)), value, sig and sig.input(index), True
-    for index, value in enumerate(node.outputs):
-        if value.name != "":
-            yield (f"out{index}" if sig is None else sig.output_name(index)), value, sig and sig.output(index), False
 
 
 @cache

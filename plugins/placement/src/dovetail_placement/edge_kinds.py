@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import signature
+from dovetail.ir.signatures import input_name, output_name, signature
 from dovetail.passes import Pass
 from dovetail.plan.placement import set_kind
 
@@ -59,7 +59,7 @@ class EdgeKinds:
         known = self._inherited(node)
         sig = signature(node, self._opsets)
         for index, value in enumerate(node.outputs):
-            port = sig.output_name(index) if sig else f"out{index}"
+            port = output_name(index, sig)
             kind = self._facts.output_kind(node.domain, node.op_type, port)
             if kind == "data" and known and _counts(value):
                 kind = known
@@ -95,7 +95,7 @@ class EdgeKinds:
         kinds = set()
         for reader, index in value.uses():
             sig = signature(reader, self._opsets)
-            port = sig.input_name(index) if sig else f"in{index}"
+            port = input_name(index, sig)
             kind = self._facts.input_kind(reader.domain, reader.op_type, port)
             if kind == "data" and _counts(value):
                 kind = self.of_node(reader)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Port, Signature, signature
+from dovetail.ir.signatures import Port, Signature, input_name, output_name, signature
 from dovetail.ir.types import type_text
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def _problem(node: ir.Node, sig: Signature) -> str | None:
 def _bindings(node: ir.Node, sig: Signature) -> Iterable[tuple[str, ir.Value, Port | None]]:
     for index, value in enumerate(node.inputs):
         if value is not None:
-            yield sig.input_name(index), value, sig.input(index)
+            yield input_name(index, sig), value, sig.input(index)
     for index, value in enumerate(node.outputs):
         if value.name:
-            yield sig.output_name(index), value, sig.output(index)
+            yield output_name(index, sig), value, sig.output(index)
 
 
 def _differ(what: str, one: ir.Value | None, other: ir.Value | None) -> list[str]:

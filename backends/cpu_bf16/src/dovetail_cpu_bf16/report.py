@@ -1,0 +1,77 @@
+"""What OpenVINO executed, read from its runtime model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.runtime.engine import Executed
+from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    import openvino as ov
+    from dovetail.ir.model import Model
+
+__all__ = ["executed_precisions"]
+
+_NAMES = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "boolean": "bool",
+    "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32",
+    "u16": "uint16", "u8": "uint8",
+}  # fmt: skip
+_BORDER = frozenset({"Input", "Output", "Const", "Reorder"})
+
+
+def executed_precisions(model: Model, runtime: ov.Model) -> dict[str, Executed]:
+    """How every node was executed; nodes of loop and branch bodies are not reported."""
+    nodes = list(model.graph)
+    reported = _reported(nodes, runtime)
+    folded = _folded(nodes, reported)
+    answers = {node_key(node): NOT_REPORTED for node in model.nodes()}
+    answers.update(follow_fusions(nodes, reported))
+    answers.update({key: Executed("", "folded") for key in folded})
+    return answers
+
+
+def _reported(nodes: list[ir.Node], runtime: ov.Model) -> dict[str, str]:
+    """The precision of each node that a layer of the runtime model is named after.
+
+    A layer has the name of its node, or of the value where that is an output of the model; layers that OpenVINO adds
+    around it end in `.0`.
+    """
+    owners = {output.name: node for node in nodes for output in node.outputs}
+    owners.update({node.name: node for node in nodes if node.name})
+    reported: dict[str, str] = {}
+    for layer in runtime.get_ordered_ops():
+        info = {key: value.astype(str) for key, value in layer.get_rt_info().items() if key in _KEYS}
+        kind = info.get("layerType", "")
+        if kind in _BORDER:
+            continue
+        precision = info.get("runtimePrecision", "")
+        for name in info.get("originalLayersNames", "").split(","):
+            node = owners.get(_base(name.strip(), owners))
+            # A conversion that OpenVINO put beside a node carries its name but says nothing about it.
+            if node is not None and (kind != "Convert" or node.op_type in ("Cast", "CastLike")):
+                reported[node_key(node)] = _NAMES.get(precision, precision)
+    return reported
+
+
+_KEYS = frozenset({"layerType", "originalLayersNames", "runtimePrecision"})
+
+
+def _base(name: str, owners: dict[str, ir.Node]) -> str:
+    while name not in owners and name.endswith(".0"):
+        name = name.removesuffix(".0")
+    return name
+
+
+def _folded(nodes: list[ir.Node], reported: dict[str, str]) -> set[str]:
+    """Nodes of constants only: OpenVINO computes them once, when it compiles."""
+    folded: set[str] = set()
+    constant: set[ir.Value] = set()
+    for node in nodes:
+        key = node_key(node)
+        if key not in reported and all(v is None or v in constant or v.is_initializer() for v in node.inputs):
+            folded.add(key)
+            constant.update(node.outputs)
+    return folded

@@ -1,0 +1,51 @@
+"""Regions as models of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.runtime.regions import Region, used_values
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+
+__all__ = ["extract"]
+
+
+def extract(model: Model, region: Region) -> Model:
+    """A model that computes one region: same node and value names, same functions and opset imports.
+
+    Weights are shared, not copied; values from outside become inputs.
+
+    Raises:
+        DovetailError: A value at the region's border has no type.
+    """
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+
+    for value in region.inputs:
+        if value.type is None:
+            raise DovetailError(
+                f"value '{value.name}' enters region {region.index} ({region.backend}) without a type",
+                "infer the model's types first, or state the type in its value_info",
+            )
+    constants = dict.fromkeys(value for node in region.nodes for value in used_values(node) if value.is_initializer())
+    graph = model.graph
+    view = ir.GraphView(
+        region.inputs,
+        region.outputs,
+        nodes=region.nodes,
+        initializers=tuple(constants),
+        opset_imports=graph.opset_imports,
+        name=f"{graph.name or 'graph'}.region{region.index}",
+    )
+    source = model.ir
+    part = ir.Model(
+        view.clone(),
+        ir_version=source.ir_version,
+        producer_name=source.producer_name,
+        functions=tuple(source.functions.values()),
+    )
+    return Model(part)

@@ -1,0 +1,170 @@
+"""The engine `onnxruntime-cpu`: ONNX Runtime with its CPU provider."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.runtime.engine import Availability, Executed, Reads, RegionModel
+from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
+from dovetail.runtime.serialise import source_of
+from dovetail.runtime.tensors import TENSOR_TYPES, type_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnxruntime as ort
+
+__all__ = ["OnnxRuntimeCpu"]
+
+OPTIMISATIONS = {
+    "none": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_NODE = re.compile(r"node with name '([^']*)'|Node \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
+_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+
+
+class OnnxRuntimeCpu:
+    """ONNX Runtime's CPU provider.
+
+    It has no arithmetic in bfloat16 (such a region is refused when it is loaded) and computes most operators of
+    float16 in float32 behind casts of its own, so what the types say is not what is executed: `executed()` knows
+    only what a profile shows.
+
+    Options: `threads` (0: all cores), `optimise` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
+    reports the kernels of the runs so far).
+    """
+
+    name = "onnxruntime-cpu"
+
+    def available(self) -> Availability:
+        """Whether ONNX Runtime is installed."""
+        if importlib.util.find_spec("onnxruntime") is None:
+            return Availability(False, "onnxruntime is not installed (pip install onnxruntime)")
+        return Availability(True)
+
+    @property
+    def reads(self) -> Reads:
+        """What ONNX Runtime 1.31 reads."""
+        return Reads(opset=26, ir_version=13, types=TENSOR_TYPES)
+
+    def load(self, region: RegionModel, options: Mapping[str, object]) -> OnnxRuntimeSession:
+        """Make a session; a refusal names the node."""
+        import onnxruntime as ort
+
+        settings = ort.SessionOptions()
+        settings.log_severity_level = 4
+        settings.intra_op_num_threads = int(options.get("threads", 0))
+        level = str(options.get("optimise", "all"))
+        if level not in OPTIMISATIONS:
+            raise DovetailError(f"onnxruntime-cpu: optimise={level!r} is not one of {', '.join(OPTIMISATIONS)}")
+        settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMISATIONS[level])
+        profile = tempfile.TemporaryDirectory(prefix="dovetail-profile-") if options.get("profile") else None
+        if profile:
+            settings.enable_profiling = True
+            settings.profile_file_prefix = str(Path(profile.name) / "ort")
+        source = source_of(region)
+        try:
+            session = ort.InferenceSession(
+                source if isinstance(source, bytes) else str(source), settings, ["CPUExecutionProvider"]
+            )
+        except Exception as error:  # the binding's exceptions share no base class below Exception
+            raise _refusal(error, "refuses") from error
+        return OnnxRuntimeSession(session, region, profile)
+
+
+class OnnxRuntimeSession:
+    """A region loaded by ONNX Runtime."""
+
+    def __init__(self, session: ort.InferenceSession, region: RegionModel, profile: tempfile.TemporaryDirectory | None):
+        self._session = session
+        self._region = region
+        self._profile = profile
+        self._reported: dict[str, str] | None = None
+        self._outputs = [output.name for output in session.get_outputs()]
+        # NumPy has no such types, so these tensors cross the border as integers of the same width.
+        graph = region.model.graph
+        self._foreign = {
+            value.name: value.dtype
+            for value in (*graph.inputs, *graph.outputs)
+            if value.dtype is not None and value.dtype.numpy().type.__module__ == "ml_dtypes"
+        }
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute all outputs by name."""
+        try:
+            if not self._foreign:
+                return dict(zip(self._outputs, self._session.run(self._outputs, dict(inputs))))
+            values = {name: self._to_value(name, array) for name, array in inputs.items()}
+            results = self._session.run_with_ort_values(self._outputs, values)
+        except Exception as error:
+            raise _refusal(error, "fails at") from error
+        return {name: self._from_value(name, value) for name, value in zip(self._outputs, results)}
+
+    def executed(self) -> dict[str, Executed]:
+        """Kernels as profiled; without a profile nothing is known. Asking ends the profile."""
+        nodes = list(self._region.model.nodes())
+        if self._profile is None:
+            return {node_key(node): NOT_REPORTED for node in nodes}
+        if self._reported is None:
+            self._reported = _read_profile(Path(self._session.end_profiling()))
+            self._profile.cleanup()
+        return follow_fusions(nodes, self._reported)
+
+    def _to_value(self, name: str, array: np.ndarray) -> ort.OrtValue:
+        import numpy as np
+        import onnxruntime as ort
+
+        array = np.asarray(array, order="C")
+        dtype = self._foreign.get(name)
+        if dtype is None:
+            return ort.OrtValue.ortvalue_from_numpy(array)
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), int(dtype))
+
+    def _from_value(self, name: str, value: ort.OrtValue) -> np.ndarray:
+        import numpy as np
+
+        dtype = self._foreign.get(name)
+        if dtype is None:
+            return value.numpy()
+        target = np.dtype(dtype.numpy())
+        shape = value.shape()
+        size = int(np.prod(shape)) * target.itemsize
+        # The binding has no view of such a tensor; its memory ends with `value`, hence the copy.
+        data = ctypes.string_at(value.data_ptr(), size) if size else b""
+        return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
+
+
+def _refusal(error: Exception, verb: str) -> DovetailError:
+    text = _PREFIX.sub("", str(error).strip().split("\n")[0])
+    found = _NODE.search(text)
+    node = next(filter(None, found.groups()), "") if found else ""
+    what = f"node '{node}'" if node else "the region"
+    return DovetailError(f"onnxruntime-cpu {verb} {what}: {text}")
+
+
+def _read_profile(path: Path) -> dict[str, str]:
+    """The precision of each node's kernel: the type of its first floating input or output, else of its output."""
+    import onnx_ir as ir
+
+    reported = {}
+    for event in json.loads(path.read_text()):
+        args = event.get("args", {})
+        if not event.get("name", "").endswith("_kernel_time") or "node_index" not in args:
+            continue
+        types = [key for port in (*args["input_type_shape"], *args["output_type_shape"]) for key in port]
+        chosen = next((type_ for type_ in types if "float" in type_ or type_ == "double"), types[-1] if types else "")
+        member = chosen.upper().replace("TENSOR(", "").rstrip(")")
+        if member in ir.DataType.__members__:
+            name = event["name"].removesuffix("_kernel_time")
+            reported[name] = type_name(ir.DataType[member])
+    return reported

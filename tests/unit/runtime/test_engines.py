@@ -1,0 +1,128 @@
+"""Every engine on the types and shapes that cross borders."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.runtime.engine import RegionModel
+from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail.runtime.reference import ReferenceEngine
+
+from .models import parse
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def engines():
+    from dovetail_cpu_bf16.engine import OpenVinoCpu
+
+    return [OnnxRuntimeCpu(), ReferenceEngine(), OpenVinoCpu()]
+
+
+@pytest.fixture(params=engines(), ids=lambda engine: engine.name)
+def engine(request):
+    return request.param
+
+
+def run(engine, text, **inputs):
+    session = engine.load(RegionModel(parse(text)), {"threads": 1})
+    return session.run(inputs), session.executed()
+
+
+def test_available_and_cheap_facts(engine):
+    assert engine.available().ok
+    assert engine.reads.opset >= 22 and "bfloat16" in engine.reads.types
+
+
+@pytest.mark.parametrize("type_", ["float", "double", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"])
+def test_types_cross_the_border(engine, type_):
+    dtype = {"float": np.float32, "double": np.float64, "bfloat16": BF16}.get(type_) or np.dtype(type_)
+    x = np.array([[1, 0, 3], [4, 5, 6]]).astype(dtype)
+    outputs, _ = run(engine, f"g ({type_}[N,3] x) => ({type_}[3,N] y) {{ y = Transpose<perm=[1,0]>(x) }}", x=x)
+    assert outputs["y"].dtype == dtype
+    assert np.array_equal(outputs["y"], x.T)
+
+
+def test_float_arithmetic(engine):
+    x = np.array([-1, 0, 2], np.float32)
+    outputs, _ = run(engine, "g (float[N] x) => (float[N] y) { a = Add(x, x) y = Relu(a) }", x=x)
+    assert outputs["y"].tolist() == [0, 0, 4]
+
+
+def test_bfloat16_arithmetic_is_refused_by_onnxruntime_alone(engine):
+    text = "g (bfloat16[N] x) => (bfloat16[N] y) { a = Add(x, x) y = Relu(a) }"
+    if engine.name == "onnxruntime-cpu":
+        with pytest.raises(DovetailError, match="onnxruntime-cpu refuses node '(add_0|relu_1)'"):
+            run(engine, text, x=np.ones(3, BF16))
+        return
+    outputs, executed = run(engine, text, x=np.array([-1, 1.5, 2], BF16))
+    assert outputs["y"].dtype == BF16 and outputs["y"].tolist() == [0, 3, 4]
+    caveat = "no bfloat16" in engine.available().why
+    assert executed["relu_1"].precision == ("float32" if caveat else "bfloat16")
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 0)])
+@pytest.mark.parametrize("type_", ["float", "bfloat16", "int64"])
+def test_scalars_and_empty_tensors(engine, shape, type_):
+    dtype = {"float": np.dtype(np.float32), "bfloat16": BF16}.get(type_, np.dtype(np.int64))
+    dims = "" if shape == () else "[N,M]"
+    outputs, _ = run(engine, f"g ({type_}{dims} x) => ({type_}{dims} y) {{ y = Identity(x) }}", x=np.ones(shape, dtype))
+    assert outputs["y"].shape == shape and outputs["y"].dtype == dtype
+
+
+def test_dynamic_shapes_within_one_session(engine):
+    session = engine.load(RegionModel(parse("g (float[N,M] x) => (float[M,N] y) { y = Transpose(x) }")), {})
+    for shape in ((2, 3), (5, 1), (1, 7)):
+        assert session.run({"x": np.zeros(shape, np.float32)})["y"].shape == shape[::-1]
+
+
+def test_results_of_one_run_survive_the_next(engine):
+    session = engine.load(RegionModel(parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")), {})
+    first = session.run({"x": np.ones(2, np.float32)})["y"]
+    session.run({"x": np.zeros(2, np.float32)})
+    assert first.tolist() == [-1, -1]
+
+
+def test_an_input_that_only_a_dropped_node_reads(engine):
+    x = np.array([1, 2], np.float32)
+    outputs, _ = run(engine, "g (float[2] x) => (float[2] y) { y = Dropout(x) }", x=x)
+    assert outputs["y"].tolist() == [1, 2]
+
+
+def test_an_input_that_does_not_matter(engine):
+    text = "g (float[2,2] x, int64[0] axes) => (float[1,1] y) { y = ReduceSum(x, axes) }"
+    outputs, _ = run(engine, text, x=np.ones((2, 2), np.float32), axes=np.zeros(0, np.int64))
+    assert outputs["y"].tolist() == [[4]]
+
+
+def test_bodies_and_captures(engine):
+    text = """g (bool c, float[2] x) => (float[2] y) {
+        a = Add(x, x)
+        y = If (c) <then_branch = t () => (float[2] p) { p = Neg(a) },
+                    else_branch = e () => (float[2] q) { q = Identity(a) }> }"""
+    outputs, executed = run(engine, text, c=np.array(True), x=np.ones(2, np.float32))
+    assert outputs["y"].tolist() == [-2, -2]
+    assert len(executed) == 4
+
+
+def test_an_unknown_operator_is_refused_with_its_name(engine):
+    header = '<ir_version: 10, opset_import: ["" : 22, "com.acme" : 1]>'
+    text = header + "g (float[2] x) => (float[2] y) { y = com.acme.Fuse(x) }"
+    with pytest.raises(DovetailError, match=rf"{engine.name} refuses .*Fuse"):
+        run(engine, text, x=np.ones(2, np.float32))
+
+
+def test_onnxruntime_knows_what_it_executed_only_from_a_profile():
+    model = parse("g (float16[4] x) => (float16[4] y) { a = Sin(x) y = Identity(a) }")
+    plain = OnnxRuntimeCpu().load(RegionModel(model), {})
+    assert plain.executed()["sin_0"] == ("", "not-reported")
+    profiled = OnnxRuntimeCpu().load(RegionModel(model), {"profile": True, "optimise": "basic"})
+    profiled.run({"x": np.zeros(4, np.float16)})
+    assert profiled.executed()["sin_0"] == ("float32", "reported")
+
+
+def test_onnxruntime_names_a_wrong_option():
+    with pytest.raises(DovetailError, match="optimise='fast' is not one of none, basic"):
+        OnnxRuntimeCpu().load(RegionModel(parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")), {"optimise": "fast"})

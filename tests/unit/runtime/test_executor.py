@@ -1,0 +1,168 @@
+"""The executor: order, fallback, errors, memory, and reports."""
+
+from __future__ import annotations
+
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.runtime.engine import Availability, Executed, Reads
+from dovetail.runtime.executor import Executor
+from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail.runtime.reference import ReferenceEngine
+
+from .models import parse
+
+CHAIN = "g (float[N] x) => (float[N] y) { a = Add(x, x) b = Neg(a) c = Mul(b, a) y = Abs(c) }"
+
+
+PRESENT = Availability(True)
+
+
+class Recorder:
+    """An engine that delegates to the reference and writes down what it is asked."""
+
+    def __init__(self, name, available=PRESENT, refuses=()):
+        self.name, self._available, self._refuses = name, available, set(refuses)
+        self.loaded, self.runs = [], 0
+        self.reads = Reads(26, 13, frozenset({"float32"}))
+
+    def available(self):
+        return self._available
+
+    def load(self, region, options):
+        types = [node.op_type for node in region.model.nodes()]
+        if self._refuses & set(types):
+            raise DovetailError(f"{self.name} refuses node '{region.model.graph[0].name}'")
+        self.loaded.append(types)
+        return _Session(self, ReferenceEngine().load(region, options))
+
+
+class _Session:
+    def __init__(self, engine, session):
+        self.engine, self.session = engine, session
+
+    def run(self, inputs):
+        self.engine.runs += 1
+        return self.session.run(inputs)
+
+    def executed(self):
+        return {name: Executed(self.engine.name, "reported") for name in self.session.executed()}
+
+
+def test_two_backends_take_turns():
+    left, right = Recorder("left"), Recorder("right")
+    executor = Executor(
+        parse(CHAIN), {"l": [left], "r": [right]}, backend_of=lambda node: "r" if node.op_type == "Mul" else "l"
+    )
+    x = np.array([1, -2], np.float32)
+    assert executor.run({"x": x})["y"].tolist() == [4, 16]
+    assert left.loaded == [["Add", "Neg"], ["Abs"]] and right.loaded == [["Mul"]]
+    assert [region.backend for region in executor.regions] == ["l", "r", "l"]
+    assert executor.executed()["mul_2"].precision == "right" and executor.executed()["abs_3"].precision == "left"
+    assert executor.engines == ["left", "right", "left"] and executor.notes == []
+
+
+def test_real_engines_side_by_side():
+    from dovetail_cpu_bf16.engine import OpenVinoCpu
+
+    text = """g (float[N,4] x) => (float[N,2] y) <bfloat16[4,2] w = {1,2,3,4,5,6,7,8}> {
+        a = Cast<to=16>(x) b = MatMul(a, w) c = Cast<to=1>(b) y = Softmax(c) }"""
+    executor = Executor(
+        parse(text),
+        {"cpu-bf16": [OpenVinoCpu()], "host": [OnnxRuntimeCpu(), ReferenceEngine()]},
+        backend_of=lambda node: "host" if node.op_type == "Softmax" else "cpu-bf16",
+    )
+    y = executor.run({"x": np.ones((3, 4), np.float32)})["y"]
+    assert y.shape == (3, 2) and np.allclose(y.sum(axis=1), 1)
+    assert set(executor.executed()) == {"cast_0", "matmul_1", "cast_2", "softmax_3"}
+    how = executor.executed()["matmul_1"]
+    assert how.precision in ("bfloat16", "float32") and how.how != "not-reported"
+
+
+def test_an_absent_engine_is_skipped_with_its_reason():
+    absent, present = Recorder("absent", Availability(False, "no device")), Recorder("present")
+    executor = Executor(parse(CHAIN), {"host": [absent, present]})
+    assert executor.engines == ["present"] and executor.notes == ["absent is not available: no device"]
+
+
+def test_a_refusal_falls_to_the_next_engine_for_that_region_only():
+    picky, plain = Recorder("picky", refuses=["Mul"]), Recorder("plain")
+    executor = Executor(
+        parse(CHAIN),
+        {"l": [picky, plain], "r": [picky, plain]},
+        backend_of=lambda n: "r" if n.op_type == "Mul" else "l",
+    )
+    assert executor.engines == ["picky", "plain", "picky"]
+    assert executor.notes == ["region 1 (r, 1 nodes from 'mul_2') runs on plain: picky refuses node 'mul_2'"]
+
+
+def test_onnxruntime_gives_bfloat16_to_the_reference():
+    text = "g (bfloat16[2] x) => (bfloat16[2] y) { y = Relu(x) }"
+    executor = Executor(parse(text), {"host": [OnnxRuntimeCpu(), ReferenceEngine()]})
+    assert executor.engines == ["reference"]
+    assert executor.run({"x": np.array([-1, 2], ml_dtypes.bfloat16)})["y"].tolist() == [0, 2]
+
+
+def test_when_no_engine_is_left_all_reasons_are_given():
+    engines = [Recorder("first", refuses=["Mul"]), Recorder("second", refuses=["Neg"])]
+    with pytest.raises(DovetailError, match=r"no engine runs region 0 .*first refuses .*second refuses"):
+        Executor(parse(CHAIN), {"host": engines})
+    with pytest.raises(DovetailError, match="is not available: gone"):
+        Executor(parse(CHAIN), {"host": [Recorder("only", Availability(False, "gone"))]})
+    with pytest.raises(DovetailError, match="no engines are known for backend 'host'"):
+        Executor(parse(CHAIN), {})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"xx": np.ones(2, np.float32)}, "no input 'xx'\n  did you mean 'x'"),
+        ({}, "no value for input 'x'"),
+        ({"x": np.ones(2)}, "input 'x' is float32, the value given is float64"),
+        ({"x": [1.0, 2.0]}, "input 'x' is float32, the value given is float64"),
+        ({"x": np.ones((2, 2), np.float32)}, r"input 'x' has shape \[N\], the value given has \[2, 2\]"),
+        ({"x": np.ones(2, np.float32), "w": np.ones(2, np.float32)}, "input 'w' is a constant"),
+    ],
+)
+def test_wrong_inputs(inputs, message):
+    model = parse("g (float[N] x) => (float[N] y) <float[1] w = {1}> { y = Add(x, w) }")
+    with pytest.raises(DovetailError, match=message):
+        Executor(model, {"host": [ReferenceEngine()]}).run(inputs)
+
+
+def test_intermediate_values_are_freed_after_their_last_use():
+    alive = []
+
+    class Watching(Recorder):
+        def load(self, region, options):
+            session = super().load(region, options)
+            inner = session.run
+
+            def run(inputs):
+                alive.append(sum(ref() is not None for ref in refs))
+                outputs = inner(inputs)
+                refs.extend(weakref.ref(array) for array in outputs.values())
+                return outputs
+
+            session.run = run
+            return session
+
+    refs = []
+    engine = Watching("engine")
+    text = "g (float[2] x) => (float[2] e) { a = Neg(x) b = Abs(a) c = Neg(b) d = Abs(c) e = Neg(d) }"
+    executor = Executor(parse(text), {"Neg": [engine], "Abs": [engine]}, backend_of=lambda node: node.op_type)
+    executor.run({"x": np.ones(2, np.float32)})
+    assert alive == [0, 1, 1, 1, 1]
+
+
+def test_outputs_that_no_node_computes():
+    model = parse(
+        "g (float[2] x) => (float[2] x, float[2] y, float[2] w) <float[2] w = {5, 6}> { a = Neg(x) y = Abs(a) }"
+    )
+    outputs = Executor(
+        model, {"Neg": [ReferenceEngine()], "Abs": [ReferenceEngine()]}, backend_of=lambda node: node.op_type
+    ).run({"x": np.array([1, 2], np.float32)})
+    assert outputs["x"].tolist() == [1, 2] and outputs["y"].tolist() == [1, 2] and outputs["w"].tolist() == [5, 6]
