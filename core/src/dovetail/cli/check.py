@@ -12,6 +12,8 @@ from dovetail.cli.output import columns, print_json
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.plugins import PluginSet
+    from dovetail.schema import Backend
 
 __all__ = ["add_parser", "run"]
 
@@ -28,7 +30,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    registry = plugins_of(args).registry
+    plugins = plugins_of(args)
+    registry = plugins.registry
     existing(args.file)
     from dovetail.ir import open_model
     from dovetail.passes.backends import load_backend_file
@@ -39,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     documents = []
     for path in args.models:
         model = open_model(existing(path))
+        _normalise(model, backend, plugins)
         operators = _judge(model, Judge(backend, facts=facts, opset=model.opset))
         documents.append({"model": str(path), "operators": operators})
     if args.json:
@@ -48,6 +52,15 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join([document["model"], *_lines(document["operators"])]))
     print(f"{args.file}: valid")
     return 0
+
+
+def _normalise(model: Model, backend: Backend, plugins: PluginSet) -> None:
+    """Bring the model to the form that a compilation judges: its values typed, its constants folded."""
+    from dovetail.passes import Context, compose
+
+    context = Context(plugins=plugins)
+    context.backends = (backend,)
+    compose(plugins.registry, stages=("normalise",), plugins=plugins).run(model, context)
 
 
 def _judge(model: Model, judge: Any) -> list[dict[str, Any]]:
