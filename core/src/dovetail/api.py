@@ -109,7 +109,7 @@ def compile(
     """
     from dovetail.compiled import CompiledModel
     from dovetail.plan.plan import Plan
-    from dovetail.targets import engines_of
+    from dovetail.runtime.engines import engines_of
 
     original = open(model) if isinstance(model, (str, Path)) else model
     planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
@@ -145,7 +145,8 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     from dovetail.compiled import MODEL, PLAN, CompiledModel
     from dovetail.plan.annotations import read_annotations
     from dovetail.plan.plan import Plan
-    from dovetail.targets import engines_of, load_targets
+    from dovetail.passes.backends import load_chosen
+    from dovetail.runtime.engines import engines_of
 
     folder = Path(folder)
     path = folder / MODEL if folder.is_dir() else folder
@@ -162,7 +163,7 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
 
     names = {placement.backend for node in model.nodes() if (placement := get_placement(node))} - {HOST}
     options = {entry["name"]: _choice(entry) for entry in decided.backends}
-    chosen = load_targets([options.get(name, BackendChoice(name)) for name in sorted(names)], ctx.registry)
+    chosen = [load_chosen(ctx.registry, options.get(name, BackendChoice(name))) for name in sorted(names)]
     return CompiledModel(model, decided, engines_of((*chosen, ctx.host), ctx.registry))
 
 
@@ -275,14 +276,9 @@ def _choice(entry: Mapping[str, Any]) -> BackendChoice:
 
 def _context(request: Request, plugins: PluginSet | None) -> Context:
     from dovetail.passes.context import Context
-    from dovetail.plan.placement import HOST
     from dovetail.plugins import load_plugins
-    from dovetail.targets import load_target, load_targets
 
-    ctx = Context(request, plugins=plugins or load_plugins())
-    ctx.backends = load_targets(request.backends, ctx.registry)
-    ctx.host = load_target(HOST, ctx.registry)
-    return ctx
+    return Context(request, plugins=plugins or load_plugins())
 
 
 def _run(model: Model, ctx: Context, stages: Sequence[str], progress, instrumentation) -> None:
@@ -326,7 +322,7 @@ def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]
     """Runs `model` on the host's engines, in the types it has."""
     from dovetail.plan.placement import HOST
     from dovetail.runtime.executor import Executor
-    from dovetail.targets import engines_of
+    from dovetail.runtime.engines import engines_of
 
     return Executor(model, engines_of([ctx.host], ctx.registry), backend_of=lambda node: HOST).run
 
