@@ -20,8 +20,11 @@ from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
 TARGET = Path(__file__).parents[1] / "src" / "dovetail" / "runtime" / "host.yaml"
 NEWEST_OPSET = 26
-ORDER = """float64 float32 float16 bfloat16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 float4e2m1
-int64 int32 int16 int8 int4 int2 uint64 uint32 uint16 uint8 uint4 uint2 bool string complex64 complex128""".split()
+ORDER = re.findall(
+    r"\w+",
+    """float64 float32 float16 bfloat16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 float4e2m1
+int64 int32 int16 int8 int4 int2 uint64 uint32 uint16 uint8 uint4 uint2 bool string complex64 complex128""",
+)
 COUNTS = frozenset({"int32", "int64"})
 CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 CONTROL_PORTS = 32
