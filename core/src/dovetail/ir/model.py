@@ -9,22 +9,52 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from dovetail.ir.skeleton import Skeleton
+
 __all__ = ["Model"]
 
 
 class Model:
     """A graph with its origin.
 
+    It is built from an onnx-ir model, or from a `Skeleton` that becomes one when the graph is first asked for; a pass
+    that works on protos takes the skeleton and puts another one in its place.
+
     Attributes:
-        ir: The onnx-ir model. Passes edit it in place and call `touch` when they changed it.
         path: The file it was opened from, or None when it was built in memory.
         revision: Grows with every change; analyses are valid for one revision.
     """
 
-    def __init__(self, model: ir.Model, path: Path | None = None):
-        self.ir = model
+    def __init__(self, model: ir.Model | None = None, path: Path | None = None, *, skeleton: Skeleton | None = None):
+        self._ir = model
+        self._skeleton = skeleton
         self.path = path
         self.revision = 0
+
+    @property
+    def ir(self) -> ir.Model:
+        """The onnx-ir model. Passes edit it in place and call `touch` when they changed it."""
+        if self._ir is None:
+            from dovetail.ir.skeleton import assemble
+
+            self._ir, self._skeleton = assemble(self._skeleton), None
+        return self._ir
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the graph is still as it was read, so that no node can carry annotations yet."""
+        return self._ir is None
+
+    def skeleton(self) -> Skeleton:
+        """The model as a proto without weights, and the weights."""
+        from dovetail.ir.skeleton import take_apart
+
+        return self._skeleton or take_apart(self._ir)
+
+    def rebuild(self, skeleton: Skeleton) -> None:
+        """Put another graph in the place of this one."""
+        self._ir, self._skeleton = None, skeleton
+        self.touch()
 
     @property
     def graph(self) -> ir.Graph:

@@ -1,1 +1,15 @@
-"""Passes that bring a model to one normal form."""
+"""Passes that bring a model to one normal form: one opset, every node named, every value typed, constants folded."""
+
+from dovetail.hookspecs import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Register the passes of this plugin."""
+    registry.pass_("normalise", "dovetail_canonicalize.normalise:Normalise")
+    registry.pass_("fold-constants", "dovetail_canonicalize.fold_constants:FoldConstants")
+    registry.pass_("fold-batchnorm", "dovetail_canonicalize.fold_batchnorm:FoldBatchNorm")
+    registry.pass_("remove-identity", "dovetail_canonicalize.remove_identity:RemoveIdentity")
+    registry.pass_("dead-code", "dovetail_canonicalize.dead_code:DeadCode")

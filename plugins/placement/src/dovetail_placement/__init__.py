@@ -1,1 +1,15 @@
-"""Passes that place operators on backends."""
+"""Passes that place operators on backends: edge kinds, strategies, fix-ups and regions."""
+
+from dovetail.hookspecs import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Register the passes and strategies of this plugin."""
+    registry.pass_("edge-kinds", "dovetail_placement.edge_kinds:MarkEdgeKinds")
+    registry.pass_("place", "dovetail_placement.place:Place")
+    registry.pass_("form-regions", "dovetail_placement.form_regions:FormRegions")
+    registry.strategy("autocast", "dovetail_placement.strategies.autocast:Autocast")
+    registry.strategy("host", "dovetail_placement.strategies.host:Host")

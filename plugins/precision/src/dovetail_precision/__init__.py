@@ -1,1 +1,13 @@
-"""Passes that choose precisions and join them."""
+"""Passes that choose precisions, join them at their borders, and convert weights."""
+
+from dovetail.hookspecs import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Register the passes of this plugin."""
+    registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
+    registry.pass_("join", "dovetail_precision.join:Join")
+    registry.pass_("convert-weights", "dovetail_precision.convert_weights:ConvertWeights")

@@ -1,0 +1,54 @@
+"""`dovetail backends`: what is installed, what can run here, and what is broken."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.common import command, plugins_of
+from dovetail.cli.output import columns, print_json
+
+if TYPE_CHECKING:
+    from dovetail.plugins import PluginSet
+
+__all__ = ["add_parser", "broken_lines", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    command(commands, "backends", run, "List backends, their engines, and plugins that are broken.")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    plugins = plugins_of(args)
+    from dovetail import api
+
+    found = api.backends(plugins)
+    if args.json:
+        print_json({"backends": [_document(info) for info in found], "plugins": [p.as_dict() for p in plugins.plugins]})
+        return 0
+    for info in found:
+        print(f"{info.name}  ({info.distribution})  {info.summary}".rstrip())
+        rows = [(name, "available" if ok else "absent", why) for name, ok, why in info.engines]
+        print("\n".join(columns(rows, indent="    ")))
+        if info.needs:
+            print(f"    needs {', '.join(info.needs) if isinstance(info.needs, (list, tuple)) else info.needs}")
+    print("\n".join(broken_lines(plugins)), end="")
+    return 0
+
+
+def broken_lines(plugins: PluginSet) -> list[str]:
+    """One line per plugin that is broken or left out, under a heading; empty if there is none."""
+    rows = [(p.name, p.distribution, p.status, p.error) for p in plugins.plugins if p.status != "ok"]
+    return ["not in use:", *columns(rows, indent="    "), ""] if rows else []
+
+
+def _document(info: Any) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "summary": info.summary,
+        "distribution": info.distribution,
+        "engines": [{"name": name, "available": ok, "why": why} for name, ok, why in info.engines],
+        "needs": info.needs,
+    }

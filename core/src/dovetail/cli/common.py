@@ -1,0 +1,156 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, UsageError
+
+if TYPE_CHECKING:
+    from dovetail.passes import Instrumentation
+    from dovetail.plugins import PluginSet
+
+__all__ = [
+    "REPRODUCER",
+    "add_instrumentation",
+    "add_request",
+    "command",
+    "existing",
+    "instrumentation_of",
+    "plugins_of",
+    "request_of",
+]
+
+REPRODUCER = "dovetail-reproducer.onnx"
+
+
+def command(commands: Any, name: str, run: Any, summary: str) -> argparse.ArgumentParser:
+    """Add a command with the options that every command has."""
+    parser = commands.add_parser(name, help=summary, description=summary)
+    parser.set_defaults(command=run)
+    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    parser.add_argument("--debug", action="store_true", help="show where an error comes from")
+    parser.add_argument(
+        "--no-plugin", action="append", default=[], metavar="NAME", help="leave out a plugin (repeatable)"
+    )
+    return parser
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is wanted from a compilation."""
+    group = parser.add_argument_group("request")
+    add = group.add_argument
+    add(
+        "--backend",
+        action="append",
+        default=[],
+        type=_backend,
+        metavar="NAME[:key=value,...]",
+        help="a backend to use; repeat in order of preference",
+    )
+    add("--data", type=Path, metavar="FILE.npz|FOLDER", help="calibration and verification data")
+    add("--strategy", metavar="NAME", help="how nodes are claimed, instead of what the backends say")
+    add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint or min-cut")
+    add("--pin", action="append", default=[], metavar="SELECTOR=backend/precision", help="a manual choice (repeatable)")
+    add(
+        "--keep-io-types",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="keep the types of the model's inputs and outputs (default: yes)",
+    )
+
+
+def request_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of `dovetail.plan` and `dovetail.compile`."""
+    return {
+        "backends": args.backend,
+        "strategy": args.strategy,
+        "solver": args.solver,
+        "pins": tuple(args.pin),
+        "keep_io_types": args.keep_io_types,
+        "data": existing(args.data),
+        "plugins": plugins_of(args),
+    }
+
+
+def add_instrumentation(parser: argparse.ArgumentParser) -> None:
+    """Add the options that watch a pipeline."""
+    add = parser.add_argument_group("instrumentation").add_argument
+    add("--print-before", action="append", default=[], metavar="PASS", help="print the model before a pass, or `all`")
+    add("--print-after", action="append", default=[], metavar="PASS", help="print the model after a pass, or `all`")
+    add("--print-on-change", action="store_true", help="print the model after every pass that changed it")
+    add("--print-on-failure", action="store_true", help="print the model as a failing pass left it")
+    add(
+        "--verify-each",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="verify the model after every pass that changed it (default: yes)",
+    )
+    add("--timing", action="store_true", help="print the seconds of every pass")
+    add("--stats", action="store_true", help="print what the passes counted")
+    add(
+        "--crash-reproducer",
+        type=Path,
+        metavar="FILE.onnx",
+        help=f"where to write what repeats a failure of a pass (default: {REPRODUCER} beside the output)",
+    )
+
+
+def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_after: str = "") -> Instrumentation:
+    """What the options say about watching a pipeline."""
+    from dovetail.passes import Instrumentation
+
+    beside = args.output.parent if args.output else Path()
+    return Instrumentation(
+        print_before=tuple(args.print_before),
+        print_after=tuple(args.print_after),
+        print_on_change=args.print_on_change,
+        print_on_failure=args.print_on_failure,
+        verify_each=args.verify_each,
+        stop_after=stop_after,
+        reproducer=args.crash_reproducer or beside / REPRODUCER,
+        progress=progress,
+        finished=_reporter(args),
+    )
+
+
+def plugins_of(args: argparse.Namespace) -> PluginSet:
+    """The installed plugins without those left out."""
+    from dovetail.plugins import load_plugins
+
+    return load_plugins(block=args.no_plugin)
+
+
+def existing(path: Path | None) -> Path | None:
+    """`path`, if it is there.
+
+    Raises:
+        DovetailError: It is not.
+    """
+    if path is not None and not path.exists():
+        raise DovetailError(f"{path}: no such file or folder")
+    return path
+
+
+def _backend(text: str) -> str:
+    from dovetail.passes.request import BackendChoice
+
+    try:
+        BackendChoice.parse(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(error.message) from None
+    return text
+
+
+def _reporter(args: argparse.Namespace) -> Any:
+    from dovetail.cli.output import note
+
+    def report(result):
+        if args.timing:
+            note(*result.timing_lines())
+        if args.stats:
+            note(*result.statistics_lines())
+
+    return report

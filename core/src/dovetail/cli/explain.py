@@ -1,0 +1,31 @@
+"""`dovetail explain`: why a node runs where it runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from dovetail.cli.common import command, existing
+from dovetail.cli.output import print_json
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = command(commands, "explain", run, "Say why a node runs where it runs, and what could be done about it.")
+    parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote, or a plan file")
+    parser.add_argument("node", metavar="NODE", help="name of a node, of its output, or of a source node")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from dovetail import api
+
+    lines = api.explain(existing(args.result), args.node)
+    if args.json:
+        print_json({"node": args.node, "lines": lines})
+    else:
+        print("\n".join(lines))
+    return 0

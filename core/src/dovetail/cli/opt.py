@@ -1,0 +1,85 @@
+"""`dovetail opt`: run a pipeline over a model, text in and text out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.common import add_instrumentation, command, existing, instrumentation_of, plugins_of
+from dovetail.cli.output import note, print_json
+from dovetail.errors import UsageError
+
+if TYPE_CHECKING:
+    from dovetail.passes import Result
+
+__all__ = ["add_parser", "run"]
+
+_TEXT_SUFFIXES = (".onnxtxt", ".txt")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = command(commands, "opt", run, "Run a pipeline of passes over a model and print it as text.")
+    parser.add_argument(
+        "model", metavar="FILE", help="ONNX file, ONNX text (.onnxtxt, .txt), or - for text on standard input"
+    )
+    parser.add_argument("-p", "--pipeline", metavar="PIPELINE", help="for example: 'infer-types,fixpoint(dead-code)'")
+    parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="file to write instead of printing")
+    parser.add_argument("--stop-after", default="", metavar="PASS", help="stop after the first run of a pass")
+    parser.add_argument("--remarks", action="store_true", help="print remarks as comments after the model")
+    parser.add_argument("--run-reproducer", action="store_true", help="FILE is a crash reproducer: run what it holds")
+    add_instrumentation(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    if (args.pipeline is None) != args.run_reproducer:
+        raise UsageError("name a pipeline with -p, or replay a file with --run-reproducer, not both")
+    result = _replay(args) if args.run_reproducer else _run(args)
+    _write(args, result)
+    return 0
+
+
+def _run(args: argparse.Namespace) -> Result:
+    from dovetail.passes import Context, Pipeline
+
+    plugins = plugins_of(args)
+    pipeline = Pipeline.parse(args.pipeline, plugins.registry)
+    from dovetail.ir import open_model
+
+    model = open_model(args.model if args.model == "-" else existing(Path(args.model)))
+    return pipeline.run(model, Context(plugins=plugins), instrumentation_of(args, stop_after=args.stop_after))
+
+
+def _replay(args: argparse.Namespace) -> Result:
+    from dovetail.passes.reproducer import changed_versions, read_reproducer, run_reproducer
+
+    path, plugins = existing(Path(args.model)), plugins_of(args)
+    _, data = read_reproducer(path)
+    note(f"pipeline: {data['pipeline']}", f"it failed with: {data['error']}", *changed_versions(data, plugins))
+    watch = instrumentation_of(args, stop_after=args.stop_after)
+    return run_reproducer(path, plugins.registry, plugins=plugins, instrumentation=watch)
+
+
+def _write(args: argparse.Namespace, result: Result) -> None:
+    from dovetail.ir import print_model, save_model
+
+    text = ""
+    if args.output is None:
+        text = print_model(result.model)
+    elif args.output.suffix in _TEXT_SUFFIXES:
+        args.output.write_text(print_model(result.model), encoding="utf-8")
+    else:
+        save_model(result.model, args.output)
+    if args.json:
+        passes = [step.as_dict() for step in result.passes]
+        remarks = [remark.as_dict() for remark in result.remarks]
+        print_json({"changed": result.changed, "passes": passes, "remarks": remarks, "text": text})
+        return
+    if text:
+        print(text.rstrip("\n"))
+    if args.remarks:
+        for remark in result.remarks:
+            because = f" (because of {', '.join(remark.because)})" if remark.because else ""
+            print(f"// {remark.kind} {remark.node or '-'}: {remark.pass_}/{remark.rule}: {remark.why}{because}")

@@ -1,0 +1,101 @@
+"""What the commands print: tables, JSON, progress. Rich is imported only for a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["Progress", "columns", "note", "print_json", "table"]
+
+
+def note(*lines: str) -> None:
+    """Print lines on standard error."""
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on standard output; what JSON does not know is printed as text."""
+    print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
+    """Rows as lines with aligned columns; the last column is as long as it is."""
+    texts = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts)]
+    return [
+        indent + "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()
+        for row in texts
+    ]
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows of one shape under their keys: drawn on a terminal, in plain columns elsewhere."""
+    if not rows:
+        return
+    keys = list(rows[0])
+    cells = [[_cell(row.get(key)) for key in keys] for row in rows]
+    if not sys.stdout.isatty():
+        print("\n".join(columns([keys, *cells])))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(box=None, header_style="bold")
+    for key in keys:
+        drawn.add_column(key, overflow="fold")
+    for row in cells:
+        drawn.add_row(*row)
+    Console(highlight=False, markup=False).print(drawn)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+class Progress:
+    """Shows progress on standard error: a bar on a terminal, elsewhere a line a second once a second has passed.
+
+    It is called with what is being done, how much is done, and how much there is.
+    """
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._said = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Tell what is being done."""
+        if sys.stderr.isatty():
+            self._draw(what, done, total)
+        elif what and time.monotonic() - self._said > 1:
+            self._said = time.monotonic()
+            note(f"{what} ({done}/{total})" if total else what)
+
+    def _draw(self, what: str, done: int, total: int) -> None:
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self._bar = Bar(*parts, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("")
+        self._bar.update(self._task, description=what, completed=done, total=total or None)

@@ -1,0 +1,66 @@
+"""`dovetail passes`: the installed passes by stage."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.backends import broken_lines
+from dovetail.cli.common import command, plugins_of
+from dovetail.cli.output import columns, print_json
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.registry import Entry, Registry
+
+__all__ = ["add_parser", "run"]
+
+_BY_HAND = "only where a pipeline names them"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    command(commands, "passes", run, "List passes by stage, and plugins that are broken.")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from dovetail.passes.base import STAGES
+
+    plugins = plugins_of(args)
+    found = [_document(plugins.registry, entry) for entry in plugins.registry.pass_.entries]
+    if args.json:
+        print_json({"passes": found, "plugins": [record.as_dict() for record in plugins.plugins]})
+        return 0
+    for heading, stage in [*((stage, stage) for stage in STAGES), (_BY_HAND, None)]:
+        rows = [
+            (item["name"], item["distribution"], item["summary"])
+            for item in found
+            if item["stage"] == stage and not item["error"]
+        ]
+        if rows:
+            print("\n".join([f"{heading}:", *columns(rows, indent="    ")]))
+    failed = [(item["name"], item["distribution"], item["error"]) for item in found if item["error"]]
+    if failed:
+        print("\n".join(["cannot be loaded:", *columns(failed, indent="    ")]))
+    print("\n".join(broken_lines(plugins)), end="")
+    return 0
+
+
+def _document(registry: Registry, entry: Entry) -> dict[str, Any]:
+    from dovetail.passes.base import load_pass, summary_of
+
+    item = {"name": entry.name, "distribution": entry.owner, "stage": None, "summary": "", "options": [], "error": ""}
+    try:
+        cls = load_pass(registry, entry.name)
+    except DovetailError as error:
+        return item | {"error": error.message}
+    return item | {
+        "stage": cls.stage,
+        "summary": summary_of(cls),
+        "options": [option.name for option in fields(cls)],
+        "requires": cls.requires,
+        "after": cls.after,
+        "before": cls.before,
+    }

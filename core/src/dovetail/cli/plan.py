@@ -1,0 +1,45 @@
+"""`dovetail plan`: decide without changing the model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from dovetail.cli.common import add_request, command, existing, request_of
+from dovetail.cli.output import Progress, print_json
+from dovetail.errors import UsageError
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = command(commands, "plan", run, "Decide where and in what every operator runs, and print or save the plan.")
+    parser.add_argument("model", type=Path, metavar="MODEL")
+    parser.add_argument("-o", "--output", type=Path, metavar="plan.yaml", help="file to write instead of printing")
+    add_request(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    if not args.backend:
+        raise UsageError("no backend is named", "add --backend NAME (repeatable)")
+    request = request_of(args)
+    from dovetail import api
+
+    model = api.open(existing(args.model))
+    with Progress() as progress:
+        plan = api.plan(model, **request, progress=progress)
+    if args.output:
+        plan.save(args.output)
+    document = plan.as_dict()
+    if args.json:
+        print_json(document)
+    elif args.output:
+        print(args.output)
+    else:
+        import yaml
+
+        print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120), end="")
+    return 0

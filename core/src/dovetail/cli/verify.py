@@ -1,0 +1,36 @@
+"""`dovetail verify`: compare a result with its original."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from dovetail.cli.common import command, existing
+from dovetail.cli.output import Progress, print_json
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = command(commands, "verify", run, "Run a model and what was compiled from it, and compare the outputs.")
+    parser.add_argument("original", type=Path, metavar="ORIGINAL")
+    parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
+    parser.add_argument("--data", type=Path, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    for path in (args.original, args.result, args.data):
+        existing(path)
+    from dovetail import api
+
+    with Progress() as progress:
+        verification = api.verify(args.original, args.result, data=args.data, seed=args.seed, progress=progress)
+    if args.json:
+        print_json(verification.as_dict())
+    else:
+        print("\n".join(verification.lines()))
+    return 0

@@ -1,0 +1,71 @@
+"""The whole contract between Dovetail and its plugins: five hooks. `docs/plugins.md` shows them at work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Pass, PassResult, Pipeline, Request
+    from dovetail.registry import Registry
+
+__all__ = ["API_VERSION", "PROJECT", "hookimpl", "hookspec"]
+
+PROJECT = "dovetail"
+API_VERSION = 1
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def register(registry: Registry) -> None:
+    """Tell what the plugin brings, as text that is imported only when somebody asks for it.
+
+    Args:
+        registry: Has one shelf per kind of thing: `registry.pass_("my-pass", "my_package.module:MyPass")`.
+    """
+
+
+@hookspec
+def configure_pipeline(pipeline: Pipeline, request: Request) -> None:
+    """Have the last word on a composed pipeline: add, move or drop steps in place.
+
+    Args:
+        pipeline: The passes of all plugins in order; `pipeline.steps` is an ordinary list.
+        request: What the user asked for.
+    """
+
+
+@hookspec
+def before_pass(pass_: Pass, model: Model) -> None:
+    """Look at the model before a pass runs.
+
+    Args:
+        pass_: The pass with its options.
+        model: The model, not to be changed.
+    """
+
+
+@hookspec
+def after_pass(pass_: Pass, model: Model, result: PassResult) -> None:
+    """Look at the model after a pass ran and the verifier accepted what it left.
+
+    Args:
+        pass_: The pass with its options.
+        model: The model, not to be changed.
+        result: Whether it changed something, its seconds, counts and remarks.
+    """
+
+
+@hookspec
+def pass_failed(pass_: Pass, model: Model, error: Exception) -> None:
+    """Look at what a pass left behind when it raised.
+
+    Args:
+        pass_: The pass with its options.
+        model: The model, possibly half changed.
+        error: What it raised, or the verifier's complaint.
+    """

@@ -1,0 +1,185 @@
+"""Text of a model: ONNX text, with types and placements in comments, the same for the same model every time.
+
+ONNX's own printer drops annotations, and onnx-ir's prints object identities. This text can be read back by
+`open_model`: placements and inferred types stand behind `#`, which ONNX text takes for a comment. Large initializers
+are declared without their data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dovetail.ir.types import dtype_name, type_text
+from dovetail.plan.placement import get_placement, kind_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+
+__all__ = ["print_model"]
+
+_DATA_UP_TO = 8  # elements
+
+
+def print_model(model: Model) -> str:
+    """The text of `model`, ending in a newline."""
+    opsets = ", ".join(f'"{domain}" : {version}' for domain, version in sorted(model.ir.opset_imports.items()))
+    lines = [f"<ir_version: {model.ir.ir_version}, opset_import: [{opsets}]>"]
+    lines += _graph(model.graph, model.graph.name or "graph", "")
+    for function in model.ir.functions.values():
+        lines += _function(function)
+    return "\n".join(lines) + "\n"
+
+
+def _graph(graph: ir.Graph, name: str, indent: str) -> Iterator[str]:
+    inputs = ", ".join(_declare(value) for value in graph.inputs)
+    outputs = ", ".join(_declare(value) for value in graph.outputs)
+    yield f"{indent}{_identifier(name)} ({inputs}) => ({outputs})"
+    weights = [_initializer(value) for value in graph.initializers.values()]
+    if weights:
+        yield f"{indent}<"
+        for index, text in enumerate(weights):
+            yield f"{indent}  {text}{',' if index < len(weights) - 1 else ''}"
+        yield f"{indent}>"
+    yield f"{indent}{{"
+    for node in graph:
+        yield from _node(node, indent + "  ")
+    yield f"{indent}}}"
+
+
+def _function(function: ir.Function) -> Iterator[str]:
+    opsets = ", ".join(f'"{domain}" : {version}' for domain, version in sorted(function.opset_imports.items()))
+    yield f'<domain: "{function.domain}", opset_import: [{opsets}]>'
+    inputs = ", ".join(_identifier(value.name) for value in function.inputs)
+    outputs = ", ".join(_identifier(value.name) for value in function.outputs)
+    yield f"{_identifier(function.name)} ({inputs}) => ({outputs})"
+    yield "{"
+    for node in function:
+        yield from _node(node, "  ")
+    yield "}"
+
+
+def _node(node: ir.Node, indent: str) -> Iterator[str]:
+    outputs = ", ".join(_identifier(value.name) for value in node.outputs)
+    inputs = ", ".join("" if value is None else _identifier(value.name) for value in node.inputs)
+    label = f"[{_identifier(node.name)}] " if node.name else ""
+    operator = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+    plain, bodies = [], []
+    for attribute in node.attributes.values():
+        if not attribute.is_ref() and attribute.type.name in ("GRAPH", "GRAPHS"):
+            bodies.append(attribute)
+        else:
+            plain.append(_attribute(attribute))
+    head = f"{indent}{label}{outputs} = {operator}"
+    if not bodies:
+        options = f" <{', '.join(plain)}>" if plain else ""
+        yield f"{head}{options} ({inputs}){_comment(node)}"
+        return
+    yield f"{head} ({inputs}) <{_comment(node)}"
+    texts = [[f"{indent}  {text}"] for text in plain]
+    for attribute in bodies:
+        for body in [attribute.as_graph()] if attribute.type.name == "GRAPH" else attribute.as_graphs():
+            lines = list(_graph(body, body.name or attribute.name, indent + "  "))
+            lines[0] = f"{indent}  {attribute.name} = {lines[0].lstrip()}"
+            texts.append(lines)
+    for index, lines in enumerate(texts):
+        lines[-1] += "," if index < len(texts) - 1 else ""
+        yield from lines
+    yield f"{indent}>"
+
+
+def _comment(node: ir.Node) -> str:
+    types = ", ".join(_type(value) for value in node.outputs if value.name)
+    text = f"  # {types}"
+    placement = get_placement(node)
+    if placement is not None:
+        text += f" @{placement.backend}"
+        if placement.precision:
+            text += f" {placement.precision}"
+        text += "".join(f" {port}:{kind}" for port, kind in sorted(placement.ports.items()))
+        if placement.region is not None:
+            text += f" region {placement.region}"
+        if kind_of(node) != "data":
+            text += f" ({kind_of(node)})"
+    return text
+
+
+def _type(value: ir.Value) -> str:
+    """A type in our own words: `bfloat16[N,8]`."""
+    kind = value.type
+    if kind is None:
+        return "?"
+    name = dtype_name(kind.dtype) if kind.__class__.__name__ == "TensorType" else type_text(kind)
+    return name if value.shape is None else f"{name}[{_extents(value.shape)}]"
+
+
+def _declare(value: ir.Value) -> str:
+    """A type in ONNX text: `float[N,8] x`."""
+    kind = value.type
+    if kind is None:
+        return _identifier(value.name)
+    text = type_text(kind)
+    if text.startswith("tensor("):
+        text = text.removeprefix("tensor(").removesuffix(")")
+        # In ONNX text a type without brackets is a scalar, and empty brackets mean that the rank is not known.
+        text += "[]" if value.shape is None else f"[{_extents(value.shape)}]" if len(value.shape) else ""
+    return f"{text} {_identifier(value.name)}"
+
+
+def _extents(shape: ir.Shape) -> str:
+    return ",".join("?" if (text := _extent(dim)) == "None" else text for dim in shape)
+
+
+def _extent(dim) -> str:
+    if isinstance(dim, int):
+        return str(dim)
+    return str(dim.value) if dim.value is None or str(dim.value).isidentifier() else json.dumps(str(dim.value))
+
+
+def _initializer(value: ir.Value) -> str:
+    declared, tensor = _declare(value), value.const_value
+    if tensor is None or tensor.size > _DATA_UP_TO or tensor.dtype.name == "STRING" or tensor.dtype.bitwidth < 8:
+        return declared
+    return f"{declared} = {{{', '.join(_number(item) for item in tensor.numpy().reshape(-1).tolist())}}}"
+
+
+def _number(item: object) -> str:
+    return str(int(item)) if isinstance(item, bool) else repr(item)
+
+
+def _attribute(attribute: ir.Attr) -> str:
+    if attribute.is_ref():
+        return f"{attribute.name}: {attribute.type.name.lower()} = @{attribute.ref_attr_name}"
+    value, kind = attribute.value, attribute.type.name
+    if kind == "STRING":
+        text = json.dumps(value)
+    elif kind == "STRINGS":
+        text = f"[{', '.join(json.dumps(item) for item in value)}]"
+    elif kind in ("INTS", "FLOATS"):
+        text = f"[{', '.join(repr(item) for item in value)}]"
+    elif kind == "TENSOR":
+        text = _tensor(value)
+    elif kind in ("TENSORS", "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS"):
+        text = json.dumps(kind.lower())
+    else:
+        text = repr(value)
+    return f"{attribute.name} = {text}"
+
+
+def _tensor(tensor: ir.TensorProtocol) -> str:
+    shape = ",".join(map(str, tensor.shape))
+    if tensor.size > _DATA_UP_TO or tensor.dtype.name == "STRING":
+        return f"{tensor.dtype.name.lower()}[{shape}] {{}}"
+    shape = f"[{shape}]" if shape else ""
+    items = ", ".join(_number(item) for item in tensor.numpy().reshape(-1).tolist())
+    return f"{tensor.dtype.name.lower()}{shape} {{{items}}}"
+
+
+def _identifier(name: str | None) -> str:
+    """Names that ONNX text takes bare stay bare; the parser knows quoted ones too."""
+    name = name or ""
+    bare = name.replace("_", "a")
+    return name if bare.isalnum() and not bare[0].isdigit() else json.dumps(name)

@@ -1,0 +1,87 @@
+"""A model taken apart: a proto small enough for onnx's own tools, and the weights beside it.
+
+onnx checks, converts and infers on whole protos. With weights inside, that costs their size several times over and
+fails above 2 GiB, so the weights stay outside. Only what inference may need stays in: small integers and booleans
+(shapes, axes, indices) and very small floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = ["Skeleton", "assemble", "is_stub", "take_apart"]
+
+INTEGERS_UP_TO = 64 * 1024
+FLOATS_UP_TO = 1024
+_STUB = "dovetail-weight"
+
+
+@dataclass
+class Skeleton:
+    """A `ModelProto` whose large initializers of the main graph are stubs, and their tensors by name."""
+
+    proto: onnx.ModelProto
+    weights: dict[str, ir.TensorProtocol]
+
+
+def stays_inside(tensor: ir.TensorProtocol) -> bool:
+    """Whether inference may need the values, so that they stay in the proto."""
+    dtype = tensor.dtype
+    limit = INTEGERS_UP_TO if dtype.is_integer() or dtype.name == "BOOL" else FLOATS_UP_TO
+    return dtype.name == "STRING" or tensor.nbytes <= limit
+
+
+def stub(tensor: onnx.TensorProto) -> None:
+    """Mark a `TensorProto` as one whose data lies elsewhere."""
+    import onnx
+
+    tensor.ClearField("raw_data")
+    tensor.ClearField("external_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    entry = tensor.external_data.add()
+    entry.key, entry.value = "location", _STUB
+
+
+def is_stub(tensor: onnx.TensorProto) -> bool:
+    """Whether `stub` marked it."""
+    return len(tensor.external_data) == 1 and tensor.external_data[0].value == _STUB
+
+
+def take_apart(model: ir.Model) -> Skeleton:
+    """Serialise `model` without its weights; `model` stays as it is."""
+    import onnx_ir as ir
+
+    weights: dict[str, ir.TensorProtocol] = {}
+    values = []
+    for name, value in model.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is None or stays_inside(tensor) and not isinstance(tensor, ir.ExternalTensor):
+            continue
+        values.append((value, tensor))
+        if stays_inside(tensor):
+            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
+        else:
+            weights[name] = tensor
+            value.const_value = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=ir.Shape(tensor.shape), name=name)
+    try:
+        return Skeleton(ir.to_proto(model), weights)
+    finally:
+        for value, tensor in values:
+            value.const_value = tensor
+
+
+def assemble(skeleton: Skeleton) -> ir.Model:
+    """The inverse of `take_apart`."""
+    import onnx_ir as ir
+
+    model = ir.from_proto(skeleton.proto)
+    for name, tensor in skeleton.weights.items():
+        value = model.graph.initializers.get(name)
+        if value is not None:
+            value.const_value = tensor
+    return model

@@ -1,0 +1,87 @@
+"""Element types: their names, the float lattice, and the way onnx writes value types."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["FLOATS", "dtype_name", "float_name", "from_name", "is_float_name", "promote", "type_text"]
+
+# Each float type with the types it loses nothing in. float16 and bfloat16 hold neither each other's range nor each
+# other's digits, so they meet in float32.
+FLOATS = {
+    "float16": frozenset({"float16", "float32", "float64"}),
+    "bfloat16": frozenset({"bfloat16", "float32", "float64"}),
+    "float32": frozenset({"float32", "float64"}),
+    "float64": frozenset({"float64"}),
+}
+_ORDER = tuple(FLOATS)
+_ONNX_NAMES = {"float": "float32", "double": "float64"}
+
+
+def promote(*names: str) -> str:
+    """The smallest float type that holds all of `names`: `promote("float16", "bfloat16") == "float32"`.
+
+    Raises:
+        KeyError: A name is not one of `FLOATS`.
+    """
+    common = frozenset.intersection(*(FLOATS[name] for name in names))
+    return next(name for name in _ORDER if name in common)
+
+
+def is_float_name(name: str) -> bool:
+    """Whether `name` takes part in mixed precision."""
+    return name in FLOATS
+
+
+@cache
+def dtype_name(dtype: ir.DataType) -> str:
+    """The name we use for an element type: `float32`, `bfloat16`, `int64`, `bool`."""
+    lower = dtype.name.lower()
+    return _ONNX_NAMES.get(lower, lower)
+
+
+@cache
+def from_name(name: str) -> ir.DataType:
+    """The inverse of `dtype_name`.
+
+    Raises:
+        KeyError: There is no such type.
+    """
+    import onnx_ir as ir
+
+    onnx_name = {ours: theirs for theirs, ours in _ONNX_NAMES.items()}.get(name, name)
+    return ir.DataType[onnx_name.upper()]
+
+
+def float_name(value: ir.Value | None) -> str | None:
+    """The float type that `value` carries, or None when it carries none, or none that is known."""
+    import onnx_ir as ir
+
+    if value is None or not isinstance(value.type, ir.TensorType):
+        return None
+    name = dtype_name(value.type.dtype)
+    return name if name in FLOATS else None
+
+
+@cache
+def _tensor_text(dtype: ir.DataType) -> str:
+    lower = dtype.name.lower()
+    return f"tensor({lower})"
+
+
+def type_text(kind: ir.TypeProtocol | None) -> str | None:
+    """A value's type as onnx's schemas write it: `tensor(float)`, `seq(tensor(int64))`; None when unknown."""
+    import onnx_ir as ir
+
+    if kind is None:
+        return None
+    if isinstance(kind, ir.TensorType):
+        return _tensor_text(kind.dtype)
+    wrapper = {ir.SequenceType: "seq", ir.OptionalType: "optional", ir.SparseTensorType: "sparse_tensor"}[type(kind)]
+    if isinstance(kind, ir.SparseTensorType):
+        return f"{wrapper}({kind.dtype.name.lower()})"
+    return f"{wrapper}({type_text(kind.elem_type)})"

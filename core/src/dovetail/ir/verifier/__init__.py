@@ -1,0 +1,36 @@
+"""The verifier: a readable statement of what a correct model is, checked in linear time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+
+__all__ = ["verify_model"]
+
+_SHOWN = 5
+
+
+def verify_model(model: Model, *, changed: str = "") -> None:
+    """Check the structure and all types of `model`.
+
+    Args:
+        model: The model.
+        changed: Who changed it last; named in the message.
+
+    Raises:
+        DovetailError: The model is not correct; the message names nodes, at most five of them.
+    """
+    from dovetail.ir.verifier.structure import structure_problems
+    from dovetail.ir.verifier.types import type_problems
+
+    problems = structure_problems(model)
+    # Types are only worth reading where edges and names hold.
+    problems = problems or type_problems(model)
+    if problems:
+        more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        by = f" after {changed}" if changed else ""
+        raise DovetailError(f"the model is not correct{by}:\n  " + "\n  ".join(problems[:_SHOWN]) + more)

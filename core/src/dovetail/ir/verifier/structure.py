@@ -1,0 +1,119 @@
+"""Structure: every value is defined once and before it is read, names are unique, versions fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.ir.signatures import signature
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+
+__all__ = ["structure_problems"]
+
+
+def structure_problems(model: Model) -> list[str]:
+    """What is wrong with the structure of `model`, one line each; empty when nothing is."""
+    problems = _version_problems(model)
+    scope = _Scope(model.ir.opset_imports, problems)
+    scope.graph(model.graph)
+    for function in model.ir.functions.values():
+        body = _Scope(function.opset_imports, problems)
+        body.graph(function)
+    return problems
+
+
+def _version_problems(model: Model) -> list[str]:
+    import onnx.helper
+
+    opset, ir_version = model.ir.opset_imports.get("", 0), model.ir.ir_version
+    needed = onnx.helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", opset))
+    if needed is not None and ir_version < needed:
+        return [f"opset {opset} needs IR version {needed} or later, the model says {ir_version}"]
+    return []
+
+
+class _Scope:
+    """One pass over a graph and its bodies. What is visible where is kept in one set that grows and shrinks."""
+
+    def __init__(self, opsets, problems: list[str]):
+        self.opsets = opsets
+        self.problems = problems
+        self.values: set[int] = set()
+        self.names: dict[str, ir.Value] = {}
+        self.node_names: dict[str, ir.Node] = {}
+        self.arity: dict[tuple, str | None] = {}
+
+    def graph(self, graph) -> None:
+        added: list[ir.Value] = []
+        for value in (*graph.inputs, *getattr(graph, "initializers", {}).values()):
+            if id(value) not in self.values:
+                self._define(value, added, "the graph's inputs and initializers")
+        for node in graph:
+            self._node(node, added)
+        for value in graph.outputs:
+            if value is None or id(value) not in self.values:
+                name = value.name if value is not None else "?"
+                self.problems.append(f"graph output '{name}' is not defined in '{graph.name or 'the function'}'")
+        for value in added:
+            self.values.discard(id(value))
+            if self.names.get(value.name) is value:
+                del self.names[value.name]
+
+    def _node(self, node: ir.Node, added: list[ir.Value]) -> None:
+        if node.name:
+            other = self.node_names.setdefault(node.name, node)
+            if other is not node:
+                self.problems.append(f"two nodes are called '{node.name}' ({other.op_type}, {node.op_type})")
+        for value in node.inputs:
+            if value is not None and id(value) not in self.values:
+                self.problems.append(f"{_label(node)} reads '{value.name}' before it is defined")
+        if node.attributes:
+            self._bodies(node)
+        for value in node.outputs:
+            if value.name != "":
+                self._define(value, added, _label(node))
+        problem = self._arity(node)
+        if problem is not None:
+            self.problems.append(f"{_label(node)} {problem}")
+
+    def _bodies(self, node: ir.Node) -> None:
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type == 5:  # GRAPH
+                self.graph(attribute.as_graph())
+            elif attribute.type == 10:  # GRAPHS
+                for body in attribute.as_graphs():
+                    self.graph(body)
+
+    def _define(self, value: ir.Value, added: list[ir.Value], where: str) -> None:
+        self.values.add(id(value))
+        added.append(value)
+        if not value.name:
+            self.problems.append(f"{where}: a value has no name")
+        elif self.names.setdefault(value.name, value) is not value:
+            self.problems.append(f"value '{value.name}' is defined twice, once by {where}")
+
+    def _arity(self, node: ir.Node) -> str | None:
+        """Numbers of inputs and outputs against the operator's schema; remembered per form."""
+        key = (node.domain, node.op_type, node.version, len(node.inputs), len(node.outputs))
+        if key not in self.arity:
+            self.arity[key] = self._arity_problem(node)
+        return self.arity[key]
+
+    def _arity_problem(self, node: ir.Node) -> str | None:
+        sig = signature(node, self.opsets)
+        if sig is None:
+            return None
+        if not sig.min_inputs <= len(node.inputs) <= sig.max_inputs:
+            return f"has {len(node.inputs)} inputs; {sig.op_type} takes {sig.min_inputs} to {sig.max_inputs}"
+        if not sig.min_outputs <= len(node.outputs) <= sig.max_outputs:
+            return f"has {len(node.outputs)} outputs; {sig.op_type} gives {sig.min_outputs} to {sig.max_outputs}"
+        return None
+
+
+def _label(node: ir.Node) -> str:
+    return f"{node.op_type} '{node.name}'" if node.name else f"an unnamed {node.op_type}"

@@ -1,0 +1,115 @@
+"""Types: every node against its operator's schema, every body against the node that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dovetail.ir.signatures import Port, Signature, input_name, output_name, signature
+from dovetail.ir.types import type_text
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+
+__all__ = ["type_problems"]
+
+
+def type_problems(model: Model) -> list[str]:
+    """What is wrong with the types in `model`, one line each. A value without a type agrees with everything."""
+    problems: list[str] = []
+    answers: dict[tuple, str | None] = {}
+    opsets = model.ir.opset_imports
+    for node in model.nodes():
+        # A form (operator and types) is judged once; big models repeat a few of them.
+        key = (
+            node.op_type,
+            node.domain,
+            node.version,
+            tuple([None if v is None else _key(v) for v in node.inputs]),
+            tuple([_key(v) for v in node.outputs]),
+        )
+        if key not in answers:
+            sig = signature(node, opsets)
+            answers[key] = None if sig is None else _problem(node, sig)
+        problem = answers[key]
+        if problem is not None:
+            problems.append(f"{node.op_type} '{node.name}': {problem}")
+        if node.attributes and node.op_type in _BORDERS and node.domain in ("", "ai.onnx"):
+            problems.extend(f"{node.op_type} '{node.name}': {text}" for text in _BORDERS[node.op_type](node))
+    for graph_value in model.graph.initializers.values():
+        tensor = graph_value.const_value
+        if tensor is not None and graph_value.dtype is not None and tensor.dtype != graph_value.dtype:
+            problems.append(f"initializer '{graph_value.name}' holds {tensor.dtype.name}, its value is {graph_value.dtype.name}")
+    return problems
+
+
+def _key(value: ir.Value):
+    """A hashable form of the value's type, the element type itself in the usual case."""
+    kind = value.type
+    return kind.dtype if kind.__class__.__name__ == "TensorType" else type_text(kind)
+
+
+def _problem(node: ir.Node, sig: Signature) -> str | None:
+    bound: dict[str, tuple[str, str]] = {}
+    for name, value, port in _bindings(node, sig):
+        text = type_text(value.type)
+        if text is None or port is None:
+            continue
+        if text not in port.allowed:
+            return f"'{name}' is {text}, which {sig.op_type}-{sig.version} does not take there"
+        if port.variadic and not port.homogeneous:
+            continue
+        first, expected = bound.setdefault(port.parameter, (name, text))
+        if text != expected:
+            return f"'{name}' is {text} and '{first}' is {expected}; {sig.op_type} wants one type ({port.parameter})"
+    return None
+
+
+def _bindings(node: ir.Node, sig: Signature) -> Iterable[tuple[str, ir.Value, Port | None]]:
+    for index, value in enumerate(node.inputs):
+        if value is not None:
+            yield input_name(index, sig), value, sig.input(index)
+    for index, value in enumerate(node.outputs):
+        if value.name:
+            yield output_name(index, sig), value, sig.output(index)
+
+
+def _differ(what: str, one: ir.Value | None, other: ir.Value | None) -> list[str]:
+    if one is None or other is None:
+        return []
+    a, b = type_text(one.type), type_text(other.type)
+    return [f"{what}: '{one.name}' is {a} and '{other.name}' is {b}"] if a and b and a != b else []
+
+
+def _if_borders(node: ir.Node) -> list[str]:
+    problems = []
+    for branch in ("then_branch", "else_branch"):
+        body = node.attributes[branch].as_graph()
+        for inner, outer in zip(body.outputs, node.outputs, strict=False):
+            problems += _differ(f"{branch} and output", inner, outer)
+    return problems
+
+
+def _loop_borders(node: ir.Node) -> list[str]:
+    body, problems = node.attributes["body"].as_graph(), []
+    carried = len(node.inputs) - 2
+    for index in range(carried):
+        problems += _differ("carried value", node.inputs[2 + index], body.inputs[2 + index])
+        problems += _differ("carried value", body.inputs[2 + index], body.outputs[1 + index])
+    for inner, outer in zip(body.outputs[1:], node.outputs, strict=False):
+        problems += _differ("body and output", inner, outer)
+    return problems
+
+
+def _scan_borders(node: ir.Node) -> list[str]:
+    body, problems = node.attributes["body"].as_graph(), []
+    for outer, inner in zip(node.inputs, body.inputs, strict=False):
+        problems += _differ("input and body", outer, inner)
+    for inner, outer in zip(body.outputs, node.outputs, strict=False):
+        problems += _differ("body and output", inner, outer)
+    return problems
+
+
+_BORDERS = {"If": _if_borders, "Loop": _loop_borders, "Scan": _scan_borders}

@@ -1,0 +1,96 @@
+"""The base class of passes and the stages they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes.context import Context
+    from dovetail.registry import Registry
+
+__all__ = ["STAGES", "Pass", "load_pass", "summary_of"]
+
+STAGES = (
+    "normalise",
+    "analyse",
+    "place",
+    "type",
+    "calibrate",
+    "quantise",
+    "join",
+    "weights",
+    "outline",
+    "lower",
+)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One step over a model. A subclass is a frozen dataclass, and its fields are its options.
+
+    The model is valid before and after `run`, and may be invalid in between. A pass keeps no state of its own:
+    what it learns goes into the model, into remarks, or into an analysis.
+
+    A docstring starts with one sentence and then shows the pass at work, in the form
+
+        Given:   y = Conv(x, w)   z = BatchNormalization(y, ...)
+        Result:  z = Conv(x, w')
+
+    Attributes:
+        name: What pipelines call it, in kebab case.
+        stage: The stage it is composed into, or None: it then runs only where a pipeline names it.
+        requires: Passes that must be installed and run before it.
+        after: Passes that run before it if they are there.
+        before: Passes that run after it if they are there.
+        takes_anything: It also runs on a model that does not verify; a pipeline that starts with it starts unverified.
+    """
+
+    name: ClassVar[str]
+    stage: ClassVar[str | None] = None
+    requires: ClassVar[tuple[str, ...]] = ()
+    after: ClassVar[tuple[str, ...]] = ()
+    before: ClassVar[tuple[str, ...]] = ()
+    takes_anything: ClassVar[bool] = False
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Change the model in place and call `model.touch()` on every change.
+
+        Returns:
+            True when it changed something.
+        """
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        from dovetail.passes.options import print_options
+
+        return self.name + print_options(self)
+
+
+def load_pass(registry: Registry, name: str) -> type[Pass]:
+    """The class registered as pass `name`.
+
+    Raises:
+        DovetailError: There is none, it does not import, or it is not a pass of this name.
+    """
+    found = registry.pass_[name]
+    owner = registry.pass_.entry(name).owner
+    if not (isinstance(found, type) and issubclass(found, Pass)):
+        raise DovetailError(f"pass {name!r} of {owner} is not a subclass of dovetail.passes.Pass: {found!r}")
+    if getattr(found, "name", None) != name:
+        raise DovetailError(f"pass {name!r} of {owner} calls itself {getattr(found, 'name', None)!r}")
+    if found.stage is not None and found.stage not in STAGES:
+        raise DovetailError(f"pass {name!r} of {owner} names an unknown stage {found.stage!r}; {', '.join(STAGES)}")
+    for constraint in ("requires", "after", "before"):
+        if not isinstance(getattr(found, constraint), tuple):
+            raise DovetailError(f"pass {name!r} of {owner}: {constraint} must be a tuple of pass names")
+    return found
+
+
+def summary_of(pass_: type[Pass]) -> str:
+    """The first line of its docstring, or empty. (A dataclass without one gets its signature from Python.)"""
+    text = (pass_.__dict__.get("__doc__") or "").strip()
+    return "" if text.startswith(f"{pass_.__name__}(") else text.partition("\n")[0]

@@ -1,0 +1,118 @@
+"""Composition: the passes of the installed plugins, ordered by stage and by what they say of each other."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.passes.base import STAGES, Pass, load_pass
+from dovetail.passes.pipeline import Pipeline
+from dovetail.passes.request import Request
+from dovetail.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.plugins import PluginSet
+    from dovetail.registry import Registry
+
+__all__ = ["compose"]
+
+
+def compose(
+    registry: Registry,
+    stages: Iterable[str] = STAGES,
+    request: Request | None = None,
+    plugins: PluginSet | None = None,
+) -> Pipeline:
+    """The pipeline of all registered passes that belong to a stage.
+
+    Args:
+        registry: Holds the passes.
+        stages: The stages wanted, in any order; a requirement of a stage left out counts as met.
+        request: What the user asked for; plugins see it when they configure the pipeline.
+        plugins: The plugins that have the last word on the pipeline.
+
+    Raises:
+        DovetailError: A pass does not load, needs one that is missing, or the constraints form a cycle.
+    """
+    wanted = set(stages)
+    for stage in sorted(wanted.difference(STAGES)):
+        raise DovetailError(f"unknown stage {stage!r}{did_you_mean(stage, STAGES)}", f"stages: {', '.join(STAGES)}")
+    staged = {}
+    for name in registry.pass_:
+        pass_ = load_pass(registry, name)
+        if pass_.stage is not None:
+            staged[name] = pass_
+    predecessors = _predecessors(staged, registry)
+    steps = []
+    for stage in STAGES:
+        if stage in wanted:
+            names = {name for name, pass_ in staged.items() if pass_.stage == stage}
+            steps.extend(_sorted(names, predecessors, registry))
+    pipeline = Pipeline(_make(staged[name], registry) for name in steps)
+    if plugins is not None:
+        plugins.configure(pipeline, request or Request())
+    return pipeline
+
+
+def _make(cls: type[Pass], registry: Registry) -> Pass:
+    try:
+        return cls()
+    except TypeError as error:
+        owner = registry.pass_.entry(cls.name).owner
+        raise DovetailError(
+            f"pass {cls.name!r} of {owner} belongs to stage {cls.stage!r} and cannot be made without options: {error}"
+        ) from error
+
+
+def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str, set[str]]:
+    """For each pass the passes that must run before it, checked against the order of stages."""
+    before: dict[str, set[str]] = {name: set() for name in staged}
+    for name, pass_ in staged.items():
+        owner = registry.pass_.entry(name).owner
+        for needed in pass_.requires:
+            if needed not in staged:
+                known = "belongs to no stage" if needed in registry.pass_ else "is not installed"
+                raise DovetailError(
+                    f"pass {name!r} of {owner} requires pass {needed!r}, which {known}{did_you_mean(needed, staged)}",
+                    "install the plugin that brings it, or leave this one out with --no-plugin",
+                )
+        pairs = [(other, name) for other in (*pass_.requires, *pass_.after) if other in staged]
+        pairs += [(name, other) for other in pass_.before if other in staged]
+        for first, second in pairs:
+            if STAGES.index(staged[first].stage) > STAGES.index(staged[second].stage):
+                raise DovetailError(
+                    f"pass {name!r} of {owner} wants {first!r} before {second!r}, but stage {staged[first].stage!r} "
+                    f"comes after stage {staged[second].stage!r}"
+                )
+            before[second].add(first)
+    return before
+
+
+def _sorted(names: set[str], predecessors: dict[str, set[str]], registry: Registry) -> list[str]:
+    """Topological order; of the passes that could come next, the first by name comes."""
+    waiting = {name: predecessors[name] & names for name in names}
+    ready = [name for name in names if not waiting[name]]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        name = heapq.heappop(ready)
+        found.append(name)
+        for other in names:
+            if name in waiting[other]:
+                waiting[other].discard(name)
+                if not waiting[other]:
+                    heapq.heappush(ready, other)
+    if len(found) < len(names):
+        raise DovetailError(_cycle({name: rest for name, rest in waiting.items() if rest}, registry))
+    return found
+
+
+def _cycle(waiting: dict[str, set[str]], registry: Registry) -> str:
+    trail = [min(waiting)]
+    while trail[-1] not in trail[:-1]:
+        trail.append(min(waiting[trail[-1]]))
+    cycle = trail[trail.index(trail[-1]) :][::-1]
+    steps = [f"{name!r} of {registry.pass_.entry(name).owner}" for name in cycle]
+    return f"passes want to run before each other: {' before '.join(steps)}"

@@ -1,0 +1,99 @@
+"""What a pass gets beside the model: the request, the registry, remarks, counters and analyses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from dovetail.passes.request import Request
+from dovetail.plan.remark import Kind, Remark
+from dovetail.registry import Registry
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+    from dovetail.plugins import PluginSet
+    from dovetail.schema import Backend
+
+__all__ = ["Analysis", "Context"]
+
+T = TypeVar("T")
+
+
+class Analysis(Protocol):
+    """A fact about a whole model, computed when first asked for and dropped when the model changes."""
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> Any:
+        """Compute the fact without changing the model."""
+
+
+class Context:
+    """One run of a pipeline.
+
+    Attributes:
+        request: What the user asked for.
+        plugins: The plugins whose hooks watch the run, or None.
+        registry: Everything that plugins brought.
+        model: The model of the run; the manager sets it.
+        backends: The chosen backends in order of preference, loaded; `host` is not among them.
+        remarks: All remarks so far.
+        counts: What the current pass counted so far.
+        current_pass: Name of the current pass, empty between passes.
+    """
+
+    def __init__(
+        self,
+        request: Request | None = None,
+        *,
+        plugins: PluginSet | None = None,
+        registry: Registry | None = None,
+        model: Model | None = None,
+    ):
+        self.request = request or Request()
+        self.plugins = plugins
+        self.registry = registry or (plugins.registry if plugins else Registry())
+        self.model = model
+        self.backends: tuple[Backend, ...] = ()
+        self.remarks: list[Remark] = []
+        self.counts: Counter[str] = Counter()
+        self.current_pass = ""
+        # The model itself is kept beside each result: an id alone could be reused by a later model.
+        self._analyses: dict[type, tuple[Model, int, Any]] = {}
+
+    def remark(
+        self,
+        kind: Kind,
+        node: ir.Node | str,
+        rule: str,
+        why: str,
+        because: Iterable[ir.Node | str] = (),
+        suggest: str = "",
+        source: str = "",
+    ) -> None:
+        """Say why something was decided; see `Remark` for the fields. Nodes may be given as nodes or by name."""
+        names = tuple(_name(other) for other in because)
+        self.remarks.append(Remark(kind, _name(node), self.current_pass, rule, why, names, suggest, source))
+
+    def count(self, what: str, n: int = 1) -> None:
+        """Add `n` to a statistic of the current pass."""
+        self.counts[what] += n
+
+    def analysis(self, kind: type[T], model: Model | None = None) -> T:
+        """The analysis `kind` of the model as it is now: `kind.compute(model, ctx)`, computed once per revision."""
+        model = model or self.model
+        if model is None:
+            raise ValueError("an analysis needs a model: give one to the Context or to analysis()")
+        known = self._analyses.get(kind)
+        if known is None or known[0] is not model or known[1] != model.revision:
+            known = (model, model.revision, kind.compute(model, self))
+            self._analyses[kind] = known
+        return known[2]
+
+
+def _name(node: ir.Node | str) -> str:
+    if isinstance(node, str):
+        return node
+    return node.name or next((value.name for value in node.outputs if value.name), "") or node.op_type

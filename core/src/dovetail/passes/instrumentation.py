@@ -1,0 +1,71 @@
+"""What to print, check and write while a pipeline runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from dovetail.errors import UsageError
+from dovetail.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes.result import Result
+
+__all__ = ["ALL", "Instrumentation", "Progress"]
+
+ALL = "all"
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much is done, and how much there is (0 if unknown)."""
+
+
+@dataclass(frozen=True)
+class Instrumentation:
+    """What to print, check and write while a pipeline runs.
+
+    Attributes:
+        print_before: Names of passes before which the model is printed; `all` means every pass.
+        print_after: Names of passes after which the model is printed; `all` means every pass.
+        print_on_change: Print the model after every pass that changed it.
+        print_on_failure: Print the model as a failing pass left it.
+        verify_each: Verify the model at first and after every pass that changed it.
+        stop_after: Name of the pass after whose first run the pipeline stops, or empty.
+        reproducer: Where to write what is needed to repeat an unexpected failure, or None.
+        out: Where models are printed; standard error by default.
+        progress: Told about every step.
+        finished: Given the result of the run, with timing and statistics.
+    """
+
+    print_before: tuple[str, ...] = ()
+    print_after: tuple[str, ...] = ()
+    print_on_change: bool = False
+    print_on_failure: bool = False
+    verify_each: bool = True
+    stop_after: str = ""
+    reproducer: Path | None = None
+    out: TextIO | None = None
+    progress: Progress | None = None
+    finished: Callable[[Result], None] | None = None
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Refuse names of passes that are not in the pipeline, which would otherwise just print nothing.
+
+        Raises:
+            UsageError: A name to print or to stop at is not among `names`.
+        """
+        names = set(names)
+        for name in (*self.print_before, *self.print_after, *filter(None, [self.stop_after])):
+            if name not in names and (name != ALL or name == self.stop_after):
+                raise UsageError(f"the pipeline has no pass {name!r}{did_you_mean(name, names)}")
+
+    def print(self, when: str, name: str, model: Model) -> None:
+        """Print the model under a heading."""
+        import dovetail.ir
+
+        out = self.out or sys.stderr
+        out.write(f"// ----- {when} {name} -----\n{dovetail.ir.print_model(model).rstrip()}\n")
+        out.flush()

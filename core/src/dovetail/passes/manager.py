@@ -1,0 +1,160 @@
+"""Running a pipeline: timing, statistics, verification, hooks and failures."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.passes.instrumentation import ALL, Instrumentation
+from dovetail.passes.pipeline import Fixpoint, Pipeline, names_in
+from dovetail.passes.reproducer import Snapshot
+from dovetail.passes.result import PassResult, Result
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes.base import Pass
+    from dovetail.passes.context import Context
+
+__all__ = ["Manager"]
+
+
+class Manager:
+    """Runs one pipeline once.
+
+    Args:
+        pipeline: The steps.
+        context: The context of the run.
+        instrumentation: What to print, verify and write on the way.
+    """
+
+    def __init__(self, pipeline: Pipeline, context: Context, instrumentation: Instrumentation | None = None):
+        self._pipeline = pipeline
+        self._ctx = context
+        self._watch = instrumentation or Instrumentation()
+        self._stopped_after = ""
+
+    def run(self, model: Model) -> Result:
+        """Run every step over `model`, in place.
+
+        Raises:
+            DovetailError: A pass refused the model, failed, or left it invalid.
+        """
+        self._watch.check_names(names_in(self._pipeline.steps))
+        self._ctx.model = self._model = model
+        self._snapshot = Snapshot(model) if self._watch.reproducer else None
+        first = next(self._pipeline.passes(), None)
+        if self._watch.verify_each and first is not None and not first.takes_anything:
+            _verify(model)
+        result = Result(model, remarks=self._ctx.remarks)
+        for position, step in enumerate(self._pipeline.steps):
+            self._progress(step.name if not isinstance(step, Fixpoint) else str(step), position)
+            result.passes.append(self._step(step))
+            if self._stopped_after:
+                break
+        self._progress("", len(self._pipeline))
+        result.stopped_after = self._stopped_after
+        if self._watch.finished:
+            self._watch.finished(result)
+        return result
+
+    def _progress(self, what: str, done: int) -> None:
+        if self._watch.progress:
+            self._watch.progress(what, done, len(self._pipeline))
+
+    def _step(self, step: Pass | Fixpoint) -> PassResult:
+        return self._fixpoint(step) if isinstance(step, Fixpoint) else self._pass(step)
+
+    def _fixpoint(self, fixpoint: Fixpoint) -> PassResult:
+        result = PassResult("fixpoint")
+        first_remark = len(self._ctx.remarks)
+        for _ in range(fixpoint.limit):
+            children = []
+            for step in fixpoint.steps:
+                children.append(self._step(step))
+                if self._stopped_after:
+                    break
+            result.children += children
+            settled = not any(child.changed for child in children)
+            if settled or self._stopped_after:
+                break
+        else:
+            self._ctx.current_pass = "fixpoint"
+            self._ctx.remark(
+                "missed",
+                "",
+                "fixpoint-limit",
+                f"{fixpoint} was still changing the model after {fixpoint.limit} rounds",
+                suggest=f"raise the limit: fixpoint{{limit={2 * fixpoint.limit}}}(...)",
+            )
+            self._ctx.current_pass = ""
+        result.changed = any(child.changed for child in result.children)
+        result.seconds = sum(child.seconds for child in result.children)
+        result.remarks = self._ctx.remarks[first_remark:]
+        return result
+
+    def _pass(self, pass_: Pass) -> PassResult:
+        watch, ctx, model = self._watch, self._ctx, self._model
+        result = PassResult(pass_.name)
+        first_remark = len(ctx.remarks)
+        if {pass_.name, ALL} & set(watch.print_before):
+            watch.print("before", str(pass_), model)
+        self._hook("before_pass", pass_)
+        ctx.current_pass, ctx.counts = pass_.name, result.counts
+        start, revision = time.perf_counter(), model.revision
+        try:
+            changed = pass_.run(model, ctx)
+            if not isinstance(changed, bool):
+                raise TypeError(f"run() must return True (changed something) or False, and returned {changed!r}")
+        except Exception as error:
+            failure = self._failure(pass_, error)
+            if failure is error:
+                raise
+            raise failure from error
+        finally:
+            ctx.current_pass, ctx.counts = "", Counter()
+        result.seconds = time.perf_counter() - start
+        # A pass that says False after touching the model changed it; one that says True without touching did as well.
+        result.changed = changed or model.revision != revision
+        if changed and model.revision == revision:
+            model.touch()
+        if result.changed and watch.verify_each:
+            start = time.perf_counter()
+            try:
+                _verify(model)
+            except DovetailError as error:
+                raise self._failure(pass_, error, invalid=True) from error
+            result.verify_seconds = time.perf_counter() - start
+        result.remarks = ctx.remarks[first_remark:]
+        self._hook("after_pass", pass_, result=result)
+        if {pass_.name, ALL} & set(watch.print_after) or (watch.print_on_change and result.changed):
+            watch.print("after", str(pass_), model)
+        if pass_.name == watch.stop_after:
+            self._stopped_after = pass_.name
+        return result
+
+    def _hook(self, hook: str, pass_: Pass, **arguments: object) -> None:
+        if self._ctx.plugins is not None:
+            self._ctx.plugins.call(hook, pass_=pass_, model=self._model, **arguments)
+
+    def _failure(self, pass_: Pass, error: Exception, invalid: bool = False) -> DovetailError:
+        """Tell everyone that a pass failed, and make the error to raise."""
+        if self._watch.print_on_failure:
+            self._watch.print("failed in", str(pass_), self._model)
+        self._hook("pass_failed", pass_, error=error)
+        if isinstance(error, DovetailError) and not invalid:
+            return error
+        shelf = self._ctx.registry.pass_
+        owner = shelf.entry(pass_.name).owner if pass_.name in shelf else type(pass_).__module__
+        what = f"left an invalid model: {error}" if invalid else f"failed: {type(error).__name__}: {error}"
+        hint = "this is a defect of the pass, not of the model"
+        if self._snapshot and self._watch.reproducer:
+            hint += "; " + self._snapshot.describe_saved(self._watch.reproducer, self._pipeline, self._ctx, what)
+        return DovetailError(f"pass {pass_.name!r} of {owner} {what}", hint)
+
+
+def _verify(model: Model) -> None:
+    import dovetail.ir
+
+    dovetail.ir.verify_model(model)

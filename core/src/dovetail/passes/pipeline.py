@@ -1,0 +1,133 @@
+"""Pipelines: a list of passes that can be written as text, edited, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.passes.base import Pass
+from dovetail.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes.context import Context
+    from dovetail.passes.instrumentation import Instrumentation
+    from dovetail.passes.request import Request
+    from dovetail.passes.result import Result
+    from dovetail.registry import Registry
+
+__all__ = ["Fixpoint", "Pipeline"]
+
+_DEFAULT_LIMIT = 10
+
+
+@dataclass(frozen=True)
+class Fixpoint:
+    """Passes that run in turn until none changes the model.
+
+    Attributes:
+        steps: The passes; a fixpoint may stand among them.
+        limit: The most rounds it runs; a remark says when that was not enough.
+    """
+
+    steps: tuple[Pass | Fixpoint, ...]
+    limit: int = _DEFAULT_LIMIT
+
+    def __str__(self) -> str:
+        options = "" if self.limit == _DEFAULT_LIMIT else f"{{limit={self.limit}}}"
+        return f"fixpoint{options}({','.join(map(str, self.steps))})"
+
+
+class Pipeline:
+    """Steps in order: passes and fixpoints.
+
+    Attributes:
+        steps: An ordinary list that may be edited until the pipeline runs.
+    """
+
+    def __init__(self, steps: Iterable[Pass | Fixpoint] = ()):
+        self.steps: list[Pass | Fixpoint] = list(steps)
+
+    @classmethod
+    def parse(cls, text: str, registry: Registry) -> Pipeline:
+        """The pipeline that `text` describes; `dovetail.passes.text` holds the grammar.
+
+        Raises:
+            UsageError: The text is malformed, or names an unknown pass or option.
+        """
+        from dovetail.passes.text import parse_steps
+
+        return cls(parse_steps(text, registry))
+
+    def run(
+        self, model: Model, context: Context | Request | None = None, instrumentation: Instrumentation | None = None
+    ) -> Result:
+        """Run every step over `model`, in place.
+
+        Args:
+            model: The model to change.
+            context: The context of the run, or the request to make one for.
+            instrumentation: What to print, verify and write on the way; verifies after each change by default.
+
+        Raises:
+            DovetailError: A pass refused the model, failed, or left it invalid.
+        """
+        from dovetail.passes.context import Context
+        from dovetail.passes.manager import Manager
+
+        if not isinstance(context, Context):
+            context = Context(context)
+        return Manager(self, context, instrumentation).run(model)
+
+    def passes(self) -> Iterator[Pass]:
+        """Every pass in order, also those in fixpoints."""
+        stack: list[Pass | Fixpoint] = self.steps[::-1]
+        while stack:
+            step = stack.pop()
+            if isinstance(step, Fixpoint):
+                stack.extend(reversed(step.steps))
+            else:
+                yield step
+
+    def index(self, name: str) -> int:
+        """Position of the first step that is the pass `name` or a fixpoint that holds it.
+
+        Raises:
+            DovetailError: No step is.
+        """
+        for position, step in enumerate(self.steps):
+            if name in names_in([step]):
+                return position
+        raise DovetailError(f"no pass {name!r} in this pipeline{did_you_mean(name, names_in(self.steps))}")
+
+    def insert_before(self, name: str, step: Pass | Fixpoint) -> None:
+        """Put `step` before the first step that runs the pass `name`."""
+        self.steps.insert(self.index(name), step)
+
+    def insert_after(self, name: str, step: Pass | Fixpoint) -> None:
+        """Put `step` after the first step that runs the pass `name`."""
+        self.steps.insert(self.index(name) + 1, step)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.steps))
+
+    def __repr__(self) -> str:
+        return f"Pipeline({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pipeline) and self.steps == other.steps
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[Pass | Fixpoint]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def names_in(steps: Iterable[Pass | Fixpoint]) -> list[str]:
+    """Names of all passes in `steps`."""
+    return [pass_.name for pass_ in Pipeline(steps).passes()]

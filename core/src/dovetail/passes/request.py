@@ -1,0 +1,109 @@
+"""What the user asked for, as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dovetail.errors import UsageError
+
+__all__ = ["BackendChoice", "Request"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+
+
+@dataclass(frozen=True)
+class BackendChoice:
+    """A backend and its options, as text: `bpu-int8:march=bayes,cores=2`.
+
+    Attributes:
+        name: Name of the backend.
+        options: Options as they were written; the backend file says what they mean. (A version such as `10.10` must
+            not become a number on the way.)
+    """
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str | BackendChoice) -> BackendChoice:
+        """Read `NAME[:key=value,...]`; a choice is returned as it is.
+
+        Raises:
+            UsageError: The text has another form.
+        """
+        if isinstance(text, BackendChoice):
+            return text
+        name, colon, rest = text.partition(":")
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{text!r} does not start with the name of a backend", "write NAME or NAME:key=value,...")
+        options: dict[str, str] = {}
+        for pair in rest.split(",") if colon else ():
+            key, equals, value = (part.strip() for part in pair.partition("="))
+            if not (equals and value and _KEY.fullmatch(key)):
+                raise UsageError(f"{pair!r} in backend {text!r} is not key=value", "write NAME:key=value,key=value")
+            if key in options:
+                raise UsageError(f"option {key!r} stands twice in backend {text!r}")
+            options[key] = value
+        return cls(name, options)
+
+    def __str__(self) -> str:
+        options = ",".join(f"{key}={value}" for key, value in self.options.items())
+        return f"{self.name}:{options}" if options else self.name
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that a compilation depends on besides the model and the installed plugins.
+
+    Attributes:
+        backends: The backends in order of preference.
+        strategy: Strategy to use instead of the one that each backend names.
+        solver: Solver of the typing problem: `forward`, `fixpoint` or `min-cut`.
+        pins: Manual choices, `SELECTOR=backend/precision`.
+        keep_io_types: Keep the types of the model's inputs and outputs.
+        data: Calibration and verification data: a path, or arrays by input name.
+        seed: Seed of everything random.
+        plan: A plan (or its path) to replay instead of deciding.
+        options: Options of single plugins, by name.
+    """
+
+    backends: tuple[BackendChoice, ...] = ()
+    strategy: str | None = None
+    solver: str = "forward"
+    pins: tuple[str, ...] = ()
+    keep_io_types: bool = True
+    data: Any = None
+    seed: int = 0
+    plan: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, *backends: str | BackendChoice, **rest: Any) -> Request:
+        """A request for `backends`, each as text or as a choice."""
+        return cls(tuple(BackendChoice.parse(backend) for backend in backends), **rest)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The request as plain data. Arrays given as data are left out: only a path can be named in a file."""
+        return {
+            "backends": [str(choice) for choice in self.backends],
+            "strategy": self.strategy,
+            "solver": self.solver,
+            "pins": list(self.pins),
+            "keep_io_types": self.keep_io_types,
+            "data": str(self.data) if isinstance(self.data, (str, Path)) else None,
+            "seed": self.seed,
+            "plan": self.plan.as_dict() if hasattr(self.plan, "as_dict") else self.plan and str(self.plan),
+            "options": dict(self.options),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Request:
+        """The inverse of `as_dict`; a plan comes back as the mapping or path that was written."""
+        values = dict(data)
+        backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
+        return cls(backends, pins=tuple(values.pop("pins", ())), **values)

@@ -1,0 +1,107 @@
+"""What a pipeline did: changes, seconds, counts and remarks, pass by pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.plan.remark import Remark
+
+__all__ = ["PassResult", "Result"]
+
+
+@dataclass
+class PassResult:
+    """What one step did.
+
+    Attributes:
+        name: Name of the pass, or `fixpoint`.
+        changed: Whether it changed the model.
+        seconds: Its time, with its children, without the verifier's.
+        verify_seconds: The verifier's time after it.
+        counts: What it counted.
+        remarks: What it remarked.
+        children: What the passes of a fixpoint did, in the order they ran.
+    """
+
+    name: str
+    changed: bool = False
+    seconds: float = 0.0
+    verify_seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    remarks: list[Remark] = field(default_factory=list)
+    children: list[PassResult] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as plain data."""
+        return {
+            "name": self.name,
+            "changed": self.changed,
+            "seconds": round(self.seconds, 6),
+            "verify_seconds": round(self.verify_seconds, 6),
+            "counts": dict(sorted(self.counts.items())),
+            "children": [child.as_dict() for child in self.children],
+        }
+
+
+@dataclass
+class Result:
+    """What a pipeline did.
+
+    Attributes:
+        model: The model, changed in place.
+        passes: What every step did, in order.
+        remarks: All remarks of the run.
+        stopped_after: The pass that the run stopped after on request, or empty.
+    """
+
+    model: Model
+    passes: list[PassResult] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    stopped_after: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether any step changed the model."""
+        return any(step.changed for step in self.passes)
+
+    @property
+    def statistics(self) -> dict[str, dict[str, int]]:
+        """Counts by pass, summed over all its runs, in the order of first runs."""
+        sums: dict[str, Counter[str]] = {}
+        for _, step in _walk(self.passes):
+            if step.counts:
+                sums.setdefault(step.name, Counter()).update(step.counts)
+        return {name: dict(sorted(counts.items())) for name, counts in sums.items()}
+
+    def timing_lines(self) -> list[str]:
+        """Seconds and share of every step as an indented tree, the verifier's time as a step of its own."""
+        verifier = sum(step.verify_seconds for _, step in _walk(self.passes))
+        total = sum(step.seconds for step in self.passes) + verifier
+        lines = [
+            _timing(step.seconds, total, "  " * depth + step.name + ("" if step.changed else " (no change)"))
+            for depth, step in _walk(self.passes)
+        ]
+        return [*lines, _timing(verifier, total, "verifier"), _timing(total, total, "total")]
+
+    def statistics_lines(self) -> list[str]:
+        """One line per pass and counter."""
+        return [
+            f"{count:>8}  {name}  {counter}"
+            for name, counts in self.statistics.items()
+            for counter, count in counts.items()
+        ]
+
+
+def _timing(seconds: float, total: float, label: str) -> str:
+    return f"{seconds:9.4f} s {100 * seconds / total if total else 0:5.1f} %  {label}"
+
+
+def _walk(steps: list[PassResult], depth: int = 0) -> Iterator[tuple[int, PassResult]]:
+    for step in steps:
+        yield depth, step
+        yield from _walk(step.children, depth + 1)

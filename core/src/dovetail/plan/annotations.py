@@ -1,0 +1,65 @@
+"""Annotations on their way to and from files: ONNX keeps text in `metadata_props`, and nothing else of ours."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from dovetail.plan.placement import Placement, get_placement, kind_of, origin_of, set_kind, set_origin, set_placement
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+
+__all__ = ["mirror_annotations", "read_annotations"]
+
+_BACKEND, _PRECISION, _PORTS, _REGION, _KIND, _ORIGIN = (
+    f"dovetail.{name}" for name in ("backend", "precision", "ports", "region", "kind", "origin")
+)
+
+
+def mirror_annotations(model: Model) -> None:
+    """Write the placements, kinds and origins of all nodes into their `metadata_props`."""
+    if model.untouched:
+        return
+    for node in model.nodes():
+        if node.meta:
+            _mirror(node)
+
+
+def _mirror(node: ir.Node) -> None:
+    texts: dict[str, str] = {}
+    placement = get_placement(node)
+    if placement is not None:
+        texts[_BACKEND] = placement.backend
+        texts[_PRECISION] = placement.precision
+        texts[_KIND] = kind_of(node)
+        if placement.ports:
+            texts[_PORTS] = json.dumps(dict(sorted(placement.ports.items())))
+        if placement.region is not None:
+            texts[_REGION] = str(placement.region)
+    origin = origin_of(node)
+    if origin and origin != (node.name,):
+        texts[_ORIGIN] = json.dumps(list(origin))
+    for key in (_BACKEND, _PRECISION, _PORTS, _REGION, _KIND, _ORIGIN):
+        if key in texts:
+            node.metadata_props[key] = texts[key]
+        else:
+            node.metadata_props.pop(key, None)
+
+
+def read_annotations(model: Model) -> None:
+    """The inverse of `mirror_annotations`: what a saved model says becomes annotations again."""
+    for node in model.nodes():
+        props = node.metadata_props
+        if not props:
+            continue
+        if _BACKEND in props:
+            region = props.get(_REGION)
+            ports = json.loads(props.get(_PORTS, "{}"))
+            precision = props.get(_PRECISION, "")
+            set_placement(node, Placement(props[_BACKEND], precision, ports, int(region) if region else None))
+            set_kind(node, props.get(_KIND, "data"))
+        if _ORIGIN in props:
+            set_origin(node, tuple(json.loads(props[_ORIGIN])))

@@ -1,0 +1,66 @@
+"""Who a node is: across a plan file by its output, across re-exports by its structure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+
+__all__ = ["identity", "structural_keys", "walk"]
+
+
+def walk(model: Model) -> Iterator[tuple[str, ir.Node]]:
+    """Every node with the path of the body it stands in (`""` for the main graph), in graph order."""
+    for path, graph in model.graphs():
+        for node in graph:
+            yield path, node
+
+
+def identity(path: str, node: ir.Node) -> str:
+    """The name of a node's first output with its body path: it survives passes that rename or insert nodes."""
+    output = next((value.name for value in node.outputs if value.name), node.name or node.op_type)
+    return f"{path}/{output}" if path else output
+
+
+def structural_keys(model: Model) -> dict[int, str]:
+    """A hash per node (by `id(node)`) of what it is and what feeds it: operator, attributes, constants' shapes, depth.
+
+    Two exports of one model give the same keys although names differ. Nodes that are alike in all of that share a
+    prefix and are told apart by their order.
+    """
+    hashes: dict[int, str] = {}
+    depth: dict[int, int] = {}
+    seen: dict[str, int] = {}
+    for _, node in walk(model):
+        parts = [node.domain, node.op_type, str(len(node.outputs))]
+        level = 0
+        for value in node.inputs:
+            if value is None:
+                parts.append("-")
+            elif (producer := value.producer()) is not None and id(producer) in hashes:
+                parts.append(f"{hashes[id(producer)]}:{value.index()}")
+                level = max(level, depth[id(producer)] + 1)
+            else:
+                parts.append(f"{value.dtype}{value.shape}")
+        parts += [f"{a.name}={_attribute(a)}" for a in sorted(node.attributes.values(), key=lambda a: a.name)]
+        digest = hashlib.blake2b("|".join([*parts, str(level)]).encode(), digest_size=6).hexdigest()
+        repeat = seen.get(digest, 0)
+        seen[digest] = repeat + 1
+        depth[id(node)] = level
+        hashes[id(node)] = f"{digest}.{repeat}" if repeat else digest
+    return hashes
+
+
+def _attribute(attribute: ir.Attr) -> str:
+    if attribute.is_ref():
+        return f"@{attribute.ref_attr_name}"
+    if attribute.type.name in ("GRAPH", "GRAPHS"):
+        return "body"
+    if attribute.type.name == "TENSOR":
+        return f"{attribute.value.dtype}{attribute.value.shape}"
+    return repr(attribute.value)

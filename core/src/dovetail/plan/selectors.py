@@ -1,0 +1,87 @@
+"""Selectors: how a person names nodes."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.plan.identity import identity, walk
+from dovetail.plan.placement import get_placement
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+
+__all__ = ["parse_pin", "select"]
+
+_FORMS = ("name", "type", "region")
+
+
+def select(model: Model, selector: str) -> list[ir.Node]:
+    """The nodes that `selector` names, in graph order.
+
+    | form | selects |
+    |---|---|
+    | `Conv_12`, `loop_1/body/Add_3` | the node of that name, or the one that computes the value of that name |
+    | `layer4.*`, `*/Add_?` | every node whose name fits the pattern |
+    | `type:Conv`, `type:com.acme::FusedMlp` | every node of an operator |
+    | `region:3` | every node of a region of the plan |
+    | `name:type:odd` | a name that looks like another form |
+
+    Raises:
+        DovetailError: It matches nothing; the message lists what comes near.
+    """
+    form, _, rest = selector.partition(":")
+    if form not in _FORMS or not rest:
+        form, rest = "name", selector
+    if form == "type":
+        found, known = _by_type(model, rest)
+    elif form == "region":
+        found, known = _by_region(model, rest)
+    else:
+        found, known = _by_name(model, rest)
+    if not found:
+        near = difflib.get_close_matches(rest, known, n=3, cutoff=0.5)
+        hint = f"did you mean {', '.join(repr(name) for name in near)}?" if near else "`dovetail plan` lists all nodes"
+        raise DovetailError(f"no node matches '{selector}'", hint)
+    return found
+
+
+def _by_type(model: Model, wanted: str) -> tuple[list[ir.Node], list[str]]:
+    nodes = [(f"{n.domain}::{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type, n) for _, n in walk(model)]
+    return [n for name, n in nodes if name == wanted], sorted({name for name, _ in nodes})
+
+
+def _by_region(model: Model, wanted: str) -> tuple[list[ir.Node], list[str]]:
+    nodes = [(p.region, n) for _, n in walk(model) if (p := get_placement(n)) is not None and p.region is not None]
+    return [n for number, n in nodes if str(number) == wanted], sorted({str(number) for number, _ in nodes})
+
+
+def _by_name(model: Model, wanted: str) -> tuple[list[ir.Node], list[str]]:
+    exact, globbed, names = [], [], []
+    pattern = any(character in wanted for character in "*?[")
+    for path, node in walk(model):
+        plain = node.name or ""
+        full = f"{path}/{plain}" if path else plain
+        names.append(full)
+        if wanted in (plain, full, identity(path, node)):
+            exact.append(node)
+        elif pattern and (fnmatch.fnmatchcase(full, wanted) or fnmatch.fnmatchcase(plain, wanted)):
+            globbed.append(node)
+    return exact or globbed, names
+
+
+def parse_pin(text: str) -> tuple[str, str, str]:
+    """Take `SELECTOR=backend/precision` apart; the precision may be left out.
+
+    Raises:
+        DovetailError: The text has no `=`, or nothing behind it.
+    """
+    selector, equals, target = text.rpartition("=")
+    backend, _, precision = target.partition("/")
+    if not equals or not selector or not backend:
+        raise DovetailError(f"'{text}' is not a pin", "write SELECTOR=backend/precision, for example 'type:Softmax=host/float32'")
+    return selector, backend, precision

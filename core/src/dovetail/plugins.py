@@ -1,0 +1,298 @@
+"""Finding, loading and calling plugins, each isolated from the failures of the others."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import pluggy
+
+from dovetail import __version__, hookspecs
+from dovetail.errors import DovetailError, UsageError
+from dovetail.registry import Registry, did_you_mean
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from dovetail.passes import Pipeline, Request
+
+__all__ = ["ENTRY_POINT_GROUP", "PluginRecord", "PluginSet", "PluginWarning", "load_plugins"]
+
+ENTRY_POINT_GROUP = "dovetail"
+_ALLOW_VARIABLE = "DOVETAIL_PLUGINS"
+_BUILTIN = "builtin"
+_BACKEND_SUFFIX = ".backend.yaml"
+# What looks back at a pass runs in the opposite order of what looks ahead, so that the calls nest.
+_INNERMOST_FIRST = ("after_pass", "pass_failed")
+
+
+class PluginWarning(RuntimeWarning):
+    """A plugin is broken and is left out from here on."""
+
+
+@dataclass
+class PluginRecord:
+    """What is known of one plugin.
+
+    Attributes:
+        name: Name of its entry point.
+        distribution: The distribution that brings it.
+        version: Version of that distribution.
+        target: The module (or object) that the entry point names.
+        status: `ok`, `broken` (it failed; see `error`) or `disabled` (the user left it out).
+        error: Why it is broken or disabled.
+        hooks: Names of the hooks it implements.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    target: str
+    status: Literal["ok", "broken", "disabled"] = "ok"
+    error: str = ""
+    hooks: tuple[str, ...] = ()
+
+    def fail(self, error: str) -> None:
+        """Mark the plugin as broken."""
+        self.status, self.error = "broken", error
+
+    def as_dict(self) -> dict[str, object]:
+        """The record as plain data."""
+        return {**vars(self), "hooks": list(self.hooks)}
+
+    def __str__(self) -> str:
+        return f"plugin {self.name} ({self.distribution}): {self.error or self.status}"
+
+
+class PluginSet:
+    """The plugins of one compilation and what they registered.
+
+    Attributes:
+        registry: Everything that plugins in good order brought.
+        plugins: A record of every plugin found, the built-in one first, then by name.
+    """
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.plugins: list[PluginRecord] = []
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+
+    @property
+    def broken(self) -> list[PluginRecord]:
+        """The plugins that failed."""
+        return [record for record in self.plugins if record.status == "broken"]
+
+    def call(self, hook: str, **arguments: Any) -> None:
+        """Call every implementation of an instrumentation hook; one that raises breaks its plugin and nothing else."""
+        for record, implementation in self._implementations(hook):
+            try:
+                implementation(**arguments)
+            except Exception as error:
+                self._break(record, f"{hook} raised {_describe(error)}")
+
+    def configure(self, pipeline: Pipeline, request: Request) -> None:
+        """Let plugins configure `pipeline`; a plugin that raises loses its changes.
+
+        Raises:
+            DovetailError: A plugin refuses the request on purpose.
+        """
+        for record, implementation in self._implementations("configure_pipeline"):
+            before = list(pipeline.steps)
+            try:
+                implementation(pipeline=pipeline, request=request)
+            except DovetailError:
+                raise
+            except Exception as error:
+                pipeline.steps[:] = before
+                self._break(record, f"configure_pipeline raised {_describe(error)}")
+
+    def _implementations(self, hook: str) -> Iterator[tuple[PluginRecord, Any]]:
+        """Each sound plugin's implementation, called with the arguments it wants."""
+        records = {record.name: record for record in self.plugins}
+        implementations = list(getattr(self._manager.hook, hook).get_hookimpls())
+        if hook not in _INNERMOST_FIRST:
+            implementations.reverse()
+        for implementation in implementations:
+            record = records[implementation.plugin_name]
+            if record.status == "ok":
+                yield record, _with_wanted_arguments(implementation)
+
+    def _break(self, record: PluginRecord, error: str) -> None:
+        record.fail(error)
+        warnings.warn(str(record), PluginWarning, stacklevel=3)
+
+    def _load(self, found: list[_Found]) -> None:
+        modules = {}
+        for item in found:
+            record = item.record
+            self.plugins.append(record)
+            if record.status != "ok":
+                continue
+            try:
+                modules[record.name] = item.entry_point.load()
+            except (Exception, SystemExit) as error:
+                record.fail(f"does not import: {_describe(error)}")
+        records = {record.name: record for record in self.plugins if record.name in modules}
+        # pluggy calls the last registered first; registered backwards, hooks run by name and obey tryfirst and trylast.
+        for name in reversed(modules):
+            self._attach(records[name], modules[name])
+        for name, module in modules.items():
+            if records[name].status == "ok":
+                self._register(records[name], module)
+
+    def _attach(self, record: PluginRecord, module: Any) -> None:
+        try:
+            self._manager.register(module, record.name)
+        except Exception as error:
+            record.fail(_describe(error))
+        else:
+            callers = self._manager.get_hookcallers(module) or []
+            record.hooks = tuple(sorted(caller.name for caller in callers))
+            if error := _contract_error(module, record, callers):
+                record.fail(error)
+        if record.status == "broken" and self._manager.has_plugin(record.name):
+            self._manager.unregister(name=record.name)
+
+    def _register(self, record: PluginRecord, module: Any) -> None:
+        try:
+            with self.registry.on_behalf_of(record.distribution):
+                for candidate in self._manager.hook.register.get_hookimpls():
+                    if candidate.plugin_name == record.name:
+                        _with_wanted_arguments(candidate)(registry=self.registry)
+                for name, target in _backend_files(module):
+                    self.registry.backend(name, target)
+        except Exception as error:
+            record.fail(error.message if isinstance(error, DovetailError) else f"register: {_describe(error)}")
+
+
+def load_plugins(
+    *, block: Collection[str] = (), allow: Collection[str] | None = None, strict: bool = False
+) -> PluginSet:
+    """Find and load the installed plugins, sorted by name.
+
+    Args:
+        block: Names of plugins or distributions to leave out.
+        allow: If given, leave out all others; by default the list in `DOVETAIL_PLUGINS` (`a,b`), if that is set.
+        strict: Raise on the first broken plugin instead of listing it.
+
+    Raises:
+        UsageError: `block` or `allow` names a plugin that is not installed.
+        DovetailError: `strict` met a broken plugin.
+    """
+    if allow is None and _ALLOW_VARIABLE in os.environ:
+        allow = [name.strip() for name in os.environ[_ALLOW_VARIABLE].split(",") if name.strip()]
+    found = list(_find())
+    _choose(found, block, allow)
+    _refuse_clashes(found)
+    plugins = PluginSet()
+    plugins._load(found)
+    for record in plugins.broken:
+        if strict:
+            raise DovetailError(str(record))
+        warnings.warn(str(record), PluginWarning, stacklevel=2)
+    return plugins
+
+
+class _Found(NamedTuple):
+    record: PluginRecord
+    entry_point: Any
+
+
+def _find() -> Iterator[_Found]:
+    """The built-in plugin, then every entry point once, each under a name of its own."""
+    from importlib.metadata import EntryPoint, entry_points
+
+    builtin = PluginRecord(_BUILTIN, "dovetail", __version__, "dovetail.builtin")
+    yield _Found(builtin, EntryPoint(_BUILTIN, "dovetail.builtin", ENTRY_POINT_GROUP))
+    targets = {_BUILTIN: {builtin.target}}
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name, point.value)):
+        known = targets.setdefault(point.name, set())
+        if point.value in known:
+            continue  # One distribution found twice on the path, as editable installs may be.
+        distribution, version = (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
+        name = f"{point.name}@{distribution}" if known else point.name
+        known.add(point.value)
+        yield _Found(PluginRecord(name, distribution, version, point.value), point)
+
+
+def _choose(found: list[_Found], block: Collection[str], allow: Collection[str] | None) -> None:
+    """Disable what is blocked or not allowed; the built-in plugin is not up for choice."""
+    records = [item.record for item in found if item.record.name != _BUILTIN]
+    known = {name for record in records for name in (record.name, record.distribution)}
+    for name in (*block, *(allow or ())):
+        if name not in known:
+            raise UsageError(f"no plugin {name!r} is installed{did_you_mean(name, known)}")
+    for record in records:
+        names = {record.name, record.distribution}
+        if names & set(block):
+            record.status, record.error = "disabled", "left out by request"
+        elif allow is not None and not names & set(allow):
+            record.status, record.error = "disabled", "not among the plugins allowed"
+
+
+def _refuse_clashes(found: list[_Found]) -> None:
+    """Of the entry points with one name, the first that is not disabled keeps it."""
+    first: dict[str, PluginRecord] = {}
+    for record, point in found:
+        if record.status == "ok" and first.setdefault(point.name, record) is not record:
+            other = first[point.name]
+            record.fail(
+                f"the name {point.name!r} belongs to {other.distribution} ({other.target}) already; "
+                f"{record.distribution} ({record.target}) must choose another or be uninstalled"
+            )
+
+
+def _contract_error(module: Any, record: PluginRecord, callers: list) -> str:
+    """What in a plugin breaks the contract, or empty."""
+    version = getattr(module, "dovetail_api", None)
+    if version is None and callers:
+        return f"declares no API version; write dovetail_api = {hookspecs.API_VERSION} beside its hooks"
+    if version not in (None, hookspecs.API_VERSION):
+        return f"is written for plugin API {version}; this Dovetail has {hookspecs.API_VERSION}"
+    known = [caller.name for caller in callers if caller.has_spec()]
+    for caller in callers:
+        for implementation in caller.get_hookimpls():
+            if implementation.plugin is not module:
+                continue
+            if caller.name not in known and not implementation.optionalhook:
+                hooks = [name for name in dir(hookspecs) if hasattr(getattr(hookspecs, name), "dovetail_spec")]
+                return f"implements an unknown hook {caller.name!r}{did_you_mean(caller.name, hooks)}"
+            if implementation.wrapper or implementation.hookwrapper:
+                return f"hook {caller.name!r} is a wrapper; hooks here are called one by one and cannot wrap others"
+    return ""
+
+
+def _backend_files(module: ModuleType | Any) -> Iterator[tuple[str, str]]:
+    """Backend files in a package and in the folders directly below: their names and targets."""
+    if not hasattr(module, "__path__"):
+        return
+    from importlib import resources
+
+    root = resources.files(module)
+    folders = [("", root), *((f"{item.name}/", item) for item in root.iterdir() if item.is_dir())]
+    for prefix, folder in sorted(folders, key=lambda pair: pair[0]):
+        for file in sorted(folder.iterdir(), key=lambda item: item.name):
+            if file.name.endswith(_BACKEND_SUFFIX) and file.is_file():
+                target = f"{module.__name__}:{prefix}{file.name}"
+                yield _backend_name(file.read_text(encoding="utf-8"), target), target
+
+
+def _backend_name(text: str, target: str) -> str:
+    """The value of the line `backend:`; the file itself is parsed when somebody uses it."""
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if key == "backend" and colon:
+            return value.partition(" #")[0].strip().strip("'\"")
+    raise DovetailError(f"{target}: no line says 'backend: NAME'")
+
+
+def _with_wanted_arguments(implementation: Any) -> Any:
+    return lambda **arguments: implementation.function(*(arguments[name] for name in implementation.argnames))
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,184 @@
+"""What plugins bring, by kind and name, imported when first asked for."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+__all__ = ["CODE_KINDS", "DATA_KINDS", "Entry", "Registry", "Shelf", "did_you_mean"]
+
+CODE_KINDS = ("pass", "strategy", "engine", "frontend", "observer", "emitter", "fact")
+DATA_KINDS = ("backend", "dialect", "policy", "cost_table")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_DATA = re.compile(r"[A-Za-z_][\w.]*:[\w][\w./\-]*\.\w+")
+
+
+class Entry(NamedTuple):
+    """One registered thing.
+
+    Attributes:
+        name: What users write.
+        target: `module:Attribute` of code, `package:path/to/file.yaml` of data.
+        owner: The distribution that registered it.
+    """
+
+    name: str
+    target: str
+    owner: str
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A parenthesis with the known words nearest to `word`, or empty: `" (did you mean 'a' or 'b'?)"`."""
+    import difflib
+
+    near = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.6)
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+
+
+class Shelf:
+    """All things of one kind: call it to register, index it to load, iterate it for sorted names."""
+
+    def __init__(self, kind: str, registry: Registry):
+        self.kind = kind
+        self._registry = registry
+        self._entries: dict[str, Entry] = {}
+
+    def __call__(self, name: str, target: str) -> None:
+        """Register `target` under `name`.
+
+        Raises:
+            DovetailError: The target is malformed, or another registration has the name.
+        """
+        data = self.kind in DATA_KINDS
+        if not _NAME.fullmatch(name):
+            raise DovetailError(f"{self.kind} name {name!r} may hold letters, digits, '-', '_' and '.' only")
+        if not (_DATA if data else _CODE).fullmatch(target) or ".." in target:
+            form = "package:path/to/file.yaml" if data else "module:Attribute"
+            raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {form!r}")
+        entry = Entry(name, target, self._registry.owner)
+        taken = self._entries.get(name)
+        if taken and taken != entry:
+            raise DovetailError(
+                f"{self.kind} {name!r} is registered by {taken.owner} ({taken.target}) and by {entry.owner} ({target})",
+                "uninstall one of them, or leave one out with --no-plugin",
+            )
+        self._entries[name] = entry
+
+    def __getitem__(self, name: str) -> Any:
+        """Load what is registered as `name`: the attribute of a module, or the Traversable of a data file.
+
+        Raises:
+            DovetailError: Nobody registered the name, or its module does not import.
+        """
+        entry = self.entry(name)
+        try:
+            return _resource(entry.target) if self.kind in DATA_KINDS else _attribute(entry.target)
+        except Exception as error:
+            raise DovetailError(
+                f"{self.kind} {name!r} of {entry.owner} cannot be loaded from {entry.target}: "
+                f"{type(error).__name__}: {error}",
+                f"repair or reinstall {entry.owner}, or leave it out with --no-plugin",
+            ) from error
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Load what is registered as `name`, or return `default` if nothing is."""
+        return self[name] if name in self._entries else default
+
+    def entry(self, name: str) -> Entry:
+        """The registration of `name`, without loading it.
+
+        Raises:
+            DovetailError: Nobody registered the name.
+        """
+        if name in self._entries:
+            return self._entries[name]
+        raise DovetailError(f"unknown {self.kind} {name!r}{did_you_mean(name, self._entries)}", self._way_out(name))
+
+    def _way_out(self, name: str) -> str:
+        known = ", ".join(self) or "none"
+        if self.kind == "backend":
+            return f"installed backends: {known}; a missing one is installed with: pip install dovetail-{name}"
+        return f"installed: {known}"
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All registrations, sorted by name."""
+        return [self._entries[name] for name in self]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class Registry:
+    """One shelf per kind. Every set of plugins has its own registry; there is no global one.
+
+    Attributes:
+        owner: The distribution on whose behalf things are being registered.
+    """
+
+    def __init__(self, owner: str = "this program"):
+        self.owner = owner
+        self.pass_ = Shelf("pass", self)
+        self.strategy = Shelf("strategy", self)
+        self.backend = Shelf("backend", self)
+        self.engine = Shelf("engine", self)
+        self.frontend = Shelf("frontend", self)
+        self.dialect = Shelf("dialect", self)
+        self.observer = Shelf("observer", self)
+        self.emitter = Shelf("emitter", self)
+        self.policy = Shelf("policy", self)
+        self.fact = Shelf("fact", self)
+        self.cost_table = Shelf("cost_table", self)
+
+    @property
+    def shelves(self) -> list[Shelf]:
+        """All shelves."""
+        return [shelf for shelf in vars(self).values() if isinstance(shelf, Shelf)]
+
+    @contextmanager
+    def on_behalf_of(self, owner: str) -> Iterator[None]:
+        """Register for `owner`; if the block raises, everything it registered is taken back."""
+        before, kept = self.owner, [dict(shelf._entries) for shelf in self.shelves]
+        self.owner = owner
+        try:
+            yield
+        except BaseException:
+            for shelf, entries in zip(self.shelves, kept):
+                shelf._entries = entries
+            raise
+        finally:
+            self.owner = before
+
+
+def _attribute(target: str) -> Any:
+    module, _, path = target.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _resource(target: str) -> Traversable:
+    from importlib import resources
+
+    package, _, path = target.partition(":")
+    found = resources.files(package).joinpath(*path.split("/"))
+    if not found.is_file():
+        raise FileNotFoundError(f"{package} holds no file {path}")
+    return found

@@ -1,0 +1,140 @@
+"""A backend as its file describes it: plain data, and one question per operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from dovetail.schema.limits import Limit, Refusal
+from dovetail.schema.policies import Policies
+from dovetail.schema.rules import Rule
+from dovetail.schema.type_specs import TypeSpec
+
+__all__ = ["Backend", "BackendSummary", "Border", "RegionRule"]
+
+
+class BackendSummary(NamedTuple):
+    """What a listing shows.
+
+    Attributes:
+        name: Name of the backend.
+        summary: One line about it.
+        device: Where it runs.
+        engines: Engines that execute its parts, in order of preference.
+        source: Name of its file.
+    """
+
+    name: str
+    summary: str
+    device: str
+    engines: tuple[str, ...]
+    source: str
+
+
+class Border(NamedTuple):
+    """Where the conversions at the border of a region stand.
+
+    Attributes:
+        into: Those of its inputs.
+        out: Those of its outputs.
+    """
+
+    into: Literal["inside", "outside"] = "outside"
+    out: Literal["inside", "outside"] = "outside"
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRule:
+    """What a region must satisfy as a whole.
+
+    Attributes:
+        limits: Limits on `inputs`, `outputs`, `nodes` and `constants`.
+        need: Operators of which a region must hold one at least; empty for no such demand.
+    """
+
+    limits: tuple[Limit, ...] = ()
+    need: tuple[str, ...] = ()
+
+    def refusals(self, counts: Mapping[str, int]) -> tuple[Refusal, ...]:
+        """The limits that a region with these counts breaks; all four names must be there."""
+        found = (limit.refusal(counts, "refuse") for limit in self.limits)
+        return tuple(refusal for refusal in found if isinstance(refusal, Refusal))
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend with its options chosen.
+
+    Attributes:
+        name: Its name, as after `--backend`.
+        summary: One line about it.
+        device: Where it runs.
+        low: The low precision, or None.
+        high: The high precision, or None.
+        accumulate: The type that sums are kept in, or None.
+        typed: `strict` when types in the graph are law, `hint` when the backend may change them.
+        opset: The lowest and the highest version of the default ONNX domain that its tools read.
+        dynamic: What becomes of an extent that is not known before run time.
+        options: The values of every option; the first is the default.
+        chosen: The value of every option.
+        types: The named types.
+        region: What a region must satisfy.
+        border: Where conversions stand.
+        strategy: Name of the strategy that claims nodes for it; empty for none.
+        min_region: The smallest region worth having, in nodes.
+        place: The other keys under `place:`.
+        engines: Engines in order of preference.
+        artifacts: What it emits.
+        source: Name of its file.
+    """
+
+    name: str
+    summary: str
+    device: str
+    low: str | None
+    high: str | None
+    accumulate: str | None
+    typed: Literal["strict", "hint"]
+    opset: tuple[int, int]
+    dynamic: Literal["refuse", "accept", "profile"]
+    options: Mapping[str, tuple[str, ...]]
+    chosen: Mapping[str, str]
+    types: Mapping[str, TypeSpec]
+    region: RegionRule
+    border: Border
+    strategy: str
+    min_region: int
+    place: Mapping[str, object]
+    engines: tuple[str, ...]
+    artifacts: tuple[str, ...]
+    source: str
+    _rules: Mapping[tuple[str, str], Rule] = field(repr=False)
+    _unlisted: Rule = field(repr=False)
+    _policies: Policies = field(repr=False)
+    _facts: frozenset[str] = field(repr=False)
+
+    def rule(self, domain: str, op_type: str) -> Rule:
+        """What it says about an operator, with the shared policy where the file says nothing else."""
+        operator = ("" if domain == "ai.onnx" else domain, op_type)
+        rule = self._rules.get(operator)
+        if rule is None:
+            rule = replace(self._unlisted, domain=operator[0], op_type=op_type)
+        return replace(
+            rule,
+            policy=rule.policy or self._policies.policy.get(operator, ""),
+            keep=rule.keep or self._policies.keep.get(operator, frozenset()),
+        )
+
+    def policy(self, domain: str, op_type: str) -> str:
+        """How autocast treats an operator; empty when nothing says so."""
+        return self.rule(domain, op_type).policy
+
+    def listed(self) -> tuple[tuple[str, str], ...]:
+        """The operators that the file names, itself or in a group, as (domain, operator type)."""
+        return tuple(self._rules)
+
+    @property
+    def facts(self) -> frozenset[str]:
+        """Names of the facts that its limits use."""
+        return self._facts

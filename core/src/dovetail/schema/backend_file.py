@@ -1,0 +1,288 @@
+"""Loading a backend file: what it extends, its variants, and everything checked with file and line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dovetail.schema.backend import Backend, BackendSummary, Border, RegionRule
+from dovetail.schema.entries import Entry, collect_entries, parse_unlisted
+from dovetail.schema.errors import near_miss
+from dovetail.schema.limits import parse_limits
+from dovetail.schema.options import choose_options, parse_options, variant_applies
+from dovetail.schema.policies import Policies, load_policies, split_operator
+from dovetail.schema.rules import UNLISTED, Context, Rule, compile_rule
+from dovetail.schema.type_specs import DTYPES, parse_type
+from dovetail.schema.yaml_source import Entries, Node, Scalar, Source, load_tree
+
+if TYPE_CHECKING:
+    from dovetail.schema.type_specs import TypeSpec
+
+__all__ = ["Find", "load_backend", "peek_backend"]
+
+Find = Callable[[str, str], "Source | None"]
+"""Finds the file of a name: `find("policy", "fp16")`, `find("backend", "bpu-int8")`, `find("dialect", "acme")`."""
+
+_VARIANT_KEYS = (
+    "summary", "device", "precision", "opset", "dynamic", "types", "groups", "unlisted", "ops", "region", "border",
+    "place", "emit", "policies",
+)  # fmt: skip
+_FILE_KEYS = ("backend", "extends", "options", "variants", "dialects", *_VARIANT_KEYS)
+_MERGED = ("precision", "types", "groups", "region", "border", "place", "emit")
+_PRECISION = ("low", "high", "accumulate", "typed")
+_COUNTS = ("inputs", "outputs", "nodes", "constants")
+_OPSET = re.compile(r"(\d+)(?:\.\.(\d+))?")
+_FOLDERS = {"policy": ("../policies", "."), "backend": (".", "../backends"), "dialect": (".", "../dialects")}
+
+
+def load_backend(
+    source: Source,
+    find: Find | None = None,
+    options: Mapping[str, str] | None = None,
+    facts: frozenset[str] = frozenset(),
+) -> Backend:
+    """Load a backend file and all it refers to.
+
+    Args:
+        source: The file: a path, or a resource inside a package.
+        find: Finds the files of the names it uses; by default they are looked for beside it.
+        options: Chosen values of its options; the first value of an option is its default.
+        facts: Names of the facts that its limits may use.
+
+    Raises:
+        SchemaError: A file is at fault, or an option does not exist.
+    """
+    files = _chain(source, find, ())
+    declared: dict[str, tuple[str, ...]] = {}
+    for _, tree in files:
+        declared.update(parse_options(tree.get("options")))
+    chosen = choose_options(declared, options or {}, files[-1][1])
+    layers: list[Entries] = []
+    for file, tree in files:
+        layers += [tree, *_variants(file, tree, declared, chosen)]
+    return _build(files[-1], layers, find, facts, declared, chosen)
+
+
+def peek_backend(source: Source) -> BackendSummary:
+    """What a listing shows of a backend file; nothing else in it is checked, and onnx is not imported.
+
+    Raises:
+        SchemaError: It is not YAML, or its name is missing.
+    """
+    tree = load_tree(source)
+    emit = tree.get("emit")
+    engines = emit.entries("emit").get("engines") if emit else None
+    return BackendSummary(
+        tree.require("backend").text("backend"),
+        *(node.text(key) if (node := tree.get(key)) else "" for key in ("summary", "device")),
+        tuple(word.raw for word in engines.words("engines")) if engines else (),
+        source.name,
+    )
+
+
+def find_beside(source: Source, kind: str, name: str) -> Source | None:
+    """The file of a name near the file that uses it: `../policies/fp16.yaml`, `bpu-int8.yaml`, `bpu_int8.yaml`."""
+    parent = getattr(source, "parent", None)
+    if parent is None:
+        return None
+    stems = dict.fromkeys((name, name.replace("-", "_")))
+    for folder in _FOLDERS[kind]:
+        for stem in stems:
+            for ending in (".yaml", ".backend.yaml"):
+                candidate = parent.joinpath(folder, stem + ending)
+                if candidate.is_file():
+                    return candidate
+    return None
+
+
+@dataclass(frozen=True)
+class _Finder:
+    """Asks the caller's `find` first, then looks beside the file."""
+
+    find: Find | None
+
+    def __call__(self, source: Source, kind: str, node: Node, name: str) -> Source:
+        found = (self.find(kind, name) if self.find else None) or find_beside(source, kind, name)
+        if found is None:
+            raise node.error(f"no {kind} file '{name}' is found")
+        return found
+
+
+def _chain(source: Source, find: Find | None, seen: tuple[str, ...]) -> list[tuple[Source, Entries]]:
+    """The file and what it extends, the most basic one first."""
+    tree = load_tree(source).only("backend file", _FILE_KEYS)
+    tree.require("backend").text("backend")
+    extends = tree.get("extends")
+    if extends is None:
+        return [(source, tree)]
+    name = extends.text("extends")
+    base = _Finder(find)(source, "backend", extends, name)
+    if base.name in (*seen, source.name):
+        raise extends.error(f"extends goes in a circle: {' -> '.join((*seen, source.name, base.name))}")
+    return [*_chain(base, find, (*seen, source.name)), (source, tree)]
+
+
+def _variants(
+    source: Source, tree: Entries, declared: Mapping[str, tuple[str, ...]], chosen: Mapping[str, str]
+) -> list[Entries]:
+    """The variants that apply, in order; one in a file of its own is read from there."""
+    node = tree.get("variants")
+    if node is None:
+        return []
+    found = []
+    for item in getattr(node, "items", (node,)):
+        entries = item.entries("variants").only("variant", ("when", "file", *_VARIANT_KEYS))
+        if not variant_applies(entries.require("when"), declared, chosen):
+            continue
+        file = entries.get("file")
+        if file is not None:
+            parent = getattr(source, "parent", None)
+            if parent is None:
+                raise file.error(f"'{file.text('file')}' cannot be found beside {source.name}")
+            found.append(load_tree(parent.joinpath(file.text("file"))).only("variant", _VARIANT_KEYS))
+        found.append(entries)
+    return found
+
+
+def _merge_top(layers: list[Entries]) -> Entries:
+    """The keys of all layers: mappings merge key by key, anything else is replaced."""
+    merged: dict[str, tuple[Scalar, Node]] = {}
+    for layer in layers:
+        for key, value in layer:
+            if key.raw in _MERGED and key.raw in merged:
+                below = merged[key.raw][1].entries(key.raw)
+                pairs = {name.raw: (name, part) for name, part in (*below, *value.entries(key.raw))}
+                value = Entries(value.file, value.line, tuple(pairs.values()))
+            merged[key.raw] = (key, value)
+    first = layers[0]
+    return Entries(first.file, first.line, tuple(merged.values()))
+
+
+def _build(
+    file: tuple[Source, Entries],
+    layers: list[Entries],
+    find: Find | None,
+    facts: frozenset[str],
+    declared: Mapping[str, tuple[str, ...]],
+    chosen: Mapping[str, str],
+) -> Backend:
+    source, tree = file
+    top = _merge_top(layers)
+    dialects = top.get("dialects")
+    for dialect in dialects.words("dialects") if dialects else ():
+        _Finder(find)(source, "dialect", dialect, dialect.raw)
+    precision = _section(top, "precision", _PRECISION)
+    place = _section(top, "place", None)
+    emit = _section(top, "emit", ("engines", "artifacts"))
+    border = _section(top, "border", ("in", "out"))
+    types = _types(top)
+    rules, unlisted = _rules(top, layers, Context(types, facts))
+    used = {name for rule in (*rules.values(), unlisted) for row in rule.rows for name in row.names}
+    strategy, smallest = place.get("strategy"), place.get("min_region")
+    return Backend(
+        name=tree.require("backend").text("backend"),
+        summary=node.text("summary") if (node := top.get("summary")) else "",
+        device=top.require("device").text("device"),
+        **{key: precision.choice(key, DTYPES) or None for key in _PRECISION[:3]},
+        typed=precision.choice("typed", ("strict", "hint"), "strict"),
+        opset=_opset(top.require("opset")),
+        dynamic=top.choice("dynamic", ("refuse", "accept", "profile"), "refuse"),
+        options=dict(declared),
+        chosen=dict(chosen),
+        types=types,
+        region=_region(_section(top, "region", ("limits", "need"))),
+        border=Border(*(border.choice(key, ("inside", "outside"), "outside") for key in ("in", "out"))),
+        strategy=strategy.text("strategy") if strategy else "",
+        min_region=_count(smallest, "min_region") if smallest else 1,
+        place={key.raw: value.plain() for key, value in place if key.raw not in ("strategy", "min_region")},
+        engines=_words(emit, "engines"),
+        artifacts=_words(emit, "artifacts"),
+        source=source.name,
+        _rules=rules,
+        _unlisted=unlisted,
+        _policies=_policies(source, top, find),
+        _facts=frozenset(used & facts),
+    )
+
+
+def _section(top: Entries, key: str, allowed: tuple[str, ...] | None) -> Entries:
+    node = top.get(key)
+    entries = node.entries(key) if node else Entries(top.file, top.line, ())
+    return entries.only(key, allowed) if allowed else entries
+
+
+def _words(entries: Entries, key: str) -> tuple[str, ...]:
+    node = entries.get(key)
+    return tuple(word.raw for word in node.words(key)) if node else ()
+
+
+def _types(top: Entries) -> dict[str, TypeSpec]:
+    found = {}
+    for key, node in _section(top, "types", None):
+        if key.raw in DTYPES:
+            raise key.error(f"'{key.raw}' is a dtype already; give the type another name")
+        found[key.raw] = parse_type(key.raw, node)
+    return found
+
+
+def _opset(node: Node) -> tuple[int, int]:
+    text = node.text("opset")
+    match = _OPSET.fullmatch(text)
+    if not match or int(match[1]) > int(match[2] or match[1]):
+        raise node.error(f"opset: '{text}' is no version and no range of two versions (10..11)")
+    return int(match[1]), int(match[2] or match[1])
+
+
+def _count(node: Node, what: str) -> int:
+    value = node.plain()
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise node.error(f"{what}: a number from 1 is expected")
+    return value
+
+
+def _region(entries: Entries) -> RegionRule:
+    def check(place: Scalar, names) -> None:
+        for name in names:
+            if name not in _COUNTS:
+                raise place.error(f"unknown name '{name}' in limits of region{near_miss(name, _COUNTS)}")
+
+    limits, need = entries.get("limits"), entries.get("need")
+    words = need.words("need") if need else []
+    for word in words:
+        split_operator(word)
+    found = parse_limits(limits.entries("limits"), check) if limits else ()
+    return RegionRule(found, tuple(word.raw for word in words))
+
+
+def _policies(source: Source, top: Entries, find: Find | None) -> Policies:
+    node = top.get("policies")
+    if node is None:
+        return Policies({}, {})
+    finder = _Finder(find)
+    file = finder(source, "policy", node, node.text("policies"))
+
+    def find_policy(beside: Source, name: str) -> Source | None:
+        return (find("policy", name) if find else None) or find_beside(beside, "policy", name)
+
+    return load_policies(file, find_policy)
+
+
+def _rules(top: Entries, layers: list[Entries], context: Context) -> tuple[dict[tuple[str, str], Rule], Rule]:
+    """Every listed operator's rule, and the rule of all others."""
+    groups = {key.raw: value.words("groups") for key, value in _section(top, "groups", None)}
+    for words in groups.values():
+        for word in words:
+            split_operator(word)
+    node = top.get("unlisted")
+    unlisted = parse_unlisted(node) if node else Entry("refuse", {}, Scalar(top.file, top.line, ""), listed=False)
+    entries: dict[tuple[str, str], Entry] = {}
+    for layer in layers:
+        ops = layer.get("ops")
+        for operator, entry in collect_entries(ops.entries("ops"), groups).items() if ops else ():
+            below = entries.get(operator)
+            entries[operator] = below.under(entry) if below else entry
+    base = unlisted if unlisted.status == "ok" else replace(unlisted, status="ok", keys={})
+    rules = {operator: compile_rule(operator, base.under(entry), context) for operator, entry in entries.items()}
+    return rules, compile_rule(UNLISTED, unlisted, context)

@@ -1,0 +1,99 @@
+"""Entries: everything that several places of several files say about one operator, merged.
+
+    unlisted < group < named operator < variant < the file that extends
+
+Keys merge one by one; `shape`, `limits` and `rows` count as one key, because a limit means nothing without the shape
+that names its extents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dovetail.schema.errors import near_miss, one_of
+from dovetail.schema.policies import split_operator
+from dovetail.schema.yaml_source import Entries, Node, Scalar
+
+__all__ = ["ONE_KEY", "Entry", "collect_entries", "parse_unlisted"]
+
+ONE_KEY = frozenset({"shape", "limits", "rows"})
+_RULE_KEYS = ("role", "policy", "types", "shape", "limits", "rows", "set", "keep", "same_scale", "note")
+_STATUS = ("refuse", "forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What several places of several files say about one operator, not yet read closely.
+
+    Attributes:
+        status: `ok`, `refuse` or `forbid`.
+        keys: The merged keys.
+        place: The most specific place.
+        listed: A file names the operator.
+    """
+
+    status: str
+    keys: Mapping[str, Node]
+    place: Node
+    listed: bool = True
+
+    def under(self, other: Entry) -> Entry:
+        """With `other`, which is more specific, laid over."""
+        if other.status != "ok":
+            return other
+        dropped = ONE_KEY if ONE_KEY & other.keys.keys() else frozenset()
+        kept = {key: value for key, value in self.keys.items() if key not in dropped}
+        return replace(other, keys={**kept, **other.keys})
+
+
+def parse_unlisted(node: Node) -> Entry:
+    """What stands under `unlisted:`.
+
+    Raises:
+        SchemaError: It is neither `refuse`, `forbid` nor a mapping of a rule's keys.
+    """
+    return replace(_entry(node, "unlisted", node), listed=False)
+
+
+def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tuple[str, str], Entry]:
+    """What one `ops:` table says about every operator it lists.
+
+    Raises:
+        SchemaError: An unknown operator, group or key, or an operator given twice on one level.
+    """
+    levels: tuple[dict[tuple[str, str], Entry], ...] = ({}, {})
+    lines: tuple[dict[tuple[str, str], int], ...] = ({}, {})
+    for key, value in ops:
+        for name in (part.strip() for part in key.raw.split(",")):
+            grouped = name.startswith("$")
+            if grouped and name[1:] not in groups:
+                raise key.error(f"unknown group '{name[1:]}'{near_miss(name[1:], groups)}")
+            words = groups[name[1:]] if grouped else [Scalar(key.file, key.line, name)]
+            level, seen = levels[not grouped], lines[not grouped]
+            for word in words:
+                operator = split_operator(word)
+                if operator in level:
+                    raise key.error(f"'{word.raw}' is given twice (first on line {seen[operator]})")
+                seen[operator] = key.line
+                level[operator] = _entry(value, word.raw, key)
+    by_group, by_name = levels
+    return {
+        operator: by_group[operator].under(by_name[operator])
+        if operator in by_group and operator in by_name
+        else by_name.get(operator) or by_group[operator]
+        for operator in {**by_group, **by_name}
+    }
+
+
+def _entry(node: Node, what: str, place: Node) -> Entry:
+    if isinstance(node, Entries):
+        node.only(what, _RULE_KEYS)
+        keys = {key.raw: value for key, value in node}
+        if "rows" in keys and len(ONE_KEY & keys.keys()) > 1:
+            raise node.error(f"{what}: rows hold their own shape and limits; write these inside the rows")
+        return Entry("ok", keys, place)
+    status = node.text(what)
+    if status not in _STATUS:
+        raise node.error(f'{what}: "{status}" is not one of {one_of(_STATUS)}, nor a mapping')
+    return Entry(status, {}, place)

@@ -1,0 +1,40 @@
+"""What is wrong with a YAML file: file, line, and the word that was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dovetail.errors import DovetailError
+
+__all__ = ["SchemaError", "near_miss", "one_of"]
+
+
+class SchemaError(DovetailError):
+    """A backend, policy or operator file is at fault.
+
+    Args:
+        problem: What is wrong, without file and line.
+        file: Name of the file.
+        line: Line in it, from 1; 0 when the file as a whole is at fault.
+    """
+
+    def __init__(self, problem: str, file: str, line: int = 0):
+        self.problem, self.file, self.line = problem, file, line
+        super().__init__(f"{file}:{line}: {problem}" if line else f"{file}: {problem}")
+
+
+def near_miss(word: str, candidates: Iterable[str]) -> str:
+    """The candidate that looks most like `word` as ` (did you mean 'Conv'?)`, or an empty text."""
+    from difflib import get_close_matches
+
+    names = sorted(set(candidates))
+    by_lower = {name.lower(): name for name in reversed(names)}
+    exact = by_lower.get(word.lower())
+    found = [exact] if exact else get_close_matches(word, names, n=1, cutoff=0.6)
+    return f" (did you mean '{found[0]}'?)" if found else ""
+
+
+def one_of(candidates: Iterable[str]) -> str:
+    """The candidates as `"active", "passive" or "manual"`."""
+    words = [f'"{word}"' for word in candidates]
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

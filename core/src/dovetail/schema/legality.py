@@ -1,0 +1,206 @@
+"""Legality: may a backend take a node, and if not, why.
+
+Three answers: yes, no, and None where only the region can tell (`region.last`), which is asked again once there are
+regions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dovetail.schema.backend import Backend
+from dovetail.schema.errors import SchemaError
+from dovetail.schema.limits import Refusal
+from dovetail.schema.memo import content_names, question
+from dovetail.schema.node_view import BROADCASTING, Fact, NodeView, extents_of
+from dovetail.schema.port_types import assign_types, untyped
+from dovetail.schema.rules import Row, Rule
+from dovetail.schema.shapes import Binding, Mismatch
+from dovetail.schema.terms import ABSENT, Unknown
+from dovetail.schema.type_specs import PortTypes
+from dovetail.schema.verdict import Verdict
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+__all__ = ["Judge"]
+
+
+@dataclass(slots=True)
+class _Fit:
+    """A row laid over a node: what it refuses, and what only the region can tell."""
+
+    row: Row
+    index: int
+    reasons: list[Refusal] = field(default_factory=list)
+    pending: bool = False
+    types: list[PortTypes] = field(default_factory=list)
+
+
+class _Env(dict):
+    """The names of a limit: extents first, then the node."""
+
+    def __init__(self, view: NodeView, extents: Mapping[str, object]):
+        super().__init__(extents)
+        self._view = view
+
+    def __missing__(self, name: str) -> object:
+        return self._view[name]
+
+
+class Judge:
+    """Judges the nodes of one model for one backend; equal questions are answered once.
+
+    Args:
+        backend: The backend.
+        facts: The facts that its limits use, by name.
+        opset: The version of the default ONNX domain of the model.
+        constants: Constants known besides initializers and Constant nodes, by value name.
+
+    Raises:
+        SchemaError: The backend uses a fact that is not given.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        facts: Mapping[str, Fact] | None = None,
+        opset: int = 22,
+        constants: Mapping[str, np.ndarray] | None = None,
+    ):
+        self.backend = backend
+        self.opset = opset
+        self._facts = dict(facts or {})
+        self._constants = constants or {}
+        self._memo: dict[tuple, Verdict] = {}
+        self._rules: dict[tuple[str, str], tuple[Rule, tuple[str, ...]]] = {}
+        missing = sorted(backend.facts - self._facts.keys())
+        if missing:
+            raise SchemaError(f"its limits need the fact '{missing[0]}', which no plugin registers", backend.source)
+
+    def __call__(self, node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
+        """What the backend says of `node`.
+
+        Args:
+            node: A node of the model; its values should be typed.
+            region: What is known of its region (`{"last": True}`); None before regions are formed.
+        """
+        operator = (node.domain, node.op_type)
+        if operator not in self._rules:
+            rule = self.backend.rule(*operator)
+            self._rules[operator] = (rule, content_names(rule, self.backend.facts))
+        rule, names = self._rules[operator]
+        view = NodeView(node, self.opset, self._constants, self._facts, region)
+        if rule.status == "ok" and (name := untyped(view)):
+            return _verdict(rule, False, [Refusal(f"type of '{name}' is not known", rule.source)])
+        key = question(view, names)
+        if key not in self._memo:
+            self._memo[key] = self._judge(rule, view)
+        return self._memo[key]
+
+    def _judge(self, rule: Rule, view: NodeView) -> Verdict:
+        if rule.status != "ok":
+            return _verdict(rule, False, [_not_taken(rule, self.backend.name)])
+        fit = self._fit(rule, view)
+        if isinstance(fit, list):
+            return _verdict(rule, False, fit)
+        row, said = fit.row, rule.types
+        for types in (row.types, *fit.types):
+            if types is not None:
+                said = said.narrowed(types) if said else types
+        keep = rule.keep | row.keep
+        answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source)
+        reasons = [*fit.reasons, *answer.reasons]
+        ok = False if reasons else None if fit.pending or answer.pending else True
+        return _verdict(rule, ok, reasons, row, fit.index if len(rule.rows) > 1 else None, answer.types)
+
+    def _fit(self, rule: Rule, view: NodeView) -> _Fit | list[Refusal]:
+        """The first row that fits, or why none does."""
+        mismatches: list[Refusal] = []
+        swapped = view.swap()
+        for index, row in enumerate(rule.rows):
+            for seen in (view, swapped) if swapped else (view,):
+                fit = self._lay(row, index, seen)
+                if isinstance(fit, _Fit):
+                    return fit
+                mismatches.append(fit)
+        if len(rule.rows) == 1:
+            return mismatches[:1]
+        shapes = ", ".join(_describe(value) for value in view.inputs if value is not None)
+        rows = "; ".join(f"({row})" for row in rule.rows)
+        return [Refusal(f"no row fits {view.op_type} of {shapes}; allowed: {rows}", rule.source)]
+
+    def _lay(self, row: Row, index: int, view: NodeView) -> _Fit | Refusal:
+        binding = Binding()
+        pad = view.op_type in BROADCASTING and not view.node.domain
+        for pattern in row.patterns:
+            extents = view.extents(pattern.target)
+            if extents is ABSENT:
+                continue
+            try:
+                binding.lay(pattern, extents, pad)
+            except Mismatch as mismatch:
+                return Refusal(str(mismatch), pattern.source)
+        absent = {name: ABSENT for pattern in row.patterns for name in pattern.names}
+        env = _Env(view, {**absent, **binding.values()})
+        met = row.when.check(env)
+        if met is False:
+            return Refusal(f"not met: {row.when}", row.source)
+        fit = _Fit(row, index, pending=isinstance(met, Unknown))
+        if self.backend.dynamic == "refuse":
+            fit.reasons += [
+                Refusal(f"{what} is not known before run time, and {pattern} needs it", pattern.source)
+                for what, pattern in binding.doubts
+            ]
+        for block in row.blocks:
+            met = block.when.check(env)
+            if met is False:
+                continue
+            answers = [limit.refusal(env, self.backend.dynamic) for limit in block.limits]
+            refusals = [answer for answer in answers if isinstance(answer, Refusal)]
+            fit.pending |= any(isinstance(answer, Unknown) for answer in answers)
+            if isinstance(met, Unknown):
+                fit.pending |= bool(refusals)
+                continue
+            fit.reasons += refusals
+            if block.types is not None:
+                fit.types.append(block.types)
+        return fit
+
+
+def _verdict(
+    rule: Rule,
+    ok: bool | None,
+    reasons: list[Refusal],
+    row: Row | None = None,
+    index: int | None = None,
+    types: Mapping[str, tuple[str, ...]] | None = None,
+) -> Verdict:
+    row = row or Row()
+    return Verdict(
+        ok,
+        tuple(reasons),
+        row.role or rule.role,
+        row.policy or rule.policy,
+        types or {},
+        {**rule.set, **row.set},
+        rule.keep | row.keep,
+        index,
+        row.source or rule.source,
+    )
+
+
+def _not_taken(rule: Rule, backend: str) -> Refusal:
+    if rule.status == "forbid":
+        return Refusal(f"a model with {rule.op_type} is rejected whole by the tools of {backend}", rule.source)
+    how = "refuses" if rule.listed else "does not list"
+    return Refusal(f"{backend} {how} {rule.op_type}", rule.source)
+
+
+def _describe(value: ir.Value) -> str:
+    extents = extents_of(value)
+    shape = "unknown rank" if extents is None else ", ".join("?" if x is None else str(x) for x in extents)
+    return f"[{shape}]"

@@ -1,0 +1,198 @@
+"""Limits: `term: range` lines, the blocks they stand in, and what they say about one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dovetail.schema.ranges import Range, parse_range
+from dovetail.schema.terms import ABSENT, Env, Term, TermError, Unknown, parse_term, split_keys
+from dovetail.schema.yaml_source import Entries, Items, Node, Scalar
+
+__all__ = ["Block", "Guard", "Limit", "Refusal", "parse_blocks", "parse_guards", "parse_limits"]
+
+CheckNames = Callable[[Scalar, Iterable[str]], None]
+"""Refuses a name that the operator does not have."""
+
+
+class Refusal(NamedTuple):
+    """One reason why a node is not taken.
+
+    Attributes:
+        text: A sentence for a person.
+        source: File and line of the rule.
+    """
+
+    text: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.text} [{self.source}]" if self.source else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One term that must lie in one range.
+
+    Attributes:
+        term: The left side.
+        range: The right side.
+        source: File and line.
+    """
+
+    term: Term
+    range: Range
+    source: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name it uses."""
+        return (*self.term.names, *self.range.names)
+
+    def __str__(self) -> str:
+        return f"{self.term.text}: {self.range.text}"
+
+    def check(self, env: Env) -> bool | Unknown:
+        """Does it hold; a name that the node does not have limits nothing."""
+        value = self.term(env)
+        if value is ABSENT:
+            return True
+        return value if isinstance(value, Unknown) else self.range.holds(value, env)
+
+    def refusal(self, env: Env, dynamic: str) -> Refusal | Unknown | None:
+        """Why it does not hold; None when it does; `Unknown` when that depends on the region.
+
+        Args:
+            env: The values of its names.
+            dynamic: What becomes of an extent that is not known before run time.
+        """
+        try:
+            answer = self.check(env)
+        except TermError as error:
+            return Refusal(f"{error}{self._numbers(env)}; needed by {self}", self.source)
+        if answer is True or (isinstance(answer, Unknown) and answer.why == "run-time" and dynamic != "refuse"):
+            return None
+        if answer is False:
+            allowed = f"allowed: {self.range.text}{self._ends(env)}"
+            return Refusal(f"{self.term.text} = {_show(self.term(env))}{self._numbers(env)}; {allowed}", self.source)
+        if answer.why == "region":
+            return answer
+        state = "is not known before run time" if answer.why == "run-time" else "is not a constant"
+        return Refusal(f"{answer.name} {state}, and {self} needs it", self.source)
+
+    def _numbers(self, env: Env) -> str:
+        """The names of a compound term with their values: ` (KH = 3, KW = 3)`."""
+        if self.term.is_name or not self.term.names:
+            return ""
+        return f" ({', '.join(f'{name} = {_show(env[name])}' for name in self.term.names)})"
+
+    def _ends(self, env: Env) -> str:
+        names = self.range.names
+        return f" ({', '.join(f'{name} = {_show(env[name])}' for name in names)})" if names else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The conditions under `when:`; all must hold."""
+
+    limits: tuple[Limit, ...] = ()
+
+    def check(self, env: Env) -> bool | Unknown:
+        """True, False, or `Unknown` when only the region can tell.
+
+        A condition on a value that is not known counts as true: skipping a limit would take what the backend may
+        not be able to compute. A condition on a name that the node does not have is not met.
+        """
+        pending: Unknown | None = None
+        for limit in self.limits:
+            try:
+                answer = False if limit.term(env) is ABSENT else limit.check(env)
+            except TermError:
+                answer = False
+            if answer is False:
+                return False
+            if isinstance(answer, Unknown) and answer.why == "region":
+                pending = answer
+        return pending or True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name it uses."""
+        return tuple(name for limit in self.limits for name in limit.names)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.limits))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Limits under one guard.
+
+    Attributes:
+        when: The guard.
+        limits: What must hold if the guard does.
+        types: What the types of ports are narrowed to if the guard holds (a `PortTypes`); None for nothing.
+    """
+
+    when: Guard = field(default_factory=Guard)
+    limits: tuple[Limit, ...] = ()
+    types: object = None
+
+
+def parse_blocks(node: Node, check_names: CheckNames, parse_types: Callable[[Node], object]) -> tuple[Block, ...]:
+    """What stands under `limits:`: one map, or a list of blocks.
+
+    Raises:
+        SchemaError: A bad term, range or name.
+    """
+    maps = node.items if isinstance(node, Items) else (node,)
+    return tuple(_parse_block(item.entries("limits"), check_names, parse_types) for item in maps)
+
+
+def parse_guards(node: Node | None, check_names: CheckNames) -> Guard:
+    """What stands under `when:`; nothing is a guard that always holds."""
+    return Guard(parse_limits(node.entries("when"), check_names)) if node else Guard()
+
+
+def _parse_block(entries: Entries, check_names: CheckNames, parse_types: Callable[[Node], object]) -> Block:
+    types = entries.get("types")
+    return Block(
+        parse_guards(entries.get("when"), check_names),
+        parse_limits(entries, check_names, ("when", "types")),
+        parse_types(types) if types else None,
+    )
+
+
+def parse_limits(entries: Entries, check_names: CheckNames, skip: tuple[str, ...] = ()) -> tuple[Limit, ...]:
+    """The `term: range` lines of one map, without the keys in `skip`.
+
+    Raises:
+        SchemaError: A bad term, range or name.
+    """
+    found: list[Limit] = []
+    for key, value in entries:
+        if key.raw in skip:
+            continue
+        if entries.flow and isinstance(value, Scalar) and value.is_null:
+            raise key.error(f"'{key.raw}' has no limit (inside {{ }} a comma ends a key; write one per line)")
+        allowed = parse_range(value)
+        check_names(value, allowed.names)
+        for text in split_keys(key.raw):
+            try:
+                term = parse_term(text)
+            except TermError as error:
+                raise key.error(str(error)) from error
+            check_names(key, term.names)
+            found.append(Limit(term, allowed, key.where))
+    return tuple(found)
+
+
+def _show(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_show, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "?" if isinstance(value, Unknown) else str(value)

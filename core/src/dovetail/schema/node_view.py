@@ -1,0 +1,198 @@
+"""A node as limits see it: one set of names that holds for all opsets.
+
+Names are looked up in this order: facts, `version`, `constants` and `outputs`, attributes (in their effective form),
+ports (their constant value). Extents, which a shape gives names to, come before all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from dovetail.schema.effective import effective
+from dovetail.schema.operators import Signature, later_name, port_names, signature, version_of
+from dovetail.schema.terms import ABSENT, Unknown
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+__all__ = ["BROADCASTING", "Fact", "NodeView"]
+
+Fact = Callable[["ir.Node"], object]
+"""A fact about a node that limits may name; None means that it is not known before run time."""
+
+COMMUTATIVE = frozenset({
+    "Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+})  # fmt: skip
+BROADCASTING = COMMUTATIVE | {
+    "Sub", "Div", "Pow", "Mod", "Where", "PRelu", "MatMul", "MatMulInteger", "BitShift",
+    "Greater", "GreaterOrEqual", "Less", "LessOrEqual",
+}  # fmt: skip
+_MOST_ELEMENTS = 1 << 16
+_SCALARS = (int, float, str)
+
+
+class NodeView:
+    """The names of one node with their values; a value is looked up when it is first asked for.
+
+    Args:
+        node: The node.
+        opset: The version of the default ONNX domain, for nodes that do not say.
+        constants: Constants known besides initializers and Constant nodes, by value name.
+        facts: Facts by name.
+        region: What is known of its region (`{"last": True}`); None before regions are formed.
+        swapped: See a commutative operator with its first two inputs exchanged.
+    """
+
+    def __init__(
+        self,
+        node: ir.Node,
+        opset: int,
+        constants: Mapping[str, np.ndarray],
+        facts: Mapping[str, Fact],
+        region: Mapping[str, object] | None = None,
+        swapped: bool = False,
+    ):
+        self.node = node
+        self.op_type = node.op_type
+        self.opset = opset
+        self.region = region
+        self.signature: Signature | None = signature(node.domain, node.op_type, version_of(node, opset))
+        self._constants, self._facts = constants, facts
+        self._swapped = swapped
+        self._values: dict[str, object] = {}
+        self.inputs = list(node.inputs)
+        if swapped:
+            self.inputs[:2] = self.inputs[1::-1]
+        self.outputs = list(node.outputs)
+        names_in, names_out = port_names(node, opset)
+        self.ports: dict[str, ir.Value | None] = dict(zip((*names_in, *names_out), (*self.inputs, *self.outputs)))
+        for kind, values in (("in", self.inputs), ("out", self.outputs)):
+            self.ports.update((f"{kind}{i}", value) for i, value in enumerate(values))
+
+    def swap(self) -> NodeView | None:
+        """The same node with its two inputs exchanged, if that changes nothing."""
+        if self.op_type not in COMMUTATIVE or self.node.domain or len(self.inputs) != 2:
+            return None
+        return NodeView(self.node, self.opset, self._constants, self._facts, self.region, not self._swapped)
+
+    def __getitem__(self, name: str) -> object:
+        if name not in self._values:
+            self._values[name] = self._look_up(name)
+        return self._values[name]
+
+    def _look_up(self, name: str) -> object:
+        if name in self._facts:
+            value = self._facts[name](self.node)
+            return Unknown(name) if value is None else value
+        if name == "version":
+            return self.signature.since if self.signature else self.node.version or ABSENT
+        if name == "constants":
+            return sum(self.is_constant(value) for value in self.inputs)
+        if name == "outputs":
+            return self.count_outputs()
+        port, dot, fact = name.partition(".")
+        if port == "region" and dot:
+            known = (self.region or {}).get(fact)
+            return Unknown(name, "region") if known is None else known
+        if dot:
+            return self._port_fact(name, port, fact)
+        value = effective(self, name) if not self.node.domain else NotImplemented
+        return self.written(name) if value is NotImplemented else value
+
+    def _port_fact(self, name: str, port: str, fact: str) -> object:
+        value = self.ports.get(port)
+        if value is None or (not value.name and fact != "rank"):
+            return ABSENT
+        if fact == "rank":
+            return Unknown(name) if value.shape is None else len(value.shape)
+        if fact == "constant":
+            return self.is_constant(value)
+        return value.is_graph_output() if fact == "is_output" else len(value.uses())
+
+    def written(self, name: str) -> object:
+        """An attribute, or a port's constant value, as the node has it; else the attribute's default."""
+        for candidate in (name, *(old for old in self.node.attributes if later_name(old) == name)):
+            attribute = self.node.attributes.get(candidate)
+            if attribute is not None:
+                return Unknown(name, "constant") if attribute.is_ref() else _plain(attribute.value, name)
+        if name in self.ports:
+            value = self.ports[name]
+            return ABSENT if value is None else self._content(value, name)
+        return self.signature.defaults.get(name, ABSENT) if self.signature else ABSENT
+
+    def _content(self, value: ir.Value, name: str) -> object:
+        array = self.constant(value)
+        if array is None or array.size > _MOST_ELEMENTS:
+            return Unknown(name, "constant")
+        return tuple(array.ravel().tolist()) if array.ndim else array.item()
+
+    def constant(self, value: ir.Value | None) -> np.ndarray | None:
+        """The content of a constant."""
+        if value is None:
+            return None
+        if value.const_value is not None:
+            return value.const_value.numpy()
+        if value.name in self._constants:
+            return self._constants[value.name]
+        producer = value.producer()
+        if producer is None or producer.op_type != "Constant" or producer.domain:
+            return None
+        import numpy as np
+
+        content = next(iter(producer.attributes.values())).value
+        return content.numpy() if hasattr(content, "numpy") else np.asarray(content)
+
+    def is_constant(self, value: ir.Value | None) -> bool:
+        """Is it known before run time; says so without reading its content."""
+        if value is None:
+            return False
+        producer = value.producer()
+        made = producer is not None and producer.op_type == "Constant" and not producer.domain
+        return made or value.const_value is not None or value.name in self._constants
+
+    def count_outputs(self) -> int:
+        """How many of its outputs it gives."""
+        return sum(bool(value.name) for value in self.outputs)
+
+    def rank_at(self, index: int) -> int | None:
+        """The rank of an input, or None if it is not known."""
+        extents = self.extents_at(index)
+        return None if extents is None else len(extents)
+
+    def extents_at(self, index: int) -> list | None:
+        """The extents of an input, or None if not even their number is known."""
+        value = self.inputs[index] if index < len(self.inputs) else None
+        return None if value is None else extents_of(value)
+
+    def extents(self, target: str) -> list | tuple | None:
+        """What a shape is laid over: the extents of a port, or the elements of a list attribute.
+
+        `ABSENT` when the node has neither.
+        """
+        if target in self.ports:
+            value = self.ports[target]
+            return ABSENT if value is None else extents_of(value)
+        found = self[target]
+        if isinstance(found, Unknown):
+            return None
+        return found if found is ABSENT or isinstance(found, tuple) else (found,)
+
+
+def extents_of(value: ir.Value) -> list | None:
+    """Extents as numbers, names of symbolic extents, or None."""
+    if value.shape is None:
+        return None
+    return [extent if isinstance(extent, int) else extent.value for extent in value.shape]
+
+
+def _plain(value: object, name: str) -> object:
+    """An attribute's value; tensors, graphs and types have none that a limit could use."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, _SCALARS):
+        return value
+    if isinstance(value, (tuple, list)) and all(isinstance(item, _SCALARS) for item in value):
+        return tuple(value)
+    return Unknown(name, "constant")

@@ -1,0 +1,78 @@
+"""Options of a backend, and the variants that depend on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dovetail.schema.errors import near_miss
+from dovetail.schema.yaml_source import Entries, Node, Scalar
+
+__all__ = ["choose_options", "parse_options", "variant_applies"]
+
+
+def parse_options(node: Node | None) -> dict[str, tuple[str, ...]]:
+    """The values of every option, the default first.
+
+    Raises:
+        SchemaError: An option without values.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for key, value in node.entries("options") if node else ():
+        found[key.raw] = tuple(word.raw for word in value.words(f"option '{key.raw}'"))
+        if not found[key.raw]:
+            raise value.error(f"option '{key.raw}' has no values")
+    return found
+
+
+def choose_options(declared: Mapping[str, tuple[str, ...]], wanted: Mapping[str, str], place: Node) -> dict[str, str]:
+    """The value of every option: the wanted one, else the first.
+
+    Raises:
+        SchemaError: An unknown option or value, said at the file as a whole.
+    """
+    node = place.get("options") if isinstance(place, Entries) else None
+    where = node or place
+    for name, value in wanted.items():
+        _check(where, name, str(value), declared)
+    return {name: str(wanted.get(name, values[0])) for name, values in declared.items()}
+
+
+def variant_applies(node: Node, declared: Mapping[str, tuple[str, ...]], chosen: Mapping[str, str]) -> bool:
+    """Does what stands under a variant's `when:` hold for the chosen options.
+
+    A value is a word, a list of words, or a range of versions (`..10`, `8.6..`), compared part by part.
+
+    Raises:
+        SchemaError: An unknown option or value.
+    """
+    applies = True
+    for key, value in node.entries("when"):
+        name = key.raw
+        if name not in declared:
+            raise key.error(f"unknown option '{name}'{near_miss(name, declared)}")
+        answers = [_matches(word, name, declared, chosen[name]) for word in value.words("when")]
+        applies = applies and any(answers)
+    return applies
+
+
+def _matches(word: Scalar, name: str, declared: Mapping[str, tuple[str, ...]], chosen: str) -> bool:
+    if ".." not in word.raw or word.quoted:
+        _check(word, name, word.raw, declared)
+        return word.raw == chosen
+    low, _, high = word.raw.partition("..")
+    try:
+        version = _version(chosen)
+        return (not low or _version(low) <= version) and (not high or version <= _version(high))
+    except ValueError:
+        raise word.error(f"'{word.raw}': the values of option '{name}' are no versions") from None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _check(place: Node, name: str, value: str, declared: Mapping[str, tuple[str, ...]]) -> None:
+    if name not in declared:
+        raise place.error(f"unknown option '{name}'{near_miss(name, declared)}")
+    if value not in declared[name]:
+        raise place.error(f"unknown value '{value}' of option '{name}'{near_miss(value, declared[name])}")

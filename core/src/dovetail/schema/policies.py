@@ -1,0 +1,116 @@
+"""Policies: how operators of one type are treated, as columns of names shared by several backends.
+
+    extends: fp16
+    policy: {pass: [Exp, Log], fp32: [CumProd]}
+    keep: {Resize: [scales]}
+
+What a file says about an operator replaces what the file that it extends says about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dovetail.schema.errors import near_miss
+from dovetail.schema.operators import known_names, operator_names
+from dovetail.schema.yaml_source import Entries, Scalar, Source, load_tree
+
+__all__ = ["POLICIES", "Policies", "load_policies", "parse_policies", "parse_ports", "split_operator"]
+
+POLICIES = (
+    "lower", "fp32", "promote", "pass", "fp32-accumulate", "fp32-round-trip", "follow-consumer", "recurse", "none",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What a policies file says, with what it extends.
+
+    Attributes:
+        policy: Policy by (domain, operator type).
+        keep: Ports that stay in the high precision even where the operator goes low, by (domain, operator type).
+    """
+
+    policy: Mapping[tuple[str, str], str]
+    keep: Mapping[tuple[str, str], frozenset[str]]
+
+
+def split_operator(key: Scalar) -> tuple[str, str]:
+    """`Conv` or `com.acme::FusedMlp` as (domain, operator type).
+
+    Raises:
+        SchemaError: onnx knows the domain, but not the operator.
+    """
+    domain, _, op_type = key.raw.rpartition("::")
+    domain = "" if domain == "ai.onnx" else domain
+    names = operator_names(domain)
+    if names and op_type not in names:
+        raise key.error(f"unknown operator '{key.raw}'{near_miss(op_type, names)}")
+    return domain, op_type
+
+
+def load_policies(source: Source, find: Callable[[Source, str], Source | None]) -> Policies:
+    """Load a policies file and what it extends.
+
+    Args:
+        source: The file.
+        find: Finds the file of a name, given the file that names it.
+
+    Raises:
+        SchemaError: The file, or one that it extends, is at fault.
+    """
+    return _load(source, find, ())
+
+
+def _load(source: Source, find: Callable[[Source, str], Source | None], chain: tuple[str, ...]) -> Policies:
+    tree = load_tree(source).only("policies file", ("extends", "policy", "keep"))
+    base = None
+    extends = tree.get("extends")
+    if extends:
+        name = extends.text("extends")
+        other = find(source, name)
+        if other is None:
+            raise extends.error(f"no policies file '{name}' is found")
+        if other.name in (*chain, source.name):
+            raise extends.error(f"extends goes in a circle: {' -> '.join((*chain, source.name, other.name))}")
+        base = _load(other, find, (*chain, source.name))
+    return parse_policies(tree, base)
+
+
+def parse_policies(tree: Entries, base: Policies | None = None) -> Policies:
+    """The columns of one file laid over those of `base`.
+
+    Raises:
+        SchemaError: An unknown policy, operator or port, or an operator that stands in two columns.
+    """
+    policy: dict[tuple[str, str], str] = {}
+    lines: dict[tuple[str, str], int] = {}
+    columns = tree.get("policy")
+    for name, members in columns.entries("policy") if columns else ():
+        if name.raw not in POLICIES:
+            raise name.error(f"unknown policy '{name.raw}'{near_miss(name.raw, POLICIES)}")
+        for word in members.words(name.raw):
+            operator = split_operator(word)
+            if operator in policy:
+                raise word.error(f"'{word.raw}' is given twice (first on line {lines[operator]})")
+            policy[operator], lines[operator] = name.raw, word.line
+    keep: dict[tuple[str, str], frozenset[str]] = {}
+    kept = tree.get("keep")
+    for key, ports in kept.entries("keep") if kept else ():
+        operator = split_operator(key)
+        keep[operator] = parse_ports(operator, ports.words("keep"))
+    return Policies({**(base.policy if base else {}), **policy}, {**(base.keep if base else {}), **keep})
+
+
+def parse_ports(operator: tuple[str, str], words: list[Scalar]) -> frozenset[str]:
+    """Words that name ports of an operator.
+
+    Raises:
+        SchemaError: It has no such port.
+    """
+    names = known_names(*operator)
+    for word in words:
+        if names and word.raw not in names.ports:
+            raise word.error(f"{operator[1]} has no port '{word.raw}'{near_miss(word.raw, names.ports)}")
+    return frozenset(word.raw for word in words)

@@ -1,0 +1,212 @@
+"""Types of ports: does an assignment exist that the backend, the operator schema and the node's own types allow.
+
+* A float32 port may become any listed float type. Any other float type is taken only where it is listed itself, and
+  becomes nothing that holds less: float64 is never narrowed silently.
+* Ports with one type parameter of the schema have one type. Ports that the file does not name apart share one choice,
+  except those that stay in the high precision (`keep`), and the two ends of a Cast.
+* A quantised type stands for floats by way of Q/DQ, so that the schema does not limit it.
+* Integer and boolean ports are free, unless the file names the port, or lists types for all ports among which are
+  integers that are not quantised.
+* Sequences and optionals are taken only by an operator that the file lists, with the element type listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.schema.limits import Refusal
+from dovetail.schema.node_view import NodeView
+from dovetail.schema.operators import FLOATS, Formal, dtype_name
+from dovetail.schema.terms import Unknown
+from dovetail.schema.type_specs import PortTypes, TypeSpec
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["TypeAnswer", "assign_types"]
+
+_HOLDS_MORE = {
+    "float16": {"float32", "float64"},
+    "bfloat16": {"float32", "float64"},
+    "float64": set(),
+}
+_CONVERSIONS = frozenset({"Cast", "CastLike"})
+
+
+@dataclass(frozen=True, slots=True)
+class TypeAnswer:
+    """What the types of a node may be.
+
+    Attributes:
+        types: Allowed element types by port, in the order of the file.
+        reasons: Why no assignment exists; empty if one does.
+        pending: Only the region can tell.
+    """
+
+    types: dict[str, tuple[str, ...]]
+    reasons: tuple[Refusal, ...] = ()
+    pending: bool = False
+
+
+@dataclass(slots=True)
+class _Port:
+    name: str
+    present: str
+    formal: Formal | None
+    plain: tuple[str, ...] = ()
+    quantised: tuple[str, ...] = ()
+    shares: bool = False
+    said: bool = True
+
+
+def untyped(view: NodeView) -> str:
+    """The name of a value whose type is not known, or an empty text."""
+    for value in (*view.inputs, *view.outputs):
+        if value is not None and value.name and not dtype_name(value):
+            return value.name
+    return ""
+
+
+def assign_types(
+    view: NodeView, said: PortTypes | None, listed: bool, high: str | None, keep: frozenset[str], source: str
+) -> TypeAnswer:
+    """What the ports of a node may be.
+
+    Args:
+        view: The node; all its values have a type.
+        said: What the rule says about types, or None if nothing.
+        listed: The file names the operator.
+        high: The backend's high precision.
+        keep: Ports that stay in it.
+        source: File and line for the reasons.
+    """
+    ports: list[_Port] = []
+    reasons: list[Refusal] = []
+    pending = False
+    for name, alias, value, formal in _values(view):
+        port = _Port(name, dtype_name(value), formal)
+        contained = type(value.type).__name__ in ("SequenceType", "OptionalType")
+        if contained and (not listed or said is None):
+            reasons.append(Refusal(f"'{value.name}' is no tensor, and {view.op_type} is not listed with types", source))
+            continue
+        if said is None:
+            if port.present in ("string", "complex64", "complex128"):
+                reasons.append(Refusal(f"{name} is {port.present}, and no type is listed for it", source))
+            continue
+        apart = said.ports.get(name, said.ports.get(alias))
+        specs = apart if apart is not None else said.common
+        chosen, open_ = _held(specs or (), view)
+        pending |= open_ and not chosen
+        if port.present in FLOATS and not contained:
+            _allow_float(port, specs, chosen, high)
+            port.shares = apart is None and port.said and name not in keep and len(_dtypes(formal)) != 1
+        elif not _allow_other(port, apart is not None, chosen, specs, contained):
+            if not open_:
+                reasons.append(_refuse(port, specs or (), source))
+            continue
+        else:
+            if port.quantised:
+                ports.append(port)
+            continue
+        if not port.plain and not port.quantised and not open_:
+            reasons.append(_refuse(port, specs or (), source))
+        ports.append(port)
+    if not reasons and not pending:
+        reasons += _tie(ports, view, source)
+    types = {port.name: tuple(dict.fromkeys((*port.plain, *port.quantised))) for port in ports}
+    return TypeAnswer({} if reasons else types, tuple(reasons), pending and not reasons)
+
+
+def _values(view: NodeView) -> Iterable[tuple[str, str, ir.Value, Formal | None]]:
+    """(port, its position, value, formal) of every value that is there."""
+    for kind, values, output in (("in", view.inputs, False), ("out", view.outputs, True)):
+        for i, value in enumerate(values):
+            if value is None or not value.name:
+                continue
+            formal = view.signature.formal(i, output) if view.signature else None
+            position = f"{kind}{i}"
+            yield formal.name if formal and not formal.variadic else position, position, value, formal
+
+
+def _held(specs: Iterable[TypeSpec], view: NodeView) -> tuple[list[TypeSpec], bool]:
+    """The types whose condition holds, and whether one waits for the region."""
+    answers = [(spec, spec.when.check(view)) for spec in specs]
+    return [spec for spec, answer in answers if answer is True], any(isinstance(a, Unknown) for _, a in answers)
+
+
+def _dtypes(formal: Formal | None) -> frozenset[str]:
+    return formal.dtypes if formal else frozenset()
+
+
+def _allow_float(port: _Port, specs: tuple[TypeSpec, ...] | None, chosen: list[TypeSpec], high: str | None) -> None:
+    schema = _dtypes(port.formal)
+    if len(schema) == 1:
+        port.plain = (port.present,)  # the schema fixes it: computed, never written
+        return
+    if specs is None:
+        port.plain, port.said = (port.present,), False
+        return
+    listed = [dtype for spec in chosen if not spec.quantised for dtype in spec.dtype if dtype in FLOATS]
+    if port.present == "float32" or port.present in listed:
+        wider = _HOLDS_MORE.get(port.present, {"float32", "float64"})
+        port.plain = tuple(
+            dtype
+            for dtype in listed
+            if (not schema or dtype in schema)
+            and (port.present == "float32" or dtype == port.present or dtype in wider)
+        )
+    if port.present in ("float32", high):
+        port.quantised = tuple(dtype for spec in chosen if spec.quantised for dtype in spec.dtype)
+
+
+def _allow_other(
+    port: _Port, apart: bool, chosen: list[TypeSpec], specs: tuple[TypeSpec, ...] | None, contained: bool
+) -> bool:
+    """Integers, booleans, strings, complex numbers, and what stands in sequences."""
+    listed = {dtype for spec in chosen for dtype in spec.dtype}
+    if contained or port.present in ("string", "complex64", "complex128"):
+        return port.present in listed
+    if apart:
+        if port.present in {dtype for spec in chosen if spec.quantised for dtype in spec.dtype}:
+            port.quantised = (port.present,)
+        return port.present in listed
+    integers = {d for spec in specs or () if not spec.quantised for d in spec.dtype if d not in FLOATS}
+    return not integers or port.present in integers or len(_dtypes(port.formal)) == 1
+
+
+def _refuse(port: _Port, specs: Iterable[TypeSpec], source: str) -> Refusal:
+    allowed = dict.fromkeys(dtype for spec in specs for dtype in spec.dtype)
+    text = f"{port.name} is {port.present}; allowed: {', '.join(allowed) or 'nothing'}"
+    schema = _dtypes(port.formal)
+    if schema and port.present == "float32" and not schema & allowed.keys():
+        text += f", and the operator takes {', '.join(sorted(schema & FLOATS))}"
+    return Refusal(text, source)
+
+
+def _tie(ports: list[_Port], view: NodeView, source: str) -> list[Refusal]:
+    """Narrow ports that have one type: those of one type parameter, and those that share one choice."""
+    sets: list[list[_Port]] = []
+    by_variable: dict[str, list[_Port]] = {}
+    for port in ports:
+        if port.plain and port.formal and port.formal.variable:
+            by_variable.setdefault(port.formal.variable, []).append(port)
+    for tied in by_variable.values():
+        for port in tied:
+            if not port.said and any(other.said for other in tied):
+                port.plain = next(other.plain for other in tied if other.said)
+        sets.append(tied)
+    if view.op_type not in _CONVERSIONS:
+        sets.append([port for port in ports if port.shares and port.plain])
+    # Twice, because the shared choice may narrow a port whose type parameter was looked at before.
+    for tied in (*sets, *sets):
+        if not tied:
+            continue
+        common = [dtype for dtype in tied[0].plain if all(dtype in port.plain for port in tied)]
+        if not common and not all(port.quantised for port in tied):
+            each = "; ".join(f"{port.name}: {', '.join(port.plain)}" for port in tied)
+            return [Refusal(f"no type fits all of these ports ({each})", source)]
+        for port in tied:
+            port.plain = tuple(common)
+    return []

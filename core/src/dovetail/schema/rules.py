@@ -1,0 +1,243 @@
+"""Rules: what a backend says about one operator, read closely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dovetail.schema.entries import ONE_KEY, Entry
+from dovetail.schema.errors import near_miss
+from dovetail.schema.limits import Block, CheckNames, Guard, parse_blocks, parse_guards
+from dovetail.schema.operators import Names, is_position, known_names
+from dovetail.schema.policies import POLICIES, parse_ports
+from dovetail.schema.shapes import Pattern, parse_pattern
+from dovetail.schema.type_specs import PortTypes, TypeSpec, parse_port_types
+from dovetail.schema.yaml_source import Entries, Items, Node, Scalar
+
+__all__ = ["UNLISTED", "Context", "Row", "Rule", "compile_rule"]
+
+ROLES = ("active", "passive", "manual")
+UNLISTED = ("", "")
+"""Stands for every operator that a file does not list."""
+
+_ROW_KEYS = ("when", "shape", "limits", "types", "policy", "role", "set", "keep", "note")
+_PORT_FACTS = ("rank", "constant", "is_output", "consumers")
+_NODE_FACTS = ("version", "constants", "outputs")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One of several ways to support an operator.
+
+    Attributes:
+        when: What must hold for the row to be asked.
+        patterns: Its shapes.
+        blocks: Its limits.
+        types: What it says about types, or None.
+        role: Its role, or empty for the rule's.
+        policy: Its policy, or empty for the rule's.
+        set: Attributes it sets besides the rule's.
+        keep: Ports it keeps in the high precision besides the rule's.
+        source: File and line.
+    """
+
+    when: Guard = field(default_factory=Guard)
+    patterns: tuple[Pattern, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    types: PortTypes | None = None
+    role: str = ""
+    policy: str = ""
+    set: Mapping[str, object] = field(default_factory=dict)
+    keep: frozenset[str] = frozenset()
+    source: str = ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that it asks of a node."""
+        guards = (self.when, *(block.when for block in self.blocks))
+        limits = (limit for block in self.blocks for limit in block.limits)
+        return frozenset(name for part in (*guards, *limits) for name in part.names)
+
+    def __str__(self) -> str:
+        parts = [", ".join(map(str, self.patterns)), f"when {self.when}" if self.when.limits else ""]
+        return " ".join(filter(None, parts)) or "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a backend says about one operator.
+
+    Attributes:
+        domain: Its domain.
+        op_type: Its type.
+        status: `ok`, `refuse` (someone else takes it), `forbid` (the backend's tools reject the whole model).
+        listed: The file names it, itself or in a group.
+        role: `active`, `passive`, `manual` or empty.
+        policy: How autocast treats it, or empty.
+        keep: Ports that stay in the high precision even where it goes low.
+        set: Attributes to rewrite when it goes low.
+        same_scale: Its data ports share one quantiser.
+        note: A remark of the file's author.
+        types: What is said about types, or None.
+        rows: The ways to support it; exactly one when the file has no `rows:`.
+        source: File and line of the most specific place.
+    """
+
+    domain: str
+    op_type: str
+    status: Literal["ok", "refuse", "forbid"] = "refuse"
+    listed: bool = False
+    role: str = ""
+    policy: str = ""
+    keep: frozenset[str] = frozenset()
+    set: Mapping[str, object] = field(default_factory=dict)
+    same_scale: bool = False
+    note: str = ""
+    types: PortTypes | None = None
+    rows: tuple[Row, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a rule may refer to.
+
+    Attributes:
+        types: The file's named types.
+        facts: Names of the facts that plugins registered.
+    """
+
+    types: Mapping[str, TypeSpec]
+    facts: frozenset[str]
+
+
+def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> Rule:
+    """Read an entry closely.
+
+    Raises:
+        SchemaError: A bad word, name, port, term, range or shape.
+    """
+    domain, op_type = operator
+    source = entry.place.where
+    if entry.status != "ok":
+        return Rule(domain, op_type, entry.status, entry.listed, source=source)
+    keys = entry.keys
+    reader = _Reader(operator, context)
+    whole = Entries(entry.place.file, entry.place.line, tuple((Scalar("", 0, key), keys[key]) for key in keys))
+    rows = keys.get("rows")
+    if rows is None:
+        body = {key: value for key, value in keys.items() if key in ONE_KEY}
+        compiled = (reader.row(body, source),)
+    elif isinstance(rows, Items) and rows.items:
+        parts = [row.entries("rows").only(f"rows of {op_type}", _ROW_KEYS) for row in rows.items]
+        compiled = tuple(reader.row({key.raw: value for key, value in part}, part.where) for part in parts)
+    else:
+        raise rows.error(f"rows of {op_type}: a list of rows is expected")
+    return Rule(
+        domain,
+        op_type,
+        "ok",
+        entry.listed,
+        role=whole.choice("role", ROLES),
+        policy=whole.choice("policy", POLICIES),
+        keep=reader.keep(keys.get("keep")),
+        set=reader.set(keys.get("set")),
+        same_scale=_flag(keys.get("same_scale"), "same_scale"),
+        note=keys["note"].text("note") if "note" in keys else "",
+        types=reader.types(keys["types"]) if "types" in keys else None,
+        rows=compiled,
+        source=source,
+    )
+
+
+def _flag(node: Node | None, what: str) -> bool:
+    if node is None:
+        return False
+    value = node.plain()
+    if not isinstance(value, bool):
+        raise node.error(f"{what}: true or false is expected")
+    return value
+
+
+class _Reader:
+    """Reads the parts of a rule, knowing its operator."""
+
+    def __init__(self, operator: tuple[str, str], context: Context):
+        self.operator = operator
+        self.label = "unlisted operators" if operator == UNLISTED else operator[1]
+        self.context = context
+        self.named: Names | None = known_names(*operator)
+        if operator == UNLISTED:
+            self.named = Names(frozenset(), frozenset(), frozenset())
+
+    def row(self, keys: Mapping[str, Node], source: str) -> Row:
+        shape, limits, types = keys.get("shape"), keys.get("limits"), keys.get("types")
+        patterns = self.patterns(shape) if shape else ()
+        check = self.name_checker({name for pattern in patterns for name in pattern.names})
+        body = Entries("", 0, tuple((Scalar("", 0, key), value) for key, value in keys.items()))
+        return Row(
+            parse_guards(keys.get("when"), check),
+            patterns,
+            parse_blocks(limits, check, self.types) if limits else (),
+            self.types(types) if types else None,
+            body.choice("role", ROLES),
+            body.choice("policy", POLICIES),
+            self.set(keys.get("set")),
+            self.keep(keys.get("keep")),
+            source,
+        )
+
+    def patterns(self, node: Node) -> tuple[Pattern, ...]:
+        found = []
+        for key, value in node.entries("shape"):
+            known = {*self.named.ports, *self.named.attributes} if self.named else {key.raw}
+            if key.raw not in known and not is_position(key.raw):
+                raise key.error(f"{self.label} has no port '{key.raw}'{near_miss(key.raw, known)}")
+            found.append(parse_pattern(key.raw, value))
+        return tuple(found)
+
+    def types(self, node: Node) -> PortTypes:
+        if isinstance(node, Entries):
+            for port, _ in node:
+                self.check_port(port, port.raw)
+        return parse_port_types(node, self.context.types)
+
+    def keep(self, node: Node | None) -> frozenset[str]:
+        return parse_ports(self.operator, node.words("keep")) if node else frozenset()
+
+    def set(self, node: Node | None) -> dict[str, object]:
+        if node is None:
+            return {}
+        for key, _ in node.entries("set"):
+            if self.named and key.raw not in self.named.attributes:
+                miss = near_miss(key.raw, self.named.attributes)
+                raise key.error(f"{self.label} has no attribute '{key.raw}'{miss}")
+        return node.plain()
+
+    def check_port(self, place: Scalar, port: str) -> None:
+        if self.named and port not in self.named.ports and not is_position(port):
+            raise place.error(f"{self.label} has no port '{port}'{near_miss(port, self.named.ports)}")
+
+    def name_checker(self, extents: Iterable[str]) -> CheckNames:
+        bare = {*extents, *_NODE_FACTS, *self.context.facts}
+        if self.named:
+            bare |= self.named.ports | self.named.attributes
+
+        def check(place: Scalar, names: Iterable[str]) -> None:
+            for name in names:
+                port, dot, fact = name.partition(".")
+                if name == "region.last" or (not dot and (name in bare or is_position(name))):
+                    continue
+                if dot and port != "region":
+                    self.check_port(place, port)
+                    if fact in _PORT_FACTS:
+                        continue
+                    candidates = [f"{port}.{known}" for known in _PORT_FACTS]
+                else:
+                    candidates = ["region.last"] if dot else sorted(bare)
+                    if self.named is None and not dot:
+                        continue  # nothing is known about this operator's attributes
+                raise place.error(f"unknown name '{name}' in limits of {self.label}{near_miss(name, candidates)}")
+
+        return check

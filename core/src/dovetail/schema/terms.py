@@ -1,0 +1,204 @@
+"""Terms: the left side of a limit, and the ends of a range.
+
+Integers, names, `+ - * / // % **`, `min max prod len align(x, n)` and one dot (`X.rank`). A term is parsed, checked
+against this list and compiled to closures; nothing of the text is ever executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, Protocol
+
+from dovetail.schema.errors import near_miss
+
+__all__ = ["ABSENT", "Absent", "Env", "Term", "TermError", "Unknown", "parse_term", "split_keys"]
+
+_LONGEST = 300
+_MOST_BITS = 4096
+
+
+class TermError(Exception):
+    """A term that cannot be parsed, or that has no value for these numbers (a division by zero, say)."""
+
+
+class Absent:
+    """The one value of a name that this node does not have: an optional input or attribute that is not given."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value that is not known yet.
+
+    Attributes:
+        name: The name in the term.
+        why: `run-time` (an extent, a fact), `constant` (the content of a port that is no constant), `region` (asked
+            again once regions exist).
+    """
+
+    name: str
+    why: Literal["run-time", "constant", "region"] = "run-time"
+
+
+class Env(Protocol):
+    """The values of names."""
+
+    def __getitem__(self, name: str, /) -> object:
+        """The value of a name, `ABSENT` or `Unknown`."""
+
+
+_Run = Callable[[Env], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A compiled term; call it with the values of its names.
+
+    Attributes:
+        text: As it was written.
+        names: The names in it, sorted; `X.rank` is one name.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    _run: _Run = field(repr=False, compare=False)
+
+    def __call__(self, env: Env) -> object:
+        """The value: a number, text, a tuple for a list; `ABSENT` or `Unknown` when one of its names is.
+
+        Raises:
+            TermError: It has no value for these numbers.
+        """
+        unknown = None
+        for name in self.names:
+            value = env[name]
+            if value is ABSENT:
+                return ABSENT
+            if isinstance(value, Unknown) and (unknown is None or value.why == "region"):
+                unknown = value
+        if unknown is not None:
+            return unknown
+        try:
+            return self._run(env)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise TermError(f"{self.text} cannot be computed: {error}") from error
+
+    @property
+    def is_name(self) -> bool:
+        """The term is nothing but one name."""
+        return self.names == (self.text,)
+
+
+def split_keys(key: str) -> list[str]:
+    """The terms of a key such as `KH, KW`: split at commas that stand in no parentheses."""
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(key):
+        depth += (char in "([") - (char in ")]")
+        if char == "," and depth == 0:
+            parts.append(key[start:i])
+            start = i + 1
+    return [part.strip() for part in (*parts, key[start:])]
+
+
+@lru_cache(maxsize=4096)
+def parse_term(text: str) -> Term:
+    """Parse and check a term.
+
+    Raises:
+        TermError: It is no term; the message quotes it.
+    """
+    if len(text) > _LONGEST:
+        raise TermError(f'longer than {_LONGEST} characters: "{text[:40]}..."')
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise TermError(f'not a term: "{text}"') from error
+    names: set[str] = set()
+    run = _compile(tree, text, names)
+    return Term(text.strip(), tuple(sorted(names)), run)
+
+
+def _power(base, exponent):
+    if exponent < 0:
+        raise ValueError("a negative power")
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > _MOST_BITS:
+        raise OverflowError("too large")
+    return base**exponent
+
+
+def _align(x, n):
+    return -(-x // n) * n
+
+
+def _numbers(args: tuple) -> tuple:
+    """The arguments of min, max, prod: one list, or numbers."""
+    return args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+
+
+_BINARY: dict[type, Callable] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+}
+_UNARY: dict[type, Callable] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+_CALLS: dict[str, tuple[Callable, int, int]] = {
+    "min": (lambda *args: min(_numbers(args)), 1, 99),
+    "max": (lambda *args: max(_numbers(args)), 1, 99),
+    "prod": (lambda *args: math.prod(_numbers(args)), 1, 99),
+    "len": (len, 1, 1),
+    "align": (_align, 2, 2),
+}
+
+
+def _number(value: object) -> object:
+    """Arithmetic is for numbers: Python would also add tuples and repeat texts. A list of one is its element."""
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, (int, float)):
+        return value
+    raise TypeError("a list" if isinstance(value, tuple) else "not a number")
+
+
+def _compile(node: ast.expr, text: str, names: set[str]) -> _Run:
+    match node:
+        case ast.Constant(value=int() as value) if not isinstance(value, bool):
+            return lambda env: value
+        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id=name)):
+            full = f"{name}.{node.attr}" if isinstance(node, ast.Attribute) else name
+            names.add(full)
+            return lambda env: env[full]
+        case ast.Attribute():
+            raise TermError(f'one dot at most: "{text}"')
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            apply, one, two = _BINARY[type(op)], _compile(left, text, names), _compile(right, text, names)
+            return lambda env: apply(_number(one(env)), _number(two(env)))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
+            apply, one = _UNARY[type(op)], _compile(operand, text, names)
+            return lambda env: apply(_number(one(env)))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+            return _compile_call(name, args, text, names)
+    raise TermError(f'only integers, names, + - * / // % ** and {", ".join(_CALLS)} are allowed: "{text}"')
+
+
+def _compile_call(name: str, args: list[ast.expr], text: str, names: set[str]) -> _Run:
+    if name not in _CALLS:
+        raise TermError(f"unknown function '{name}'{near_miss(name, _CALLS)}: \"{text}\"")
+    apply, least, most = _CALLS[name]
+    if not least <= len(args) <= most:
+        raise TermError(f'{name} takes {least if least == most else "one or more"} arguments: "{text}"')
+    runs = [_compile(arg, text, names) for arg in args]
+    return lambda env: apply(*[run(env) for run in runs])

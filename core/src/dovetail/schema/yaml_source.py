@@ -1,0 +1,278 @@
+"""YAML as a tree that remembers its lines.
+
+The tree is composed from parser events, so that everything a file may not use (anchors, aliases, merge keys, tags,
+duplicate keys, words that tools read differently) is an error with its line. Keys stay text. Plain values follow the
+core words of YAML 1.2: `true`, `false`, `null`, integers and decimal numbers; all else is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from dovetail.schema.errors import SchemaError, near_miss, one_of
+
+__all__ = ["Entries", "Items", "Node", "Scalar", "Source", "load_tree", "parse_tree"]
+
+_AMBIGUOUS = {word for base in ("yes", "no", "on", "off") for word in (base, base.title(), base.upper())}
+_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULLS = {"", "~", "null", "Null", "NULL"}
+_INTEGER = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
+_DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_DEEPEST = 20
+
+
+class Source(Protocol):
+    """Where a file comes from: a `pathlib.Path` or a resource inside a package."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+
+    def read_bytes(self) -> bytes:
+        """Its content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A part of a file.
+
+    Attributes:
+        file: Name of the file.
+        line: Line on which it starts, from 1.
+    """
+
+    file: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        """File and line, as in `operator.yaml:4`."""
+        return f"{self.file}:{self.line}"
+
+    def error(self, problem: str) -> SchemaError:
+        """An error at this place."""
+        return SchemaError(problem, self.file, self.line)
+
+    def text(self, what: str) -> str:
+        """The text of a scalar; anything else is an error that names `what`."""
+        raise self.error(f"{what}: one word or text is expected")
+
+    def entries(self, what: str) -> Entries:
+        """This node as a mapping."""
+        raise self.error(f"{what}: 'key: value' pairs are expected")
+
+    def words(self, what: str) -> list[Scalar]:
+        """The scalars of a list; a single scalar is a list of one."""
+        raise self.error(f"{what}: a word or a list of words is expected")
+
+    def plain(self) -> object:
+        """The node as Python data."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Node):
+    """A single value.
+
+    Attributes:
+        raw: The text as written, without quotes.
+        quoted: It was quoted, so it is text whatever it looks like.
+    """
+
+    raw: str
+    quoted: bool = False
+
+    @property
+    def is_null(self) -> bool:
+        """Nothing was written."""
+        return not self.quoted and self.raw in _NULLS
+
+    @property
+    def value(self) -> bool | int | float | str | None:
+        """The value by the core words of YAML 1.2."""
+        if self.quoted:
+            return self.raw
+        if self.raw in _NULLS:
+            return None
+        if self.raw in _WORDS:
+            return _WORDS[self.raw]
+        if _INTEGER.fullmatch(self.raw):
+            return int(self.raw, 0 if self.raw.startswith(("0x", "0o")) else 10)
+        return float(self.raw) if _DECIMAL.fullmatch(self.raw) else self.raw
+
+    def text(self, what: str) -> str:
+        """The text as written; nothing is an error."""
+        if self.is_null:
+            raise self.error(f"{what}: nothing is given")
+        return self.raw
+
+    def words(self, what: str) -> list[Scalar]:
+        """Itself as a list of one."""
+        self.text(what)
+        return [self]
+
+    def plain(self) -> object:
+        """Its value."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Items(Node):
+    """A list."""
+
+    items: tuple[Node, ...]
+
+    def words(self, what: str) -> list[Scalar]:
+        """Its items, all of them scalars."""
+        for item in self.items:
+            if not isinstance(item, Scalar):
+                raise item.error(f"{what}: one word or text is expected")
+            item.text(what)
+        return list(self.items)
+
+    def plain(self) -> object:
+        """A list."""
+        return [item.plain() for item in self.items]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries(Node):
+    """A mapping in the order of the file."""
+
+    pairs: tuple[tuple[Scalar, Node], ...]
+    flow: bool = False
+
+    def entries(self, what: str) -> Entries:
+        """Itself."""
+        return self
+
+    def __iter__(self) -> Iterator[tuple[Scalar, Node]]:
+        return iter(self.pairs)
+
+    def get(self, key: str) -> Node | None:
+        """The value of `key`, or None."""
+        return next((value for name, value in self.pairs if name.raw == key), None)
+
+    def require(self, key: str) -> Node:
+        """The value of `key`; missing is an error."""
+        found = self.get(key)
+        if found is None:
+            raise self.error(f"key '{key}' is missing")
+        return found
+
+    def only(self, what: str, allowed: tuple[str, ...]) -> Entries:
+        """Itself, if it has no other keys than `allowed`."""
+        for key, _ in self.pairs:
+            if key.raw not in allowed:
+                raise key.error(f"unknown key '{key.raw}' in {what}{near_miss(key.raw, allowed)}")
+        return self
+
+    def choice(self, key: str, allowed: tuple[str, ...], default: str = "") -> str:
+        """The word under `key`, one of `allowed`; `default` when it is not given."""
+        node = self.get(key)
+        if node is None:
+            return default
+        word = node.text(key)
+        if word not in allowed:
+            raise node.error(f'{key}: "{word}" is not one of {one_of(allowed)}')
+        return word
+
+    def plain(self) -> object:
+        """A dict."""
+        return {key.raw: value.plain() for key, value in self.pairs}
+
+
+def load_tree(source: Source) -> Entries:
+    """Read a file whose top is a mapping.
+
+    Raises:
+        SchemaError: It cannot be read, is not YAML, or uses what these files may not use.
+    """
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise SchemaError(f"cannot be read: {error.strerror or error}", source.name) from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SchemaError("not a text file", source.name, data[: error.start].count(b"\n") + 1) from error
+    return parse_tree(text, source.name)
+
+
+def parse_tree(text: str, file: str) -> Entries:
+    """The tree of a text whose top is a mapping; see `load_tree`."""
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        events = list(yaml.parse(text, Loader=loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise SchemaError(f"not YAML: {error.problem or error.context}", file, mark.line + 1 if mark else 1) from error
+    except yaml.YAMLError as error:  # characters that YAML does not allow; the reader knows no line
+        raise SchemaError("not a text file", file, 1) from error
+    documents = sum(isinstance(event, yaml.DocumentStartEvent) for event in events)
+    if documents > 1:
+        second = [event for event in events if isinstance(event, yaml.DocumentStartEvent)][1]
+        raise SchemaError("one document per file", file, second.start_mark.line + 1)
+    tree = _compose(events, file)
+    if tree is None or (isinstance(tree, Scalar) and tree.is_null):
+        raise SchemaError("the file is empty", file, 1)
+    return tree.entries("file")
+
+
+def _compose(events: list, file: str) -> Node | None:
+    """One pass with an explicit stack; a mapping's children alternate between keys and values."""
+    import yaml
+
+    stack: list[tuple[object, list[Node]]] = [(None, [])]
+    for event in events:
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.NodeEvent):
+            _refuse_references(event, file, line)
+        if isinstance(event, yaml.ScalarEvent):
+            node = Scalar(file, line, event.value, bool(event.style))
+            opener, children = stack[-1]
+            is_key = isinstance(opener, yaml.MappingStartEvent) and len(children) % 2 == 0
+            if node.raw in _AMBIGUOUS and not node.quoted and not is_key:
+                problem = "is true or false to some tools and a word to others; write true, false or quote it"
+                raise node.error(f"'{node.raw}' {problem}")
+            children.append(node)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            if len(stack) > _DEEPEST:
+                raise SchemaError("nested too deeply", file, line)
+            stack.append((event, []))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            opener, children = stack.pop()
+            line = opener.start_mark.line + 1
+            if isinstance(opener, yaml.MappingStartEvent):
+                stack[-1][1].append(_mapping(children, file, line, bool(opener.flow_style)))
+            else:
+                stack[-1][1].append(Items(file, line, tuple(children)))
+    return stack[0][1][0] if stack[0][1] else None
+
+
+def _refuse_references(event, file: str, line: int) -> None:
+    import yaml
+
+    if isinstance(event, yaml.AliasEvent) or event.anchor:
+        raise SchemaError("no anchors or aliases; give it a name under types: or groups:", file, line)
+    if event.tag:
+        raise SchemaError(f"no tags ('{event.tag}')", file, line)
+
+
+def _mapping(children: list[Node], file: str, line: int, flow: bool) -> Entries:
+    first: dict[str, int] = {}
+    pairs = tuple(zip(children[::2], children[1::2]))
+    for key, _ in pairs:
+        if not isinstance(key, Scalar):
+            raise key.error("a key is one word or text")
+        if key.raw == "<<" and not key.quoted:
+            raise key.error("no merge keys ('<<'); give it a name under types: or groups:")
+        if key.raw in first:
+            raise key.error(f"'{key.raw}' is given twice (first on line {first[key.raw]})")
+        first[key.raw] = key.line
+    return Entries(file, line, pairs, flow)

@@ -1,0 +1,59 @@
+"""Nodes and initializers that nothing reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.passes import Pass
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["DeadCode"]
+
+
+@dataclass(frozen=True)
+class DeadCode(Pass):
+    """Remove what no graph output depends on.
+
+    Given:  %b = Relu(%a), and nothing reads %b
+    Result: the node is gone, and so is whatever only it read. Graph inputs stay.
+    """
+
+    name = "dead-code"
+    stage = "normalise"
+    after = ("normalise", "fold-constants", "remove-identity", "fold-batchnorm")
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Walk each graph backwards, so that one walk is enough; bodies first, they read values from outside."""
+        changed = False
+        graphs = [graph for _, graph in model.graphs()]
+        for graph in reversed(graphs):
+            for node in reversed(graph):
+                if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+                    _let_go(node)
+                    graph.remove(node, safe=True)
+                    ctx.count("nodes")
+                    changed = True
+        for graph in reversed(graphs):
+            inputs = {id(value) for value in graph.inputs}
+            outputs = {id(value) for value in graph.outputs}
+            for name, value in list(graph.initializers.items()):
+                if not value.uses() and id(value) not in inputs and id(value) not in outputs:
+                    del graph.initializers[name]
+                    ctx.count("initializers")
+                    changed = True
+        return changed
+
+
+def _let_go(node) -> None:
+    """A removed body must not count as a reader of what it captured."""
+    for attribute in node.attributes.values():
+        if attribute.is_ref() or attribute.type.name not in ("GRAPH", "GRAPHS"):
+            continue
+        for body in [attribute.as_graph()] if attribute.type.name == "GRAPH" else attribute.as_graphs():
+            for inner in list(body.all_nodes()):
+                for index in range(len(inner.inputs)):
+                    inner.replace_input_with(index, None)

@@ -1,0 +1,71 @@
+"""Computing one node now, with onnx's reference implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+__all__ = ["NotEvaluated", "constant_array", "evaluate"]
+
+
+class NotEvaluated(Exception):
+    """The reference implementation cannot compute this node."""
+
+
+def constant_array(value: ir.Value, overridable: set[int], limit: int) -> np.ndarray | None:
+    """The array of an initializer of at most `limit` bytes; None for everything else.
+
+    Args:
+        value: The value.
+        overridable: Ids of graph inputs: an initializer among them is only a default.
+        limit: Bytes.
+    """
+    tensor = value.const_value
+    if tensor is None or not value.is_initializer() or id(value) in overridable or tensor.nbytes > limit:
+        return None
+    return tensor.numpy()
+
+
+def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]) -> list[np.ndarray]:
+    """The outputs of `node` for these inputs.
+
+    Raises:
+        NotEvaluated: The reference has no implementation, or it refuses these inputs.
+    """
+    import numpy as np
+    import onnx
+    import onnx_ir as ir
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        proto = ir.to_proto(node)
+        names = [f"i{index}" if array is not None else "" for index, array in enumerate(inputs)]
+        del proto.input[:], proto.output[:]
+        proto.input.extend(names)
+        proto.output.extend(f"o{index}" if value.name else "" for index, value in enumerate(node.outputs))
+        declared = [
+            onnx.helper.make_tensor_value_info(name, ir.DataType.from_numpy(array.dtype), array.shape)
+            for name, array in zip(names, inputs, strict=True)
+            if name
+        ]
+        wanted = [onnx.ValueInfoProto(name=name) for name in proto.output if name]
+        graph = onnx.helper.make_graph([proto], "fold", declared, wanted)
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opsets.get("", 1))])
+        feeds = {name: array for name, array in zip(names, inputs, strict=True) if name}
+        with np.errstate(all="ignore"):
+            results = ReferenceEvaluator(model).run(None, feeds)
+    except Exception as error:  # the reference raises whatever numpy or its own code raises
+        raise NotEvaluated(str(error)) from error
+    # The result must be of the type that the model says; the reference is not always exact in that.
+    out = []
+    for value, result in zip([v for v in node.outputs if v.name], results, strict=True):
+        if not isinstance(result, (np.ndarray, np.generic)) or result.dtype.kind in "OUS":
+            raise NotEvaluated("the result is no tensor of numbers")
+        if value.dtype is not None and ir.DataType.from_numpy(result.dtype) != value.dtype:
+            raise NotEvaluated(f"the reference gives {result.dtype}")
+        out.append(np.ascontiguousarray(result) if result.ndim else np.asarray(result))
+    return out

@@ -1,0 +1,142 @@
+"""Constant folding: what can be computed now need not be placed, typed or joined."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.passes import Pass
+from dovetail_canonicalize.evaluate import NotEvaluated, constant_array, evaluate
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["FoldConstants"]
+
+# Not functions of their inputs, or atoms that a quantised model relies on.
+_NEVER = frozenset(
+    "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Bernoulli Multinomial Dropout "
+    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear If Loop Scan SequenceMap".split()
+)
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Compute nodes whose inputs are all known, and turn Constant nodes into initializers.
+
+    Given:  %s = Shape(%x) with the extents of %x known, or %c = Add(1, 2)
+    Result: %s and %c are initializers.
+
+    Options:
+        limit: The largest result that is folded, in bytes; larger ones would make the model larger than it was.
+    """
+
+    name = "fold-constants"
+    stage = "normalise"
+    after = ("normalise",)
+
+    limit: int = 65536
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Fold in graph order, so that what becomes constant can feed the next."""
+        changed = False
+        overridable = {id(value) for value in model.graph.inputs}
+        for _, graph in model.graphs():
+            for node in graph:
+                results = self._fold(node, model, overridable)
+                if results is None:
+                    continue
+                for value, tensor in zip(node.outputs, results, strict=False):
+                    _become_initializer(graph, node, value, tensor)
+                if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+                    graph.remove(node)
+                ctx.count("folded")
+                changed = True
+        return changed
+
+    def _fold(self, node: ir.Node, model: Model, overridable: set[int]) -> list[ir.TensorProtocol] | None:
+        import onnx_ir as ir
+
+        if node.domain not in ("", "ai.onnx") or node.op_type in _NEVER:
+            return None
+        if node.op_type == "Constant":
+            tensor = _constant(node)
+            return None if tensor is None or node.outputs[0].is_graph_output() else [tensor]
+        if any(value.is_graph_output() for value in node.outputs) or self._too_large(node):
+            return None
+        if node.op_type in ("Shape", "Size"):
+            return _shape(node)
+        inputs = []
+        for value in node.inputs:
+            array = None if value is None else constant_array(value, overridable, 16 * self.limit)
+            if value is not None and array is None:
+                return None
+            inputs.append(array)
+        if not inputs:
+            return None
+        try:
+            arrays = evaluate(node, inputs, model.ir.opset_imports)
+        except NotEvaluated:
+            return None
+        if sum(array.nbytes for array in arrays) > self.limit:
+            return None
+        return [ir.tensor(array) for array in arrays]
+
+    def _too_large(self, node: ir.Node) -> bool:
+        """Whether the declared results are over the limit, so that they need not be computed to know."""
+        size = 0
+        for value in node.outputs:
+            if value.shape is not None and value.dtype is not None and value.shape.is_static():
+                size += math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
+        return size > self.limit
+
+
+def _constant(node: ir.Node) -> ir.TensorProtocol | None:
+    import numpy as np
+    import onnx_ir as ir
+
+    for name, make in (
+        ("value", lambda value: value),
+        ("value_int", lambda value: ir.tensor(np.int64(value))),
+        ("value_float", lambda value: ir.tensor(np.float32(value))),
+        ("value_ints", lambda value: ir.tensor(np.array(value, np.int64))),
+        ("value_floats", lambda value: ir.tensor(np.array(value, np.float32))),
+        ("value_string", lambda value: ir.tensor([value], dtype=ir.DataType.STRING)),
+        ("value_strings", lambda value: ir.tensor(list(value), dtype=ir.DataType.STRING)),
+    ):
+        if name in node.attributes and not node.attributes[name].is_ref():
+            if name == "value_string":
+                return None  # a scalar string; rare, and not worth a special case
+            return make(node.attributes[name].value)
+    return None
+
+
+def _shape(node: ir.Node) -> list[ir.TensorProtocol] | None:
+    import numpy as np
+    import onnx_ir as ir
+
+    shape = node.inputs[0].shape
+    if shape is None:
+        return None
+    start, end = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(shape))
+    extents = list(shape)[start:end] if node.op_type == "Shape" else list(shape)
+    if not all(isinstance(extent, int) for extent in extents):
+        return None
+    numbers = np.array(extents, np.int64)
+    return [ir.tensor(numbers if node.op_type == "Shape" else np.int64(math.prod(extents)))]
+
+
+def _become_initializer(graph: ir.Graph, node: ir.Node, value: ir.Value, tensor: ir.TensorProtocol) -> None:
+    import onnx_ir as ir
+
+    if not value.uses():
+        return
+    name = value.name
+    value.name = f"{name}_unfolded"
+    constant = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+    tensor.name = name
+    graph.register_initializer(constant)
+    value.replace_all_uses_with(constant)

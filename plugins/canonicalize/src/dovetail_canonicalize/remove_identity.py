@@ -1,0 +1,77 @@
+"""Nodes that hand their input on as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.passes import Pass
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["RemoveIdentity"]
+
+
+@dataclass(frozen=True)
+class RemoveIdentity(Pass):
+    """Let the readers of a value that is only handed on read the original.
+
+    Given:  %b = Identity(%a)   %c = Dropout(%b) outside training   %d = Cast(%c) to the type it has
+    Result: readers of %d read %a; graph outputs keep their names.
+    """
+
+    name = "remove-identity"
+    stage = "normalise"
+    after = ("normalise", "fold-constants")
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Remove them one by one; chains collapse because each is asked after the one before it."""
+        changed = False
+        for _, graph in model.graphs():
+            for node in graph:
+                if _hands_on(node) and _remove(graph, node):
+                    ctx.count("removed")
+                    changed = True
+        return changed
+
+
+def _hands_on(node: ir.Node) -> bool:
+    if node.domain not in ("", "ai.onnx") or not node.inputs or node.inputs[0] is None:
+        return False
+    if node.op_type == "Identity":
+        return True
+    if node.op_type == "Cast":
+        wanted = node.attributes.get_int("to", 0)
+        return node.inputs[0].dtype is not None and node.inputs[0].dtype.value == wanted
+    if node.op_type == "Dropout":
+        # From opset 12 on, training is an input; it is off when that input is absent.
+        return len(node.inputs) < 3 and not any(value.uses() for value in node.outputs[1:])
+    return False
+
+
+def _remove(graph: ir.Graph, node: ir.Node) -> bool:
+    source, result = node.inputs[0], node.outputs[0]
+    if any(value.is_graph_output() for value in node.outputs[1:]):
+        return False
+    if result.is_graph_output():
+        # The output's name must stay, so its producer takes it over, unless that value has a name of its own to keep.
+        producer = source.producer()
+        if producer is None or producer.graph is not graph or source.is_graph_output():
+            return False
+        for index, output in enumerate(graph.outputs):
+            if output is result:
+                graph.outputs[index] = source
+        name = result.name
+        result.replace_all_uses_with(source)
+        graph.remove(node)
+        result.name = f"{name}_removed"
+        if source.type is None:
+            source.type, source.shape = result.type, result.shape
+        source.name = name
+        return True
+    result.replace_all_uses_with(source)
+    graph.remove(node)
+    return True

@@ -1,0 +1,140 @@
+"""What flows on an edge: data, indices, or shapes.
+
+Shape arithmetic must never be converted or quantised, and integers that only index or count are bounded by the extents
+of tensors. Both are known from two directions: where a value goes (a shape port, an index port) and where it comes
+from (Shape and what is computed from it alone).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.signatures import input_name, output_name, signature
+from dovetail.passes import Pass
+from dovetail.plan.placement import set_kind
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.schema import OperatorFacts
+
+__all__ = ["EdgeKinds", "MarkEdgeKinds"]
+
+
+class EdgeKinds:
+    """The kind of every node and value of a model, as an analysis."""
+
+    def __init__(self, model: Model, facts: OperatorFacts):
+        self._facts = facts
+        self._opsets = model.ir.opset_imports
+        self._flows_to: dict[int, str] = {}
+        self._comes_from: dict[int, str] = {}
+        nodes = list(model.nodes())
+        for node in nodes:
+            self._forward(node)
+        for node in reversed(nodes):
+            self._backward(node)
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> EdgeKinds:
+        """The analysis of `model` as it is now."""
+        return cls(model, operator_facts())
+
+    def of_node(self, node: ir.Node) -> str:
+        """`shape`, `index` or `data`: what the node computes. A node with one output of data computes data."""
+        kinds = {self.of_value(value) for value in node.outputs if value.name}
+        return kinds.pop() if len(kinds) == 1 else "data"
+
+    def of_value(self, value: ir.Value) -> str:
+        """What flows on the edges from `value`."""
+        return self._comes_from.get(id(value)) or self._flows_to.get(id(value), "data")
+
+    def _forward(self, node: ir.Node) -> None:
+        if node.op_type == "Loop" and (body := node.attributes.get("body")) is not None:
+            inputs = body.as_graph().inputs
+            if inputs:
+                self._comes_from[id(inputs[0])] = "shape"  # the iteration number counts up to an extent
+        known = self._inherited(node)
+        sig = signature(node, self._opsets)
+        for index, value in enumerate(node.outputs):
+            port = output_name(index, sig)
+            kind = self._facts.output_kind(node.domain, node.op_type, port)
+            if kind == "data" and known and _counts(value):
+                kind = known
+            if kind != "data":
+                self._comes_from[id(value)] = kind
+
+    def _inherited(self, node: ir.Node) -> str | None:
+        """The kind of all inputs that are not constant, if they have one in common.
+
+        Arithmetic on extents gives extents. Arithmetic on indices may give anything, so only movement hands them on.
+        """
+        kinds = set()
+        for value in node.inputs:
+            if value is None or value.is_initializer():
+                continue
+            kinds.add(self._comes_from.get(id(value), "data"))
+        if kinds == {"shape"}:
+            return "shape"
+        if kinds and kinds <= {"shape", "index"} and node.op_type in self._facts.groups.get("data-movement", ()):
+            return "index"
+        return None
+
+    def _backward(self, node: ir.Node) -> None:
+        """By then every reader of the outputs has been asked: readers stand later, in bodies too."""
+        for value in node.outputs:
+            kind = self._by_readers(value)
+            if kind != "data":
+                self._flows_to[id(value)] = kind
+
+    def _by_readers(self, value: ir.Value) -> str:
+        if value.is_graph_output() or not value.uses():
+            return "data"
+        kinds = set()
+        for reader, index in value.uses():
+            sig = signature(reader, self._opsets)
+            port = input_name(index, sig)
+            kind = self._facts.input_kind(reader.domain, reader.op_type, port)
+            if kind == "data" and _counts(value):
+                kind = self.of_node(reader)
+            kinds.add(kind)
+        if kinds == {"shape"}:
+            return "shape"
+        return "index" if kinds <= {"shape", "index"} else "data"
+
+
+def _counts(value: ir.Value) -> bool:
+    """Whether values of this type can be extents or indices; a type that is not known cannot."""
+    return value.dtype is not None and (value.dtype.is_integer() or value.dtype.name == "BOOL")
+
+
+def operator_facts() -> OperatorFacts:
+    """The shared facts of operators."""
+    from importlib.resources import files
+
+    from dovetail.schema import load_operator_facts
+
+    return load_operator_facts(files("dovetail_schemas") / "ops" / "onnx.yaml")
+
+
+@dataclass(frozen=True)
+class MarkEdgeKinds(Pass):
+    """Mark every node with what it computes: data, an index or a shape.
+
+    Given:  %s = Shape(%x)   %n = Gather(%s, 0)   %y = Reshape(%x, %n)
+    Result: the first two are marked `shape`, the last `data`.
+    """
+
+    name = "edge-kinds"
+    stage = "analyse"
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Annotate; the graph does not change."""
+        kinds = ctx.analysis(EdgeKinds)
+        for node in model.nodes():
+            kind = kinds.of_node(node)
+            set_kind(node, kind)
+            ctx.count(kind)
+        return False

@@ -1,0 +1,53 @@
+"""The pass that numbers regions: parts of one backend that can be cut out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dovetail.passes import Pass
+from dovetail.plan.placement import get_placement, set_placement
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["FormRegions"]
+
+
+@dataclass(frozen=True)
+class FormRegions(Pass):
+    """Number the regions: maximal convex sets of nodes of one backend, in an order in which they can run.
+
+    Given:  every node has a backend
+    Result: every node has the number of its region; nodes of bodies have that of the node that holds them.
+    """
+
+    name = "form-regions"
+    stage = "outline"
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Annotate; the graph does not change."""
+        number_regions(model, ctx)
+        return False
+
+
+def number_regions(model: Model, ctx: Context) -> None:
+    """Do it; planning needs the numbers before there are joins, compiling after."""
+    from dovetail.runtime.regions import form_regions
+
+    regions = form_regions(model.graph, lambda node: get_placement(node).backend)
+    for region in regions:
+        for node in region.nodes:
+            _number(node, region.index)
+    ctx.count("regions", len(regions))
+
+
+def _number(node, index: int) -> None:
+    set_placement(node, replace(get_placement(node), region=index))
+    for attribute in node.attributes.values():
+        if attribute.is_ref() or attribute.type.name not in ("GRAPH", "GRAPHS"):
+            continue
+        for body in [attribute.as_graph()] if attribute.type.name == "GRAPH" else attribute.as_graphs():
+            for inner in body.all_nodes():
+                set_placement(inner, replace(get_placement(inner), region=index))

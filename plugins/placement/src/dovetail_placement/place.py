@@ -1,0 +1,130 @@
+"""The pass that gives every node a backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.passes import Pass
+from dovetail.plan.placement import HOST, Placement, set_placement
+from dovetail_placement.pins import Pin, pinned_claim, resolve_pins
+from dovetail_placement.strategies.autocast import claim_of
+from dovetail_placement.view import View
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.plan.claim import Claim
+    from dovetail.schema import Backend, Judge
+
+__all__ = ["Place", "Placer", "claims_of"]
+
+_CLAIM = "dovetail.claim"
+
+
+@dataclass(frozen=True)
+class Place(Pass):
+    """Ask the backends, in the user's order, which nodes they claim; the host takes the rest.
+
+    Given:  nodes marked with their kind
+    Result: every node has a backend and remembers the claim that gave it; each node that a backend refused has a
+            remark with the limit it broke.
+    """
+
+    name = "place"
+    stage = "place"
+    after = ("edge-kinds",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Annotate; the graph does not change."""
+        Placer(model, ctx).place()
+        return False
+
+
+def claims_of(node: ir.Node) -> Claim | None:
+    """The claim that placed `node`."""
+    return node.meta.get(_CLAIM)
+
+
+class Placer:
+    """One placement of one model; typing may ban nodes and have it done again, which only shrinks regions."""
+
+    def __init__(self, model: Model, ctx: Context):
+        self.model = model
+        self.ctx = ctx
+        self.host = ctx.host
+        self.pins = resolve_pins(model, ctx.request.pins, [backend.name for backend in ctx.backends])
+        self.banned: dict[str, set[int]] = {backend.name: set() for backend in ctx.backends}
+        self._judges: dict[str, Judge] = {}
+
+    def ban(self, node: ir.Node, backend: str) -> None:
+        """Keep `node` away from `backend` from now on."""
+        self.banned[backend].add(id(node))
+
+    def place(self) -> None:
+        """Place every node.
+
+        Raises:
+            DovetailError: Nobody can run a node, or a pin asks for what its backend refuses.
+        """
+        claimed: dict[int, tuple[str, Claim]] = {}
+        self._pinned(claimed)
+        for backend in self.ctx.backends:
+            hidden = set(claimed) | self.banned[backend.name]
+            self._claim(backend, hidden, claimed)
+        self._claim(self.host, set(claimed), claimed)
+        self._everything_has_a_place(claimed)
+        sizes = Counter(name for name, _ in claimed.values())
+        for node in self.model.nodes():
+            backend, claim = claimed[id(node)]
+            set_placement(node, Placement(backend))
+            node.meta[_CLAIM] = claim
+        for name, size in sizes.items():
+            self.ctx.count(name, size)
+
+    def _claim(self, backend: Backend, hidden: set[int], claimed: dict) -> None:
+        wanted = self.ctx.request.strategy if backend is not self.host else None
+        strategy = self.ctx.registry.strategy[wanted or backend.strategy]()
+        view = View(self.model, self.ctx, backend, self._judge(backend), hidden)
+        for claim in strategy.claim(view, backend).claims:
+            if id(claim.node) in self.pins:
+                claim = pinned_claim(claim, self.pins[id(claim.node)])
+            claimed.setdefault(id(claim.node), (backend.name, claim))
+
+    def _judge(self, backend: Backend) -> Judge:
+        from dovetail.schema import Judge
+
+        if backend.name not in self._judges:
+            facts = {name: self.ctx.registry.fact[name] for name in backend.facts}
+            self._judges[backend.name] = Judge(backend, facts=facts, opset=self.model.opset)
+        return self._judges[backend.name]
+
+    def _pinned(self, claimed: dict) -> None:
+        backends = {backend.name: backend for backend in (*self.ctx.backends, self.host)}
+        for pin in self.pins.values():
+            judge = self._judge(backends[pin.backend])
+            verdict = judge(pin.node)
+            if not verdict.ok:
+                raise _pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
+            if pin.backend == HOST or pin.node.graph is self.model.graph:
+                claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
+                self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend} because of '{pin.text}'")
+
+    def _everything_has_a_place(self, claimed: dict) -> None:
+        lost = next((node for node in self.model.nodes() if id(node) not in claimed), None)
+        if lost is None:
+            return
+        verdict = self._judge(self.host)(lost)
+        operator = f"{lost.domain}::{lost.op_type}" if lost.domain not in ("", "ai.onnx") else lost.op_type
+        why = "; ".join(reason.text for reason in verdict.reasons) or "no backend file lists it"
+        raise DovetailError(
+            f"node '{lost.name}': no engine here runs {operator} ({why})",
+            "install a backend that does, or cut the node out of the model",
+        )
+
+
+def _pin_refused(pin: Pin, why: str) -> DovetailError:
+    return DovetailError(f"pin '{pin.text}': {pin.backend} refuses '{pin.node.name}': {why}", "pin it to another backend")

@@ -1,0 +1,1 @@
+"""Strategies: rules that claim nodes for a backend."""

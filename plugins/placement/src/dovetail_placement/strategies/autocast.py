@@ -1,0 +1,62 @@
+"""The `autocast` strategy: whatever the backend can compute it gets; precision is decided later, by policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.plan.claim import Claim, Claims
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.schema import Backend, Verdict
+    from dovetail_placement.view import View
+
+__all__ = ["Autocast", "claim_of"]
+
+
+class Autocast:
+    """Claims every node that the backend's file accepts.
+
+    A control-flow node is claimed with all of its bodies or not at all: one engine runs it whole. A node that is
+    refused leaves a remark with the limit that it broke.
+    """
+
+    def claim(self, view: View, backend: Backend) -> Claims:
+        """Claim nodes of `view` for `backend`."""
+        claims = Claims()
+        for node in view.nodes():
+            parts = [node, *view.body_nodes(node)] if _has_bodies(node) else [node]
+            refused = next((part for part in parts if not view.verdict(part).ok), None)
+            if refused is None:
+                claims.claims.extend(claim_of(part, view.verdict(part)) for part in parts)
+            else:
+                _remark(view, backend, node, refused)
+        return claims
+
+
+def claim_of(node: ir.Node, verdict: Verdict) -> Claim:
+    """The claim that an accepting verdict makes."""
+    return Claim(
+        node,
+        ports=verdict.types,
+        role=verdict.role or verdict.policy,
+        because=f"policy {verdict.policy}" if verdict.policy else "",
+        source=verdict.source,
+        keep=frozenset(verdict.keep),
+    )
+
+
+def _has_bodies(node: ir.Node) -> bool:
+    return any(not a.is_ref() and a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values())
+
+
+def _remark(view: View, backend: Backend, node: ir.Node, refused: ir.Node) -> None:
+    reasons = view.verdict(refused).reasons
+    why = "; ".join(reason.text for reason in reasons) or f"{refused.op_type} is not in its file"
+    because: tuple[ir.Node, ...] = ()
+    if refused is not node:
+        why, because = f"'{refused.name}' in its body cannot go there: {why}", (refused,)
+    view.remark(
+        "missed", node, "not-supported", f"not on {backend.name}: {why}", because=because,
+        source=reasons[0].source if reasons else "",
+    )  # fmt: skip

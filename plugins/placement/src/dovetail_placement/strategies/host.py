@@ -1,0 +1,28 @@
+"""The `host` strategy: it takes what is left, and says what nobody can run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.plan.claim import Claims
+from dovetail_placement.strategies.autocast import claim_of
+
+if TYPE_CHECKING:
+    from dovetail.schema import Backend
+    from dovetail_placement.view import View
+
+__all__ = ["Host"]
+
+
+class Host:
+    """Claims every node that is left; a body follows the node that holds it."""
+
+    def claim(self, view: View, backend: Backend) -> Claims:
+        """Claim all nodes of `view` that the host's engines run."""
+        claims = Claims()
+        for node in view.nodes():
+            for part in (node, *view.body_nodes(node)):
+                verdict = view.verdict(part)
+                if verdict.ok:
+                    claims.claims.append(claim_of(part, verdict))
+        return claims

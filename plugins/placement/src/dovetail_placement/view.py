@@ -1,0 +1,59 @@
+"""What a strategy sees of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dovetail.plan.placement import kind_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.schema import Backend, Judge, Verdict
+
+__all__ = ["View"]
+
+
+class View:
+    """The nodes that nobody has claimed yet, and what one backend says of them.
+
+    Attributes:
+        model: The model; a strategy never edits it.
+        backend: The backend that looks.
+    """
+
+    def __init__(self, model: Model, ctx: Context, backend: Backend, judge: Judge, hidden: set[int]):
+        self.model = model
+        self.backend = backend
+        self.remark = ctx.remark
+        self._judge = judge
+        self._hidden = hidden
+        self._verdicts: dict[int, Verdict] = {}
+
+    def nodes(self) -> Iterator[ir.Node]:
+        """Unclaimed nodes of the main graph in graph order; bodies belong to the node that holds them."""
+        return (node for node in self.model.graph if id(node) not in self._hidden)
+
+    def verdict(self, node: ir.Node) -> Verdict:
+        """What the backend's file says of `node`."""
+        known = self._verdicts.get(id(node))
+        if known is None:
+            known = self._verdicts[id(node)] = self._judge(node)
+        return known
+
+    def kind(self, node: ir.Node) -> str:
+        """What the node computes: `data`, `index` or `shape`."""
+        return kind_of(node)
+
+    def body_nodes(self, node: ir.Node) -> Iterator[ir.Node]:
+        """Every node of the bodies of a control-flow node, of their bodies too."""
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type.name == "GRAPH":
+                yield from attribute.as_graph().all_nodes()
+            elif attribute.type.name == "GRAPHS":
+                for body in attribute.as_graphs():
+                    yield from body.all_nodes()

@@ -1,0 +1,135 @@
+"""The pass that gives every float port a type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir.types import dtype_name, float_name
+from dovetail.passes import Pass
+from dovetail.plan.placement import HOST, get_placement, set_placement
+from dovetail_placement.place import Placer
+from dovetail_precision.problem import TypingProblem, Variable
+from dovetail_precision.solvers import solver
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["AssignTypes"]
+
+
+@dataclass(frozen=True)
+class AssignTypes(Pass):
+    """Choose a precision for every node and port, and place again what cannot be typed where it is.
+
+    Given:  every node has a backend
+    Result: every node has a precision, and types for the ports that differ from it; the graph is as before.
+    """
+
+    name = "assign-types"
+    stage = "type"
+    requires = ("place",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Type, ban and place again until nothing is banned; every round bans at least one node, so it ends."""
+        solve = solver(ctx.request.solver)
+        while True:
+            problem = TypingProblem(model, ctx)
+            if not self._ban(problem, model, ctx):
+                break
+        solve(problem)
+        _annotate(problem, model, ctx)
+        return False
+
+    def _ban(self, problem: TypingProblem, model: Model, ctx: Context) -> bool:
+        if not problem.impossible:
+            return False
+        placer = ctx.placer or Placer(model, ctx)
+        for node, why in problem.impossible:
+            backend = get_placement(node).backend
+            if backend == HOST:
+                raise DovetailError(f"node '{node.name}' ({node.op_type}) cannot be typed: {why}")
+            ctx.remark("missed", node, "no-type", f"not on {backend}: {why}")
+            placer.ban(node, backend)
+        placer.place()
+        return True
+
+
+def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
+    by_node: dict[int, list[Variable]] = {}
+    for variable in problem.variables:
+        by_node.setdefault(id(variable.node), []).append(variable)
+        _remark(variable, ctx)
+    counts: Counter[str] = Counter()
+    for node in model.nodes():
+        types: dict[str, str] = {}
+        for variable in by_node.get(id(node), ()):
+            types.update((name, variable.chosen) for name, _ in (*variable.inputs, *variable.outputs))
+        precision = _precision(node, by_node.get(id(node), ()))
+        ports = {name: kind for name, kind in types.items() if kind != precision}
+        ports.update(_border_ports(node, precision) if id(node) not in by_node else {})
+        set_placement(node, replace(get_placement(node), precision=precision, ports=ports))
+        counts[precision] += 1
+    for precision, number in counts.items():
+        if precision:
+            ctx.count(precision, number)
+
+
+def _precision(node: ir.Node, variables) -> str:
+    """The type a node computes in: of its first float input that is not kept apart, else of its results."""
+    for variable in variables:
+        if variable.policy != "keep":
+            return variable.chosen
+    kinds = [value.dtype for value in (*node.outputs, *node.inputs) if value is not None and value.dtype is not None]
+    return dtype_name(kinds[0]) if kinds else ""
+
+
+def _border_ports(node: ir.Node, precision: str) -> dict[str, str]:
+    """Control flow: every float port keeps its type."""
+    ports = {}
+    for prefix, values in (("in", node.inputs), ("out", node.outputs)):
+        for index, value in enumerate(values):
+            kind = float_name(value)
+            if kind is not None and kind != precision:
+                ports[f"{prefix}{index}"] = kind
+    return ports
+
+
+def _remark(variable: Variable, ctx: Context) -> None:
+    if variable.backend == HOST or not variable.policy:
+        return
+    went_low = variable.chosen == variable.low != variable.high
+    if variable.policy == "keep" or variable.policy in ("none", "recurse"):
+        return
+    ctx.remark(
+        "passed" if went_low else "missed",
+        variable.node,
+        f"policy-{variable.policy}",
+        _why(variable),
+        because=variable.because,
+        source=variable.source,
+    )
+
+
+def _why(variable: Variable) -> str:
+    chosen, policy = variable.chosen, variable.policy
+    if policy == "pinned":
+        return f"{chosen}, as pinned"
+    if variable.present != "float32":
+        return f"stays {chosen}: the model has it in {variable.present} already"
+    text = {
+        "lower": f"computed in {chosen}",
+        "fp32": f"computed in {chosen}: its policy is fp32",
+        "fp32-accumulate": f"computed in {chosen}: its sums lose digits in {variable.low}",
+        "fp32-round-trip": f"computed in {chosen}, its result goes back to the type of its input",
+        "promote": f"{chosen}, the widest type that reaches it",
+        "pass": f"{chosen}, the type of its input",
+        "follow-consumer": f"stays {chosen}",
+    }.get(policy, f"computed in {chosen}")
+    if policy == "lower" and chosen != variable.low:
+        text += f", because {variable.node.op_type} does not take {variable.low} at this opset"
+    return text

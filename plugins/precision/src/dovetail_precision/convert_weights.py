@@ -1,0 +1,83 @@
+"""The pass that stores every weight in the precisions it is used in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.types import dtype_name, float_name, from_name
+from dovetail.passes import Pass
+from dovetail_precision.borders import PlannedTypes
+from dovetail_precision.cast_tensor import CastTensor
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["ConvertWeights"]
+
+
+@dataclass(frozen=True)
+class ConvertWeights(Pass):
+    """Give every weight one version per precision that reads it.
+
+    Given:  %w in float32, read by a node in bfloat16 and by one in float32
+    Result: %w as before, and %w_bfloat16 for the first; a weight that is read in one type only is replaced.
+
+    Nothing is converted here: the new weights convert themselves piece by piece while the model is saved or run.
+    """
+
+    name = "convert-weights"
+    stage = "weights"
+    requires = ("assign-types",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Convert the initializers of the main graph and of all bodies."""
+        types, changed = PlannedTypes(model), False
+        overridable = {id(value) for value in model.graph.inputs}
+        for _, graph in model.graphs():
+            for value in list(graph.initializers.values()):
+                if id(value) not in overridable and value.const_value is not None and float_name(value):
+                    changed |= _convert(graph, value, types, ctx)
+        return changed
+
+
+def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, ctx: Context) -> bool:
+    present = dtype_name(value.dtype or value.const_value.dtype)
+    readers: dict[str, list[tuple[ir.Node, int]]] = {}
+    for node, index in value.uses():
+        readers.setdefault(types.wanted(node, index) or present, []).append((node, index))
+    wanted = [kind for kind in readers if kind != present]
+    if not wanted:
+        return False
+    ctx.count("converted", len(wanted))
+    if len(readers) == 1 and not value.is_graph_output():
+        tensor = CastTensor(value.const_value, from_name(wanted[0]), value.name)
+        value.const_value, value.dtype = tensor, tensor.dtype
+        return True
+    for kind in wanted:
+        version = _version(graph, value, kind)
+        for node, index in readers[kind]:
+            node.replace_input_with(index, version)
+    users = {kind: nodes[0][0].name for kind, nodes in readers.items()}
+    ctx.remark(
+        "passed",
+        readers[wanted[0]][0][0],
+        "weight-versions",
+        f"weight '{value.name}' is stored in {' and '.join(sorted({*wanted, present}))}: it is read in each",
+        because=tuple(users.values()),
+    )
+    return True
+
+
+def _version(graph: ir.Graph, value: ir.Value, kind: str) -> ir.Value:
+    import onnx_ir as ir
+
+    name = f"{value.name}_{kind}"
+    while name in graph.initializers:
+        name += "_"
+    tensor = CastTensor(value.const_value, from_name(kind), name)
+    version = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+    graph.register_initializer(version)
+    return version

@@ -1,0 +1,152 @@
+"""The pass that puts conversions at borders, exactly one per value and type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.editing import insert_after_value
+from dovetail.ir.types import FLOATS, from_name
+from dovetail.passes import Pass
+from dovetail.plan.placement import Placement, get_placement, set_placement
+from dovetail_precision.borders import Border, PlannedTypes, find_borders
+from dovetail_precision.scopes import Scopes
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["Join"]
+
+
+@dataclass(frozen=True)
+class Join(Pass):
+    """Make the types of the plan the types of the graph.
+
+    Given:  placements say that %a is computed in bfloat16 and read in float32 by two nodes
+    Result: %b = Cast(%a, to float32) right after %a, read by both; every value has its decided type.
+
+    A cast that is there already serves; a value that was just widened is read before the widening; a cast stands
+    outside loops, and inside a branch only when that branch alone reads it.
+    """
+
+    name = "join"
+    stage = "join"
+    requires = ("assign-types",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Insert joins, then give every value its type."""
+        joiner = _Joiner(model, ctx)
+        borders = find_borders(model, joiner.types, ctx.request.keep_io_types)
+        decided = [(value, kind) for node in model.nodes() for value, kind in joiner.retyped(node)]
+        for border in borders:
+            joiner.join(border)
+        for value, kind in decided:
+            value.dtype = from_name(kind)
+        return bool(borders or decided)
+
+
+class _Joiner:
+    """Inserts the joins of one model."""
+
+    def __init__(self, model: Model, ctx: Context):
+        self.types = PlannedTypes(model)
+        self._ctx = ctx
+        self._scopes = Scopes(model)
+        self._names = _Names(model)
+
+    def retyped(self, node: ir.Node) -> Iterator[tuple[ir.Value, str]]:
+        """The outputs of `node` whose planned type is not the one they have."""
+        for value in node.outputs:
+            kind = self.types.held(value)
+            if kind is not None and value.dtype != from_name(kind):
+                yield value, kind
+
+    def join(self, border: Border) -> None:
+        """Let every reader at the border read its value in the wanted type."""
+        if (source := self._before_widening(border)) is not None:
+            self._ctx.count("widenings skipped")
+        elif (source := self._existing_cast(border)) is not None:
+            self._ctx.count("casts reused")
+        else:
+            source = self._cast(border)
+            self._ctx.count("casts")
+        for node, index in border.uses:
+            node.replace_input_with(index, source)
+        for graph, index in border.outputs:
+            self._become_output(graph, index, border.value, source)
+
+    def _before_widening(self, border: Border) -> ir.Value | None:
+        """What a Cast widened without losing anything, if that has the wanted type."""
+        cast = border.value.producer()
+        if border.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
+            return None
+        source = cast.inputs[0]
+        if self.types.held(source) == border.wanted and border.held in FLOATS[border.wanted]:
+            return source
+        return None
+
+    def _existing_cast(self, border: Border) -> ir.Value | None:
+        """The result of a Cast of the same value to the wanted type; it moves up to where every reader can see it."""
+        home = self._scopes.graph_of(border.value)
+        for node, _ in border.value.uses():
+            if node.op_type == "Cast" and node.domain in ("", "ai.onnx") and node.graph is home:
+                result = node.outputs[0]
+                if result.dtype == from_name(border.wanted) and not result.is_graph_output():
+                    home.remove(node)
+                    insert_after_value(home, border.value, node)
+                    return result
+        return None
+
+    def _cast(self, border: Border) -> ir.Value:
+        import onnx_ir as ir
+
+        value, wanted = border.value, border.wanted
+        dtype = from_name(wanted)
+        name = self._names.fresh(f"{value.name}_{wanted}")
+        result = ir.Value(name=name, type=ir.TensorType(dtype), shape=value.shape)
+        node = ir.node(
+            "Cast", [value], {"to": dtype.value}, outputs=[result], name=self._names.fresh(f"{value.name}_to_{wanted}")
+        )
+        owner = get_placement(border.owner)
+        set_placement(node, Placement(owner.backend, wanted, {"input": border.held}, owner.region))
+        insert_after_value(self._scopes.place_for(border), value, node)
+        readers = len(border.uses) + len(border.outputs)
+        self._ctx.remark(
+            "passed",
+            node,
+            "join",
+            f"'{value.name}' goes from {border.held} to {wanted} once, for {readers} reader{'s' * (readers > 1)}",
+            because=tuple(dict.fromkeys(reader for reader, _ in border.uses))[:8],
+        )
+        return result
+
+    def _become_output(self, graph: ir.Graph, index: int, value: ir.Value, source: ir.Value) -> None:
+        """Let the graph give `source` out under the name that callers know."""
+        name = value.name
+        graph.outputs[index] = source
+        if not value.is_graph_output() and value.producer() is not None and value.producer().graph is graph:
+            value.name = self._names.fresh(f"{name}_{self.types.held(value)}")
+            source.name = name
+
+
+class _Names:
+    """Names that are not taken in the whole model."""
+
+    def __init__(self, model: Model):
+        self._taken = set()
+        for _, graph in model.graphs():
+            self._taken.update(value.name for value in graph.inputs)
+            self._taken.update(graph.initializers)
+        for node in model.nodes():
+            self._taken.add(node.name)
+            self._taken.update(value.name for value in node.outputs)
+
+    def fresh(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self._taken:
+            name, number = f"{wanted}_{number}", number + 1
+        self._taken.add(name)
+        return name

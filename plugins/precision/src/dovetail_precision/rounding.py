@@ -1,0 +1,58 @@
+"""Rounding arrays to narrower floats, and counting what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+__all__ = ["Losses", "converter"]
+
+
+@dataclass(slots=True)
+class Losses:
+    """What a conversion could not keep, in numbers of elements.
+
+    Attributes:
+        clamped: Finite values beyond the range, stored as the largest finite value.
+        flushed: Values that became zero.
+        non_finite: Infinities and NaNs, kept as they are.
+    """
+
+    clamped: int = 0
+    flushed: int = 0
+    non_finite: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.clamped or self.flushed or self.non_finite)
+
+
+def converter(target: np.dtype) -> Callable[[np.ndarray, Losses], np.ndarray]:
+    """A function that rounds one piece of an array to `target`, to nearest even, and adds to its losses."""
+    limits = ml_dtypes.finfo(target)
+    bits = np.dtype(f"u{target.itemsize}")
+    # With the sign taken away, everything from the bits of infinity on is an infinity or a NaN.
+    unsigned = bits.type(np.iinfo(bits).max >> 1)
+    infinity = np.array(np.inf, target).view(bits)
+
+    def convert(piece: np.ndarray, losses: Losses) -> np.ndarray:
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            result = np.ascontiguousarray(piece).astype(target)
+        magnitude = result.view(bits) & unsigned
+        if magnitude.size and magnitude.max() >= infinity:
+            _keep_finite(piece, result, limits.max, losses)
+        losses.flushed += int(np.count_nonzero(piece) - np.count_nonzero(magnitude))
+        return result
+
+    return convert
+
+
+def _keep_finite(piece: np.ndarray, result: np.ndarray, largest, losses: Losses) -> None:
+    """What was finite stays so: a mask of -3.4e38 must not become an infinity that makes NaNs later."""
+    finite = np.isfinite(piece)
+    losses.non_finite += int(piece.size - np.count_nonzero(finite))
+    lost = finite & ~np.isfinite(result)
+    losses.clamped += int(np.count_nonzero(lost))
+    result[lost] = np.where(piece[lost] < 0, -largest, largest).astype(result.dtype)

@@ -1,0 +1,61 @@
+"""Scopes: which graph a value lives in, and where a conversion of it sees all of its readers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail_precision.borders import Border
+
+__all__ = ["Scopes"]
+
+_REPEATS = frozenset({"Loop", "Scan", "SequenceMap"})
+
+
+class Scopes:
+    """The nesting of a model's graphs."""
+
+    def __init__(self, model: Model):
+        self._holder: dict[int, ir.Node] = {}
+        self._of_inputs: dict[int, ir.Graph] = {}
+        for _, graph in model.graphs():
+            for value in (*graph.inputs, *graph.initializers.values()):
+                self._of_inputs[id(value)] = graph
+            for node in graph:
+                for attribute in node.attributes.values():
+                    if attribute.is_ref() or attribute.type.name not in ("GRAPH", "GRAPHS"):
+                        continue
+                    one = attribute.type.name == "GRAPH"
+                    for body in [attribute.as_graph()] if one else attribute.as_graphs():
+                        self._holder[id(body)] = node
+
+    def graph_of(self, value: ir.Value) -> ir.Graph:
+        """The graph that defines `value`."""
+        producer = value.producer()
+        return producer.graph if producer is not None else self._of_inputs[id(value)]
+
+    def place_for(self, border: Border) -> ir.Graph:
+        """The graph to convert in: the innermost that holds all readers, but outside every loop the value comes from.
+
+        A conversion that one branch alone reads runs only when that branch does.
+        """
+        home = self.graph_of(border.value)
+        readers = [node.graph for node, _ in border.uses] + [graph for graph, _ in border.outputs]
+        chains = [self._chain(graph, home) for graph in readers]
+        common = chains[0]
+        for chain in chains[1:]:
+            shared = [ours for ours, theirs in zip(common, chain, strict=False) if ours is theirs]
+            common = common[: len(shared)]
+        for depth, graph in enumerate(common[1:], start=1):
+            if self._holder[id(graph)].op_type in _REPEATS:
+                return common[depth - 1]
+        return common[-1]
+
+    def _chain(self, graph: ir.Graph, home: ir.Graph) -> list[ir.Graph]:
+        """The graphs from `home` inwards to `graph`."""
+        chain = [graph]
+        while chain[-1] is not home:
+            chain.append(self._holder[id(chain[-1])].graph)
+        return chain[::-1]

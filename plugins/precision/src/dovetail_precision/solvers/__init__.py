@@ -1,0 +1,24 @@
+"""Solvers of the typing problem. Each takes a `TypingProblem` and chooses a type for every variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dovetail.errors import UsageError
+from dovetail_precision.problem import TypingProblem
+from dovetail_precision.solvers.forward import solve_forward
+
+__all__ = ["solver"]
+
+_SOLVERS: dict[str, Callable[[TypingProblem], None]] = {"forward": solve_forward}
+
+
+def solver(name: str) -> Callable[[TypingProblem], None]:
+    """The solver called `name`.
+
+    Raises:
+        UsageError: There is none of that name.
+    """
+    if name not in _SOLVERS:
+        raise UsageError(f"there is no solver '{name}'", f"known: {', '.join(sorted(_SOLVERS))}")
+    return _SOLVERS[name]

@@ -1,0 +1,83 @@
+"""The `forward` solver: autocast's rule, applied once in graph order.
+
+Types come from the source model: a node whose policy is `lower` goes low, one whose policy is `fp32` goes high, and
+whatever lies between takes the type that reaches it, as under torch.autocast
+(https://pytorch.org/docs/stable/amp.html). Constants take the type of their peers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.ir.types import FLOATS, float_name, promote
+from dovetail_precision.fits import fits
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail_precision.problem import TypingProblem, Variable
+
+__all__ = ["solve_forward"]
+
+
+def solve_forward(problem: TypingProblem) -> None:
+    """Choose a type for every variable of `problem`."""
+    # What the readers of a value take it for, where that is not the type it is computed in.
+    taken_for: dict[int, str] = {}
+
+    def arriving(value: ir.Value) -> str:
+        known = taken_for.get(id(value))
+        if known is None:
+            variable = problem.defined_by(value)
+            known = variable.chosen if variable else float_name(value)
+        return known
+
+    for variable in problem.variables:
+        activations = [value for _, value in variable.inputs if not problem.is_constant(value)]
+        wanted = _wanted(variable, activations, arriving)
+        if wanted in FLOATS and any(
+            problem.is_constant(value) and not fits(value.const_value, wanted) for _, value in variable.inputs
+        ):
+            wanted = promote(wanted, variable.high)
+        variable.chosen = _nearest(variable, wanted)
+        if variable.chosen == variable.high:
+            variable.because = tuple(_producers(problem, activations, variable.high)) if activations else ()
+        if variable.policy == "fp32-round-trip" and activations:
+            back = arriving(activations[0])
+            for _, value in variable.outputs:
+                taken_for[id(value)] = back
+
+
+def _wanted(variable: Variable, activations: list, arriving) -> str:
+    policy, present = variable.policy, variable.present
+    if policy == "pinned":
+        return next(iter(variable.allowed)) if len(variable.allowed) == 1 else present
+    # What the source model keeps in another type than float32 is somebody's choice already.
+    if present != "float32" or policy in ("", "keep", "none", "recurse", "follow-consumer"):
+        return present
+    if policy == "lower":
+        return variable.low
+    if policy in ("fp32", "fp32-accumulate", "fp32-round-trip"):
+        return variable.high
+    if not activations:
+        return present
+    if policy == "pass":
+        return arriving(activations[0])
+    return promote(*map(arriving, activations))
+
+
+def _nearest(variable: Variable, wanted: str) -> str:
+    """`wanted` if it is allowed, else the smallest allowed type that holds it, else the widest there is."""
+    if wanted in variable.allowed:
+        return wanted
+    wider = [name for name in FLOATS if name in variable.allowed and name in FLOATS[wanted]]
+    return wider[0] if wider else [name for name in FLOATS if name in variable.allowed][-1]
+
+
+def _producers(problem: TypingProblem, activations: list, high: str) -> list[ir.Node]:
+    """The nodes whose high results reach this one."""
+    found = []
+    for value in activations:
+        variable = problem.defined_by(value)
+        if variable is not None and variable.chosen == high:
+            found.append(variable.node)
+    return found

@@ -1,0 +1,72 @@
+"""A small stand-in for a graph, so that pipelines are tested without ONNX: a model is a list of words."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import dovetail.ir
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.registry import Registry
+
+
+class Words:
+    """Has what the manager asks of a model."""
+
+    def __init__(self, *words, path=None):
+        self.words = list(words)
+        self.path = path
+        self.revision = 0
+        self.ir = SimpleNamespace(metadata_props={})
+
+    def touch(self):
+        self.revision += 1
+
+    def clone(self):
+        return Words(*self.words)
+
+
+def _verify(model, changed=None):
+    if "bad" in model.words:
+        raise DovetailError("word 'bad' is not allowed")
+
+
+def _save(model, path, **_):
+    Path(path).write_text(json.dumps([model.words, model.ir.metadata_props]))
+
+
+def _open(path):
+    words, props = json.loads(Path(path).read_text())
+    model = Words(*words, path=Path(path))
+    model.ir.metadata_props.update(props)
+    return model
+
+
+@pytest.fixture(autouse=True)
+def words_for_graphs(monkeypatch):
+    functions = {
+        "print_model": lambda model: " ".join(model.words),
+        "verify_model": _verify,
+        "save_model": _save,
+        "open_model": _open,
+    }
+    for name, function in functions.items():
+        monkeypatch.setitem(vars(dovetail.ir), name, function)
+
+
+@pytest.fixture
+def words():
+    return Words
+
+
+@pytest.fixture
+def shelve():
+    """Make a registry of passes; each is found in the module that defines it."""
+
+    def make(*classes, owner="acme"):
+        registry = Registry(owner)
+        for cls in classes:
+            registry.pass_(cls.name, f"{cls.__module__}:{cls.__qualname__}")
+        return registry
+
+    return make

@@ -1,0 +1,109 @@
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.passes import Context, Instrumentation, Pass, Pipeline, Request, run_reproducer
+from dovetail.passes.reproducer import METADATA_KEY, changed_versions, read_reproducer
+
+
+@dataclass(frozen=True)
+class Push(Pass):
+    name: ClassVar[str] = "push"
+    word: str = "a"
+
+    def run(self, model, ctx):
+        model.words.append(self.word)
+        model.touch()
+        return True
+
+
+@dataclass(frozen=True)
+class CrashOn(Pass):
+    """Crash when the last word is `word` and the seed is 7."""
+
+    name: ClassVar[str] = "crash-on"
+    word: str = ""
+    repaired: ClassVar[bool] = False
+
+    def run(self, model, ctx):
+        if model.words[-1] == self.word and ctx.request.seed == 7 and not self.repaired:
+            raise IndexError("last word")
+        return False
+
+
+@pytest.fixture
+def crashed(tmp_path, words, shelve):
+    """A run that crashed: its registry and its reproducer."""
+    registry, path = shelve(Push, CrashOn), tmp_path / "new" / "crash.onnx"
+    pipeline = Pipeline([Push("x y"), CrashOn("x y")])
+    request = Request.of("bpu-int8:march=bayes", seed=7, pins=("a=b/c",))
+    with pytest.raises(DovetailError, match="IndexError") as caught:
+        pipeline.run(words("start"), Context(request, registry=registry), Instrumentation(reproducer=path))
+    assert f"dovetail opt {path} --run-reproducer" in caught.value.hint
+    return registry, path
+
+
+def test_the_file_holds_the_first_model_and_all_that_the_run_depends_on(crashed):
+    _, path = crashed
+    model, data = read_reproducer(path)
+    assert model.words == ["start"]
+    assert METADATA_KEY not in model.ir.metadata_props
+    assert data["pipeline"] == 'push{word="x y"},crash-on{word="x y"}'
+    assert Request.from_dict(data["request"]) == Request.of("bpu-int8:march=bayes", seed=7, pins=("a=b/c",))
+    assert "IndexError: last word" in data["error"]
+    assert set(data["versions"]) >= {"dovetail", "onnx", "onnx-ir"}
+
+
+def test_a_replay_fails_in_the_same_way_until_the_pass_is_repaired(crashed, monkeypatch):
+    registry, path = crashed
+    with pytest.raises(DovetailError, match="pass 'crash-on' of acme failed: IndexError: last word"):
+        run_reproducer(path, registry)
+    monkeypatch.setattr(CrashOn, "repaired", True)
+    assert run_reproducer(path, registry).model.words == ["start", "x y"]
+
+
+def test_versions_that_changed_are_told(crashed):
+    _, path = crashed
+    _, data = read_reproducer(path)
+    assert changed_versions(data) == []
+    data["versions"] |= {"dovetail": "0.0.1", "dovetail-acme": "1"}
+    assert [line.partition(", is ")[0] for line in changed_versions(data)] == [
+        "dovetail was 0.0.1",
+        "dovetail-acme was 1",
+    ]
+    assert changed_versions(data)[1].endswith("is not installed")
+
+
+def test_an_untouched_model_is_read_again_from_its_file(tmp_path, words, shelve):
+    source = tmp_path / "m.onnx"
+    source.write_text(json.dumps([["from", "file"], {}]))
+    model = words("from", "file", path=source)
+    model.clone = None
+    with pytest.raises(DovetailError):
+        Pipeline([CrashOn("file")]).run(model, Request(seed=7), Instrumentation(reproducer=tmp_path / "r.onnx"))
+    assert read_reproducer(tmp_path / "r.onnx")[0].words == ["from", "file"]
+
+
+def test_a_reproducer_that_cannot_be_written_does_not_hide_the_error(tmp_path, words):
+    (tmp_path / "file").write_text("")
+    watch = Instrumentation(reproducer=tmp_path / "file" / "r.onnx")
+    with pytest.raises(DovetailError, match="IndexError") as caught:
+        Pipeline([CrashOn("a")]).run(words("a"), Request(seed=7), watch)
+    assert "no reproducer could be written" in caught.value.hint
+
+
+def test_a_pass_that_leaves_an_invalid_model_also_leaves_a_reproducer(tmp_path, words, shelve):
+    path = tmp_path / "r.onnx"
+    with pytest.raises(DovetailError, match="invalid model"):
+        Pipeline([Push("bad")]).run(words("a"), instrumentation=Instrumentation(reproducer=path))
+    with pytest.raises(DovetailError, match="invalid model"):
+        run_reproducer(path, shelve(Push))
+
+
+def test_other_files_are_refused(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_text(json.dumps([["a"], {}]))
+    with pytest.raises(DovetailError, match="is no reproducer"):
+        read_reproducer(path)

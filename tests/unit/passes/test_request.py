@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dovetail.errors import UsageError
+from dovetail.passes import BackendChoice, Request
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "options"),
+    [
+        ("cpu-bf16", "cpu-bf16", {}),
+        ("bpu-int8:march=bayes,cores=2", "bpu-int8", {"march": "bayes", "cores": "2"}),
+        ("tensorrt:version=10.10, shape=x:1x3", "tensorrt", {"version": "10.10", "shape": "x:1x3"}),
+    ],
+)
+def test_backends_are_read(text, name, options):
+    choice = BackendChoice.parse(text)
+    assert choice == BackendChoice(name, options)
+    assert BackendChoice.parse(str(choice)) == choice
+    assert BackendChoice.parse(choice) is choice
+
+
+@pytest.mark.parametrize("text", ["", ":a=b", "a b", "a:", "a:b", "a:b=", "a:=b", "a:b=c,", "a:b=1,b=2"])
+def test_other_texts_are_usage_errors(text):
+    with pytest.raises(UsageError):
+        BackendChoice.parse(text)
+
+
+def test_requests_survive_as_plain_data():
+    request = Request.of("a:x=1", "b", solver="min-cut", pins=("n=a/int8",), data="d.npz", seed=3, options={"k": 1})
+    assert Request.from_dict(request.as_dict()) == request
+    assert Request(data=Path("d.npz")).as_dict()["data"] == "d.npz"
+    assert Request(data={"x": np.zeros(1)}).as_dict()["data"] is None

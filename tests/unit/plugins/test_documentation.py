@@ -1,0 +1,36 @@
+"""A hook that is not documented or not tested fails here."""
+
+import inspect
+from pathlib import Path
+
+import dovetail.hookspecs
+import pytest
+
+ROOT = Path(__file__).parents[3]
+HOOKS = {
+    name: function
+    for name, function in vars(dovetail.hookspecs).items()
+    if inspect.isfunction(function) and hasattr(function, "dovetail_spec")
+}
+
+
+def test_the_contract_is_five_hooks_in_a_short_file():
+    assert set(HOOKS) == {"register", "configure_pipeline", "before_pass", "after_pass", "pass_failed"}
+    assert len(inspect.getsource(dovetail.hookspecs).splitlines()) < 80
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_every_hook_has_a_heading_with_its_signature(name):
+    signature = f"{name}({', '.join(inspect.signature(HOOKS[name]).parameters)})"
+    assert f"### `{signature}`\n" in (ROOT / "docs/plugins.md").read_text()
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_every_hook_has_a_test(name):
+    assert f"def test_hook_{name}(" in (ROOT / "tests/unit/plugins/test_hooks.py").read_text()
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_every_argument_is_described(name):
+    text = inspect.getdoc(HOOKS[name])
+    assert all(f"{argument}: " in text for argument in inspect.signature(HOOKS[name]).parameters)

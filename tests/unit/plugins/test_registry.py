@@ -1,0 +1,65 @@
+import sys
+
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.registry import CODE_KINDS, DATA_KINDS, Registry
+
+
+def test_kinds_are_complete():
+    assert {shelf.kind for shelf in Registry().shelves} == {*CODE_KINDS, *DATA_KINDS}
+
+
+def test_things_are_imported_when_asked_for():
+    registry = Registry("acme")
+    sys.modules.pop("this", None)
+    registry.pass_("zen", "this:d")
+    registry.pass_("decode", "json:JSONDecoder.decode")
+    assert "this" not in sys.modules
+    assert list(registry.pass_) == ["decode", "zen"]
+    assert registry.pass_.entries[0] == ("decode", "json:JSONDecoder.decode", "acme")
+    assert registry.pass_["decode"].__name__ == "decode"
+    assert "zen" in registry.pass_
+    assert len(registry.pass_) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        ("pass_", "module"),
+        ("pass_", "module:"),
+        ("pass_", "module:a b"),
+        ("backend", "package:npu"),
+        ("backend", "package"),
+        ("backend", "package:../secret.yaml"),
+        ("backend", "package:/etc/secret.yaml"),
+    ],
+)
+def test_targets_have_one_of_two_forms(kind, target):
+    with pytest.raises(DovetailError, match="is not of the form"):
+        getattr(Registry(), kind)("name", target)
+
+
+def test_names_are_words():
+    with pytest.raises(DovetailError, match="may hold letters"):
+        Registry().pass_("a b", "m:A")
+
+
+def test_an_unknown_name_has_near_misses():
+    registry = Registry()
+    registry.backend("cpu-bf16", "p:x.yaml")
+    with pytest.raises(DovetailError, match=r"unknown backend 'cpu-bf61' \(did you mean 'cpu-bf16'\?\)") as caught:
+        registry.backend["cpu-bf61"]
+    assert caught.value.hint == (
+        "installed backends: cpu-bf16; a missing one is installed with: pip install dovetail-cpu-bf61"
+    )
+    with pytest.raises(DovetailError, match="unknown pass 'x'\n  installed: none"):
+        registry.pass_.entry("x")
+
+
+def test_what_does_not_load_names_its_owner():
+    registry = Registry("acme")
+    registry.engine("gone", "json:Gone")
+    registry.backend("gone", "json:gone.yaml")
+    for shelf in (registry.engine, registry.backend):
+        with pytest.raises(DovetailError, match="'gone' of acme cannot be loaded from json:[gG]one"):
+            shelf["gone"]
