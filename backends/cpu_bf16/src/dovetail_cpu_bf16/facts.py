@@ -9,7 +9,7 @@ from dovetail.plan.placement import kind_of
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["int64_data", "peepholes"]
+__all__ = ["int64_data"]
 
 _COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 
@@ -29,11 +29,6 @@ def int64_data(node: ir.Node) -> bool:
     if node.domain == "" and (node.op_type in ("Cast", "CastLike") or node.op_type in _COMPARISONS):
         return True
     return _shares_wide_type(node, inputs, outputs)
-
-
-def peepholes(node: ir.Node) -> bool:
-    """Whether an LSTM is given peephole weights, which OpenVINO reads and ignores."""
-    return node.op_type == "LSTM" and len(node.inputs) > 7 and node.inputs[7] is not None
 
 
 def _shares_wide_type(node: ir.Node, inputs: list[bool], outputs: list[bool]) -> bool:
