@@ -67,7 +67,8 @@ class NodeView:
             self.inputs[:2] = self.inputs[1::-1]
         self.outputs = list(node.outputs)
         names_in, names_out = port_names(node, opset)
-        self.ports: dict[str, ir.Value | None] = dict(zip((*names_in, *names_out), (*self.inputs, *self.outputs)))
+        # Inputs last: BatchNormalization had an input and an output of one name before opset 14.
+        self.ports: dict[str, ir.Value | None] = dict(zip((*names_out, *names_in), (*self.outputs, *self.inputs)))
         for kind, values in (("in", self.inputs), ("out", self.outputs)):
             self.ports.update((f"{kind}{i}", value) for i, value in enumerate(values))
 
