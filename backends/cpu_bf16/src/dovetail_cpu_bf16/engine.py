@@ -84,8 +84,8 @@ class OpenVinoSession:
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name."""
-        held = [_to_tensor(inputs[name]) for name in self._inputs]
         try:
+            held = [_to_tensor(inputs[name]) for name in self._inputs]
             for index, tensor in enumerate(held):
                 self._request.set_input_tensor(index, tensor)
             self._request.infer()
@@ -134,6 +134,9 @@ def _to_tensor(array: np.ndarray) -> ov.Tensor:
     import openvino as ov
 
     array = np.asarray(array, order="C")
+    if array.dtype.kind in "iu":
+        # NumPy has two 64-bit integers on some platforms, which differ in name only; the binding knows one.
+        array = array.view(np.dtype(array.dtype.str))
     if array.dtype.name == "bfloat16":
         return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
     return ov.Tensor(array)

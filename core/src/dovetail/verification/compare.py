@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputComparison", "Verification", "verify"]
 
+# Operators whose results are lists of findings, a row each.
+_ROW_OPERATORS = frozenset({"NonMaxSuppression"})
 Run = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
 
 
@@ -30,7 +32,7 @@ class OutputComparison:
         cosine: Cosine similarity of a float output, None for indices.
         max_abs: Largest difference of a float output, None for indices.
         top1: Share of rows of scores whose largest element is the same; None where there are no rows of scores.
-        set_agreement: Of an index output, rows in both over rows in either; None for floats.
+        set_agreement: Of an index output, findings in both over findings in either; None for floats.
         equal: Share of elements that are exactly equal.
         hits: With labels, share of rows that original and result get right.
         non_finite: Elements that are finite in one of both only, or missing.
@@ -49,7 +51,7 @@ class OutputComparison:
     def line(self) -> str:
         """One line for a person."""
         if self.set_agreement is not None:
-            return f"{self.name}: {100 * self.set_agreement:.1f} % of the rows agree, {100 * self.equal:.1f} % of the elements"
+            return f"{self.name}: {100 * self.set_agreement:.1f} % of the findings agree, {100 * self.equal:.1f} % of the elements"
         parts = [f"SNR {_decibels(self.snr_db)}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
         if self.non_finite:
             parts.append(f"{self.non_finite} elements are finite in one of both only")
@@ -120,11 +122,12 @@ def verify(
     """
     sums: dict[str, Difference] = {}
     count = 0
+    in_rows = {v.name for v in model.graph.outputs if v.producer() and v.producer().op_type in _ROW_OPERATORS}
     for count, (feeds, labels) in enumerate(batches(model, data, seed), start=1):
         ours, theirs = original(feeds), result(feeds)
         for position, (name, array) in enumerate(ours.items()):
             truth = labels.get(name, labels.get("") if position == 0 else None)
-            sums.setdefault(name, Difference()).add(array, theirs[name], truth)
+            sums.setdefault(name, Difference()).add(array, theirs[name], truth, whole_rows=name in in_rows)
         if progress:
             progress("verify", count, 0)
     return Verification([_comparison(name, total) for name, total in sums.items()], count, data is None)

@@ -23,7 +23,7 @@ class Difference:
         broken: Elements that are finite in one of both only.
         rows, same_top: Rows of scores, and how many have their largest element in the same place.
         labelled, hits: Rows with a label, and how many of original and result hit it.
-        shared, union: Rows of indices in both, and in either.
+        shared, union: Findings (indices, or rows of them) in both, and in either.
         elements, equal: Elements, and how many are exactly equal.
     """
 
@@ -42,12 +42,21 @@ class Difference:
     elements: int = 0
     equal: int = 0
 
-    def add(self, original: np.ndarray, result: np.ndarray, labels: np.ndarray | None = None) -> None:
-        """Add one pair of arrays; their types may differ."""
+    def add(
+        self, original: np.ndarray, result: np.ndarray, labels: np.ndarray | None = None, whole_rows: bool = False
+    ) -> None:
+        """Add one pair of arrays; their types may differ.
+
+        Args:
+            original: What the original computes.
+            result: What the result computes.
+            labels: The right column of every row of scores.
+            whole_rows: Of indices, that a row is one finding (NonMaxSuppression), and not a list of them (TopK).
+        """
         import numpy as np
 
         if original.dtype.kind in "biuOSU":
-            self._add_exact(original, result)
+            self._add_exact(original, result, whole_rows)
             return
         a, b = original.astype(np.float64), result.astype(np.float64)
         if a.shape != b.shape:
@@ -76,16 +85,11 @@ class Difference:
             for index, top in enumerate(tops):
                 self.hits[index] += int((top == labels.reshape(-1)).sum())
 
-    def _add_exact(self, a: np.ndarray, b: np.ndarray) -> None:
-        """Indices: which rows are there matters, their order does not."""
-        rows = [
-            {tuple(row) if hasattr(row, "__len__") else row for row in (array.tolist() if array.ndim else [array.item()])}
-            if array.ndim < 3
-            else {tuple(row) for row in array.reshape(-1, array.shape[-1]).tolist()}
-            for array in (a, b)
-        ]
-        self.shared += len(rows[0] & rows[1])
-        self.union += len(rows[0] | rows[1])
+    def _add_exact(self, a: np.ndarray, b: np.ndarray, whole_rows: bool) -> None:
+        """Indices: which of them are there matters, their order does not."""
+        sets = [_found(array, whole_rows) for array in (a, b)]
+        self.shared += len(sets[0] & sets[1])
+        self.union += len(sets[0] | sets[1])
         self.elements += max(a.size, b.size)
         self.equal += int((a == b).sum()) if a.shape == b.shape else 0
 
@@ -103,3 +107,13 @@ class Difference:
         """Cosine of the angle between both as vectors; 1 where both are zero."""
         norm = math.sqrt(self.signal * self.energy)
         return self.product / norm if norm else float(self.signal == self.energy)
+
+
+def _found(array: np.ndarray, whole_rows: bool) -> set:
+    """The findings in an array of indices: its rows, or every element with the place of its list."""
+    if array.ndim == 0:
+        return {array.item()}
+    rows = array.reshape(-1, array.shape[-1]).tolist()
+    if whole_rows:
+        return set(map(tuple, rows))
+    return {(place, item) for place, row in enumerate(rows) for item in row}
