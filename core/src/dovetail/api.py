@@ -221,6 +221,7 @@ class BackendInfo:
         summary: One line.
         distribution: Who brings it.
         engines: Name, whether it runs here, and why not or with what caveat, in order of preference.
+        needs: The device it runs on.
         error: What is wrong with its file, or empty.
     """
 
@@ -228,6 +229,7 @@ class BackendInfo:
     summary: str
     distribution: str
     engines: tuple[tuple[str, bool, str], ...] = ()
+    needs: str = ""
     error: str = ""
 
 
@@ -242,7 +244,7 @@ def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
         try:
             seen = peek_backend(registry.backend[entry.name])
             engines = tuple(_engine_info(name, registry) for name in seen.engines)
-            found.append(BackendInfo(entry.name, seen.summary, entry.owner, engines))
+            found.append(BackendInfo(entry.name, seen.summary, entry.owner, engines, seen.device))
         except DovetailError as error:
             found.append(BackendInfo(entry.name, "", entry.owner, error=error.message))
     return found
