@@ -166,3 +166,18 @@ def test_outputs_that_no_node_computes():
         model, {"Neg": [ReferenceEngine()], "Abs": [ReferenceEngine()]}, backend_of=lambda node: node.op_type
     ).run({"x": np.array([1, 2], np.float32)})
     assert outputs["x"].tolist() == [1, 2] and outputs["y"].tolist() == [1, 2] and outputs["w"].tolist() == [5, 6]
+
+
+def test_integers_of_either_long_type_and_byte_order():
+    from dovetail_cpu_bf16.engine import OpenVinoCpu
+
+    model = parse("g (int64[2] x) => (int64[2] y) { y = Neg(x) }")
+    for dtype in ("q", "l", ">i8"):
+        for engine in (OpenVinoCpu(), OnnxRuntimeCpu(), ReferenceEngine()):
+            y = Executor(model, {"host": [engine]}).run({"x": np.array([1, -2], dtype)})["y"]
+            assert y.tolist() == [-1, 2]
+
+
+def test_the_caveat_of_an_engine_is_noted_when_it_is_used():
+    slow, unused = Recorder("slow", Availability(True, "slow here")), Recorder("unused", Availability(True, "odd"))
+    assert Executor(parse(CHAIN), {"host": [slow, unused]}).notes == ["slow: slow here"]

@@ -84,8 +84,8 @@ class OpenVinoSession:
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name."""
-        held = [_to_tensor(inputs[name]) for name in self._inputs]
         try:
+            held = [_to_tensor(inputs[name]) for name in self._inputs]
             for index, tensor in enumerate(held):
                 self._request.set_input_tensor(index, tensor)
             self._request.infer()
@@ -136,7 +136,8 @@ def _to_tensor(array: np.ndarray) -> ov.Tensor:
     array = np.asarray(array, order="C")
     if array.dtype.name == "bfloat16":
         return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
-    return ov.Tensor(array)
+    # NumPy has two types that are int64 (long and long long); the binding knows one of them.
+    return ov.Tensor(array.view(np.dtype(array.dtype.name)))
 
 
 def _to_array(tensor: ov.Tensor) -> np.ndarray:

@@ -29,7 +29,7 @@ class ReferenceEngine:
         """Whether onnx is installed."""
         if importlib.util.find_spec("onnx") is None:
             return Availability(False, "onnx is not installed (pip install onnx)")
-        return Availability(True, "meant for checks: every operator is a NumPy expression")
+        return Availability(True, "slow: every operator is a NumPy expression")
 
     @property
     def reads(self) -> Reads:
