@@ -10,6 +10,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.runtime.engine import Availability, Executed, Reads
 from dovetail.runtime.executor import Executor
+from dovetail.runtime.extraction import extract
 from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail.runtime.reference import ReferenceEngine
 
@@ -166,3 +167,36 @@ def test_outputs_that_no_node_computes():
         model, {"Neg": [ReferenceEngine()], "Abs": [ReferenceEngine()]}, backend_of=lambda node: node.op_type
     ).run({"x": np.array([1, 2], np.float32)})
     assert outputs["x"].tolist() == [1, 2] and outputs["y"].tolist() == [1, 2] and outputs["w"].tolist() == [5, 6]
+
+
+def test_integers_of_either_long_type_and_byte_order():
+    from dovetail_cpu_bf16.engine import OpenVinoCpu
+
+    model = parse("g (int64[2] x) => (int64[2] y) { y = Neg(x) }")
+    for dtype in ("q", "l", ">i8"):
+        for engine in (OpenVinoCpu(), OnnxRuntimeCpu(), ReferenceEngine()):
+            y = Executor(model, {"host": [engine]}).run({"x": np.array([1, -2], dtype)})["y"]
+            assert y.tolist() == [-1, 2]
+
+
+def test_the_caveat_of_an_engine_is_noted_when_it_is_used():
+    slow, unused = Recorder("slow", Availability(True, "slow here")), Recorder("unused", Availability(True, "odd"))
+    assert Executor(parse(CHAIN), {"host": [slow, unused]}).notes == ["slow: slow here"]
+
+
+@pytest.mark.parametrize("name", ["onnxruntime-cpu", "reference", "openvino-cpu"])
+def test_regions_that_call_functions(name):
+    from dovetail_cpu_bf16.engine import OpenVinoCpu
+
+    engine = next(e for e in (OnnxRuntimeCpu(), ReferenceEngine(), OpenVinoCpu()) if e.name == name)
+    text = """<ir_version: 10, opset_import: ["" : 22, "local" : 1]>
+        g (float[2] x) => (float[2] y) { a = local.Twice(x) y = Neg(a) }
+        <domain: "local", opset_import: ["" : 22, "local" : 1]> Twice (v) => (w) { u = local.Same(v) w = Add(u, v) }
+        <domain: "local", opset_import: ["" : 22]> Same (v) => (w) { w = Identity(v) }
+        <domain: "local", opset_import: ["" : 22]> Unused (v) => (w) { w = Identity(v) }"""
+    model = parse(text)
+    executor = Executor(model, {"a": [engine], "b": [engine]}, backend_of=lambda n: "b" if n.op_type == "Neg" else "a")
+    assert executor.run({"x": np.array([1, 2], np.float32)})["y"].tolist() == [-2, -4]
+    part = extract(model, executor.regions[0])
+    assert sorted(key[1] for key in part.ir.functions) == ["Same", "Twice"]
+    assert not extract(model, executor.regions[1]).ir.functions

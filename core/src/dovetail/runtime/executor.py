@@ -54,6 +54,7 @@ class Executor:
         self._model = model
         self._options = dict(options or {})
         self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")
+        self._caveats: dict[str, str] = {}
         self._usable = {name: self._available(engines) for name, engines in engines_of.items()}
         self._sessions = [self._load(region) for region in self.regions]
         self._last_use = _last_uses(self.regions)
@@ -80,8 +81,9 @@ class Executor:
             ok, why = engine.available()
             if ok:
                 usable.append(engine)
-            if not ok or why:
-                self._note(f"{engine.name}{'' if ok else ' is not available'}: {why}")
+                self._caveats[engine.name] = why
+            else:
+                self._note(f"{engine.name} is not available: {why}")
         return usable
 
     def _load(self, region: Region) -> Session:
@@ -97,6 +99,8 @@ class Executor:
                 continue
             for reason in reasons:
                 self._note(f"{_described(region)} runs on {engine.name}: {reason}")
+            if self._caveats[engine.name]:
+                self._note(f"{engine.name}: {self._caveats[engine.name]}")
             self.engines.append(engine.name)
             return session
         reasons = reasons or self.notes or ["the backend names no engine"]
@@ -163,13 +167,14 @@ def _fitting(value: ir.Value, given: object) -> object:
         raise DovetailError(f"input '{value.name}' is {type_}, the value given is {array.dtype.name}")
     if value.shape is not None:
         fits = len(value.shape) == array.ndim and all(
-            not isinstance(extent, int) or extent == given for extent, given in zip(value.shape, array.shape)
+            not isinstance(extent, int) or extent == got for extent, got in zip(value.shape, array.shape)
         )
         if not fits:
             raise DovetailError(
                 f"input '{value.name}' has shape {value.shape}, the value given has {list(array.shape)}"
             )
-    return array
+    # The other byte order is the same value; engines take the machine's.
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _result(value: ir.Value, values: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.runtime.regions import Region, used_values
+from dovetail.runtime.regions import Region, bodies_of, used_values
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from dovetail.ir.model import Model
 
 __all__ = ["extract"]
@@ -46,6 +49,21 @@ def extract(model: Model, region: Region) -> Model:
         view.clone(),
         ir_version=source.ir_version,
         producer_name=source.producer_name,
-        functions=tuple(source.functions.values()),
+        functions=_called(region.nodes, source.functions),
     )
     return Model(part)
+
+
+def _called(nodes: Iterable[ir.Node], functions: Mapping[tuple, ir.Function]) -> list[ir.Function]:
+    """The model-local functions that the nodes call, and those that these call."""
+    found: dict[tuple, ir.Function] = {}
+    waiting = list(nodes) if functions else []
+    while waiting:
+        node = waiting.pop()
+        for body in bodies_of(node):
+            waiting.extend(body)
+        key = node.op_identifier()
+        if key in functions and key not in found:
+            found[key] = functions[key]
+            waiting.extend(functions[key])
+    return list(found.values())

@@ -1,0 +1,58 @@
+"""Does a backend file say what was measured?
+
+    python measure_openvino.py results.jsonl
+    python check_limits.py results.jsonl ../MEASURED.yaml
+
+Asks the backend about every case of the results: those that it takes although they failed must have a reason that the
+file cannot say; those that it refuses although they passed cost speed only.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import sys
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from dovetail.schema import Judge, load_backend
+from dovetail_cpu_bf16.facts import int64_data
+from node_tests import cases
+
+POLICIES = Path(__file__).parents[3] / "schemas" / "src" / "dovetail_schemas" / "policies"
+FACTS = {"int64_data": int64_data}
+
+
+def main(results: Path, file: Path) -> None:
+    """Print cases taken but failed, and how many of each operator are refused but passed."""
+    backend = load_backend(file, find=_policy, facts=frozenset(FACTS))
+    outcomes = {(r["test"], r["form"]): r["outcome"] for r in map(json.loads, results.read_text().splitlines())}
+    counts: collections.Counter[tuple[bool, bool]] = collections.Counter()
+    refused: collections.Counter[str] = collections.Counter()
+    for case in cases():
+        if (case.test, case.form) not in outcomes:
+            continue
+        model = ir.from_proto(onnx.shape_inference.infer_shapes(case.model))
+        opset = model.opset_imports.get("", 1)
+        if opset > backend.opset[1]:
+            continue
+        node = model.graph[0]
+        passed = outcomes[case.test, case.form] == "ok"
+        taken = Judge(backend, FACTS, opset)(node).ok is not False
+        counts[taken, passed] += 1
+        if taken and not passed:
+            print(f"taken, but {outcomes[case.test, case.form]}: {case.label}")
+        refused[node.op_type] += passed and not taken
+    print("refused, but ok:", ", ".join(f"{name} {n}" for name, n in refused.most_common() if n))
+    for (taken, passed), count in sorted(counts.items(), reverse=True):
+        print(f"{count:5} {'taken' if taken else 'refused'}, {'ok' if passed else 'failed'}")
+
+
+def _policy(kind: str, name: str) -> Path | None:
+    path = POLICIES / f"{name}.yaml"
+    return path if kind == "policy" and path.is_file() else None
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:3]))

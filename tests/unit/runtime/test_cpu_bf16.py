@@ -1,0 +1,85 @@
+"""The cpu-bf16 member: what it registers, its fact, and what its engine reports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from dovetail.plan.placement import set_kind
+from dovetail.runtime.engine import RegionModel
+from dovetail_cpu_bf16.engine import OpenVinoCpu
+from dovetail_cpu_bf16.facts import int64_data
+
+from .models import parse
+
+
+class Shelves:
+    """Stands for the registry."""
+
+    def __init__(self):
+        self.things = {}
+
+    def __getattr__(self, kind):
+        return lambda name, target: self.things.__setitem__((kind, name), target)
+
+
+def test_registration_names_things_and_imports_nothing_heavy():
+    import dovetail_cpu_bf16
+
+    shelves = Shelves()
+    dovetail_cpu_bf16.register(shelves)
+    assert set(shelves.things) == {("engine", "openvino-cpu"), ("backend", "cpu-bf16"), ("fact", "int64_data")}
+    code = (
+        "import sys, dovetail_cpu_bf16.engine as e; e.OpenVinoCpu().available();"
+        "print({'openvino', 'onnx', 'onnx_ir'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        ("g (int64[2] x) => (int64[2] y) { y = Add(x, x) }", True),
+        ("g (int32[2] x) => (int32[2] y) { y = Add(x, x) }", False),
+        ("g (uint64[2] x) => (uint64[2] y) { y = Identity(x) }", True),
+        ("g (float[2] x, int64[1] i) => (float[1] y) { y = Gather(x, i) }", False),
+        ("g (int64[2] x, int64[1] i) => (int64[1] y) { y = Gather(x, i) }", True),
+        ("g (float[2,2] x, int64[1] s) => (float[4] y) { y = Reshape(x, s) }", False),
+        ("g (float[2] x) => (int64[1] y) { y = ArgMax(x) }", False),
+        ("g (float[2] x) => (int64[1] y) { y = Shape(x) }", False),
+        ("g (int64[2] x) => (float[2] y) { y = Cast<to=1>(x) }", True),
+        ("g (float[2] x) => (int64[2] y) { y = Cast<to=7>(x) }", True),
+        ("g (float[2] x) => (int32[2] y) { y = Cast<to=6>(x) }", False),
+        ("g (int64[2] x) => (bool[2] y) { y = Less(x, x) }", True),
+        ("g (float[2] x) => (bool[2] y) { y = Less(x, x) }", False),
+    ],
+)
+def test_int64_data(graph, expected):
+    node = parse(graph).graph[0]
+    assert int64_data(node) is expected
+    set_kind(node, "index")
+    assert int64_data(node) is False
+
+
+def test_what_openvino_fused_and_folded_is_said():
+    text = """g (float[1,3,8,8] x, float[4,3,3,3] w) => (float[1,4,8,8] z) <float[4] b = {1, 2, 3, 4}> {
+        one = Constant<value = float[1] {1.0}>()
+        c = Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x, w, b)
+        r = Relu(c)
+        z = Add(r, one) }"""
+    session = OpenVinoCpu().load(RegionModel(parse(text)), {"threads": 1})
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.random((1, 3, 8, 8), np.float32), "w": rng.random((4, 3, 3, 3), np.float32)}
+    assert session.run(feeds)["z"].shape == (1, 4, 8, 8)
+    executed = session.executed()
+    assert executed["constant_0"].how == "folded"
+    assert executed["add_3"] == ("float32", "reported")
+    assert all(how.precision == "float32" for name, how in executed.items() if name != "constant_0")
+
+
+def test_float32_models_stay_in_float32():
+    model = parse("g (float[N,64] x, float[64,64] w) => (float[N,64] y) { y = MatMul(x, w) }")
+    session = OpenVinoCpu().load(RegionModel(model), {})
+    assert session.executed()["matmul_0"] == ("float32", "reported")

@@ -1,0 +1,22 @@
+"""The digits example recognises digits, on every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dovetail.ir import open_model
+from dovetail.runtime.executor import Executor
+from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail.runtime.reference import ReferenceEngine
+from dovetail_cpu_bf16.engine import OpenVinoCpu
+
+FOLDER = Path(__file__).parents[3] / "examples" / "digits"
+
+
+@pytest.mark.parametrize("engine", [OnnxRuntimeCpu(), ReferenceEngine(), OpenVinoCpu()], ids=lambda engine: engine.name)
+def test_top_1(engine):
+    data = np.load(FOLDER / "test.npz")
+    outputs = Executor(open_model(FOLDER / "digits.onnx"), {"host": [engine]}).run({"image": data["image"]})
+    assert (outputs["probabilities"].argmax(axis=1) == data["labels"]).mean() >= 0.97

@@ -1,0 +1,68 @@
+"""Weights in files of their own reach the engines as files."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from dovetail.ir import open_model, save_model
+from dovetail.runtime.executor import Executor
+from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail.runtime.reference import ReferenceEngine
+from dovetail.runtime.serialise import needs_file
+from dovetail_cpu_bf16.engine import OpenVinoCpu
+
+from .models import parse
+
+
+class Spy:
+    """An engine that writes down the files that it is given."""
+
+    name = "spy"
+
+    def __init__(self, engine):
+        self.engine, self.paths = engine, []
+
+    def available(self):
+        return self.engine.available()
+
+    def load(self, region, options):
+        self.paths.append(region.path)
+        return self.engine.load(region, options)
+
+
+@pytest.fixture
+def external(tmp_path):
+    """A model with its weight in a file beside it."""
+    model = parse(
+        "g (float[2,64] x, float[64,64] w) => (float[2,64] y) { a = MatMul(x, w) b = Neg(a) y = MatMul(b, w) }"
+    )
+    weight = model.graph.inputs.pop(1)
+    weight.const_value = ir.tensor(np.eye(64, dtype=np.float32) * 2, name="w")
+    model.graph.register_initializer(weight)
+    save_model(model, tmp_path / "m.onnx", external=True)
+    return tmp_path / "m.onnx"
+
+
+@pytest.mark.parametrize("engine", [OnnxRuntimeCpu(), ReferenceEngine(), OpenVinoCpu()], ids=lambda engine: engine.name)
+@pytest.mark.parametrize("split", [False, True])
+def test_external_weights(external, engine, split):
+    model, spy = open_model(external), Spy(engine)
+    assert needs_file(model)
+    executor = Executor(
+        model, {"a": [spy], "b": [spy]}, backend_of=lambda node: "b" if split and node.op_type == "Neg" else "a"
+    )
+    x = np.ones((2, 64), np.float32)
+    assert np.array_equal(executor.run({"x": x})["y"], -4 * x)
+    if split:
+        assert spy.paths[1] is None and {path.name for path in spy.paths if path} == {"region0.onnx", "region2.onnx"}
+    else:
+        assert spy.paths == [external]
+
+
+def test_a_changed_model_is_not_read_from_its_old_file(external):
+    model, spy = open_model(external), Spy(OnnxRuntimeCpu())
+    model.graph[1].op_type = "Abs"
+    model.touch()
+    y = Executor(model, {"host": [spy]}).run({"x": np.ones((2, 64), np.float32)})["y"]
+    assert (y == 4).all() and spy.paths[0] != external
