@@ -114,18 +114,18 @@ class CompiledModel:
         return line
 
     def notes(self) -> list[str]:
-        """What the user should know of the engines: one that is absent or has a caveat on this machine."""
+        """What the user should know of the engines: one that is absent, or has a caveat on this machine."""
+        if self._executor is not None:
+            return list(self._executor.notes)
+        used = {placement.backend for node in self.model.nodes() if (placement := get_placement(node))}
         notes = []
-        for backend, engines in sorted(self.engines.items()):
-            for engine in engines:
+        for backend in sorted(used & self.engines.keys()):
+            for engine in self.engines[backend]:
                 ok, why = engine.available()
-                if why:
-                    notes.append(f"{backend}: {engine.name}{'' if ok else ' is not available'}: {why}")
+                if why or not ok:
+                    notes.append(f"{engine.name}{'' if ok else ' is not available'}: {why}")
                 if ok:
                     break
-        if self._executor is not None:
-            known = " ".join(notes)
-            notes += [note for note in self._executor.notes if note not in known]
         return notes
 
     def save(self, folder: str | Path, *, external: bool | None = None) -> None:
