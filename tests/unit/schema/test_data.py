@@ -6,12 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from onnx import defs
-
 from dovetail.schema import load_backend, load_operator_facts, peek_backend
 from dovetail.schema.operators import FLOATS, operator_names, signature
 from dovetail.schema.policies import load_policies
 from dovetail.schema.yaml_source import load_tree
+from onnx import defs
 
 CODES = {
     "LP": "lower", "F32": "fp32", "SCH": "fp32", "PRO": "promote", "PT": "pass", "SET": "fp32-accumulate",
@@ -41,7 +40,9 @@ def test_policies_are_those_that_were_recorded(name, column, schemas, shared):
     for row in rows:
         kept = row["keep_float32_inputs"]
         ports = signature("", row["op"], None).inputs
-        wanted = {port.name for port in ports if port.dtypes & FLOATS} if kept == "*" else set(filter(None, kept.split(";")))
+        wanted = (
+            {port.name for port in ports if port.dtypes & FLOATS} if kept == "*" else set(filter(None, kept.split(";")))
+        )
         assert (row["op"], ours.keep.get(("", row["op"]), frozenset())) == (row["op"], wanted)
 
 
@@ -55,9 +56,11 @@ SHAPE, INDEX, DATA = "shape", "index", "data"
 @pytest.mark.parametrize(
     ("op_type", "port", "kind"),
     [
-        ("Reshape", "shape", SHAPE), ("Reshape", "data", DATA), ("ConstantOfShape", "input", SHAPE), ("Pad", "pads", SHAPE),
+        ("Reshape", "shape", SHAPE), ("Reshape", "data", DATA), ("Pad", "pads", SHAPE),
+        ("ConstantOfShape", "input", SHAPE),
         ("Resize", "scales", SHAPE), ("Loop", "M", SHAPE), ("Loop", "cond", DATA), ("OneHot", "depth", SHAPE),
-        ("OneHot", "indices", INDEX), ("TopK", "K", SHAPE), ("Gather", "indices", INDEX), ("LSTM", "sequence_lens", INDEX),
+        ("OneHot", "indices", INDEX), ("TopK", "K", SHAPE), ("Gather", "indices", INDEX),
+        ("LSTM", "sequence_lens", INDEX),
         ("RotaryEmbedding", "position_ids", INDEX), ("Conv", "X", DATA), ("NoSuchOperator", "X", DATA),
     ],
 )  # fmt: skip

@@ -1,7 +1,6 @@
 """Whole backend files on real nodes: rows that are easily read wrongly."""
 
 import pytest
-
 from dovetail.schema import Judge, load_backend
 
 FACTS = {"residual_add": lambda n: False, "zeros": lambda n: 0, "extent": lambda n: 512,
@@ -33,13 +32,16 @@ CONV = "(float[1,{c},32,32] x, float[8,{c},{k}] w) => (float y) {{ y = Conv{a}(x
         ("bpu_int8", {}, {"c": 3, "k": "7,7", "a": "<strides=[2,2]>"}, []),  # the stem of a ResNet
         ("bpu_int8", {}, {"c": 3641, "k": "3,3", "a": ""},
          ["KH*KW*Cg = 32769 (Cg = 3641, KH = 3, KW = 3); allowed: ..32768 [bpu_int8.yaml:26]"]),
-        ("bpu_int8", {}, {"c": 8, "k": "3,3", "a": "<dilations=[3,3]>"}, ["dilations = [3, 3]; allowed: pow2 [bpu_int8.yaml:30]"]),
+        ("bpu_int8", {}, {"c": 8, "k": "3,3", "a": "<dilations=[3,3]>"},
+         ["dilations = [3, 3]; allowed: pow2 [bpu_int8.yaml:30]"]),
         ("bpu_int8", {"march": "bayes"}, {"c": 8, "k": "9,9", "a": ""}, []),
-        ("bpu_int8", {"march": "bayes"}, {"c": 8, "k": "32,1", "a": ""}, ["KH = 32; allowed: 1..31 [bpu_int8.yaml:102]"]),
+        ("bpu_int8", {"march": "bayes"}, {"c": 8, "k": "32,1", "a": ""},
+         ["KH = 32; allowed: 1..31 [bpu_int8.yaml:102]"]),
         ("acme_npu", {}, {"c": 8, "k": "5,5", "a": ""}, []),
         ("acme_npu", {}, {"c": 8, "k": "7,7", "a": ""},
          ["KH = 7; allowed: 1..5 [acme_npu.yaml:8]", "KW = 7; allowed: 1..5 [acme_npu.yaml:8]"]),
-        ("acme_npu", {}, {"c": 8, "k": "1,1", "a": "<strides=[2,1]>"}, ["SH = 2; allowed: =SW (SW = 1) [acme_npu.yaml:10]"]),
+        ("acme_npu", {}, {"c": 8, "k": "1,1", "a": "<strides=[2,1]>"},
+         ["SH = 2; allowed: =SW (SW = 1) [acme_npu.yaml:10]"]),
     ],
 )  # fmt: skip
 def test_conv(file, options, conv, expected, judge):
@@ -79,7 +81,6 @@ def test_conv(file, options, conv, expected, judge):
 def test_rows_that_are_easily_read_wrongly(file, text, ok, judge):
     verdict = judge(file, text, domains=', "com.acme": 1')
     assert (verdict.ok, reasons(verdict)) == (ok, [] if ok else reasons(verdict))
-
 
 
 def test_rows_choose_a_policy(judge):

@@ -2,7 +2,6 @@
 
 import onnx_ir as ir
 import pytest
-
 from dovetail.schema import Judge, SchemaError
 
 

@@ -1,7 +1,6 @@
 """Who says what: unlisted < group < named operator < variant < the file that extends."""
 
 import pytest
-
 from dovetail.schema import load_backend
 
 
@@ -122,7 +121,13 @@ emit: {engines: [one, two], artifacts: json}
     assert (backend.low, backend.high, backend.accumulate) == ("int8", "float32", "int32")
     f, q, b = backend.types.values()
     assert (f.dtype, f.quantised) == (("float16", "float32"), False)
-    assert (q.dtype, q.scheme, q.granularity, q.axis, q.observer) == (("int8", "int16"), "symmetric", "channel", 1, "kl")
+    assert (q.dtype, q.scheme, q.granularity, q.axis, q.observer) == (
+        ("int8", "int16"),
+        "symmetric",
+        "channel",
+        1,
+        "kl",
+    )
     assert (str(q.when), b.scale, b.quantised) == ("region.last: true", "X*W", True)
     assert backend.border == ("inside", "outside")
     assert (backend.strategy, backend.min_region, backend.place) == ("roles", 3, {"patience": 7})

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from dovetail.schema import port_names
 from dovetail.schema.node_view import NodeView
 from dovetail.schema.terms import ABSENT, Unknown

@@ -1,7 +1,6 @@
 """Types: does an allowed assignment exist, and what may every port be."""
 
 import pytest
-
 from dovetail.schema import Judge
 
 RELU = "({0}[2] x) => ({0}[2] y) {{ y = Relu(x) }}"
@@ -135,7 +134,10 @@ def test_integers_that_the_file_quantises(judge):
     verdict = judge(types, dequantize.format("uint8"), head=QUANTISED)
     assert verdict.reasons[0].text == "x is uint8; allowed: int8"
     pool = "(float[1,1,4,4] x) => (float y, int64 i) { y, i = MaxPool<kernel_shape=[2,2]>(x) }"
-    assert judge("MaxPool: {types: q8}", pool, head=QUANTISED).types == {"X": ("int8",), "Y": ("int8",)}  # Indices are no data
+    assert judge("MaxPool: {types: q8}", pool, head=QUANTISED).types == {
+        "X": ("int8",),
+        "Y": ("int8",),
+    }  # Indices are no data
 
 
 def test_limits_may_narrow_types(judge):
@@ -157,8 +159,9 @@ def test_a_type_that_is_not_known(load, node):
     ("file", "text", "reason"),
     [
         ("unlisted: {types: [float32]}", "(seq(float[2]) s, int64 i) => (float[2] y) { y = SequenceAt(s, i) }",
-         "'s' is no tensor, and SequenceAt is not listed with types"),
-        ("ops: {SequenceAt: {types: float32}}", "(seq(float[2]) s, int64 i) => (float[2] y) { y = SequenceAt(s, i) }", ""),
+         "input_sequence is no tensor, and SequenceAt is not listed with types"),
+        ("ops: {SequenceAt: {types: float32}}", "(seq(float[2]) s, int64 i) => (float[2] y) { y = SequenceAt(s, i) }",
+         ""),
         ("ops: {SequenceAt: {types: float32}}", "(seq(double[2]) s, int64 i) => (double[2] y) { y = SequenceAt(s, i) }",
          "input_sequence is float64; allowed: float32"),
         ("unlisted: {types: [float32]}", "(string[2] x) => (string[2] y) { y = Identity(x) }",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.schema.backend import Backend, BackendSummary, Border, RegionRule
@@ -97,17 +97,17 @@ def find_beside(source: Source, kind: str, name: str) -> Source | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Finder:
-    """Asks the caller's `find` first, then looks beside the file."""
+def _find(find: Find | None, source: Source, kind: str, name: str) -> Source | None:
+    """The caller's `find` is asked first, then the neighbourhood of the file that uses the name."""
+    found = find(kind, name) if find else None
+    return found if found is not None and found.is_file() else find_beside(source, kind, name)
 
-    find: Find | None
 
-    def __call__(self, source: Source, kind: str, node: Node, name: str) -> Source:
-        found = (self.find(kind, name) if self.find else None) or find_beside(source, kind, name)
-        if found is None:
-            raise node.error(f"no {kind} file '{name}' is found")
-        return found
+def _must_find(find: Find | None, source: Source, kind: str, word: Scalar) -> Source:
+    found = _find(find, source, kind, word.text(kind))
+    if found is None:
+        raise word.error(f"no {kind} file '{word.raw}' is found")
+    return found
 
 
 def _chain(source: Source, find: Find | None, seen: tuple[str, ...]) -> list[tuple[Source, Entries]]:
@@ -117,8 +117,7 @@ def _chain(source: Source, find: Find | None, seen: tuple[str, ...]) -> list[tup
     extends = tree.get("extends")
     if extends is None:
         return [(source, tree)]
-    name = extends.text("extends")
-    base = _Finder(find)(source, "backend", extends, name)
+    base = _must_find(find, source, "backend", _word(extends, "extends"))
     if base.name in (*seen, source.name):
         raise extends.error(f"extends goes in a circle: {' -> '.join((*seen, source.name, base.name))}")
     return [*_chain(base, find, (*seen, source.name)), (source, tree)]
@@ -172,7 +171,7 @@ def _build(
     top = _merge_top(layers)
     dialects = top.get("dialects")
     for dialect in dialects.words("dialects") if dialects else ():
-        _Finder(find)(source, "dialect", dialect, dialect.raw)
+        _must_find(find, source, "dialect", dialect)
     precision = _section(top, "precision", _PRECISION)
     place = _section(top, "place", None)
     emit = _section(top, "emit", ("engines", "artifacts"))
@@ -211,6 +210,13 @@ def _section(top: Entries, key: str, allowed: tuple[str, ...] | None) -> Entries
     node = top.get(key)
     entries = node.entries(key) if node else Entries(top.file, top.line, ())
     return entries.only(key, allowed) if allowed else entries
+
+
+def _word(node: Node, what: str) -> Scalar:
+    words = node.words(what)
+    if len(words) != 1:
+        raise node.error(f"{what}: one name is expected")
+    return words[0]
 
 
 def _words(entries: Entries, key: str) -> tuple[str, ...]:
@@ -260,13 +266,8 @@ def _policies(source: Source, top: Entries, find: Find | None) -> Policies:
     node = top.get("policies")
     if node is None:
         return Policies({}, {})
-    finder = _Finder(find)
-    file = finder(source, "policy", node, node.text("policies"))
-
-    def find_policy(beside: Source, name: str) -> Source | None:
-        return (find("policy", name) if find else None) or find_beside(beside, "policy", name)
-
-    return load_policies(file, find_policy)
+    file = _must_find(find, source, "policy", _word(node, "policies"))
+    return load_policies(file, lambda beside, name: _find(find, beside, "policy", name))
 
 
 def _rules(top: Entries, layers: list[Entries], context: Context) -> tuple[dict[tuple[str, str], Rule], Rule]:

@@ -89,7 +89,7 @@ def assign_types(
         port = _Port(name, dtype_name(value), formal)
         contained = type(value.type).__name__ in ("SequenceType", "OptionalType")
         if contained and (not listed or said is None):
-            reasons.append(Refusal(f"'{value.name}' is no tensor, and {view.op_type} is not listed with types", source))
+            reasons.append(Refusal(f"{name} is no tensor, and {view.op_type} is not listed with types", source))
             continue
         if said is None:
             if port.present in ("string", "complex64", "complex128"):
