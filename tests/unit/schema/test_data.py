@@ -7,8 +7,12 @@ import sys
 
 import pytest
 from dovetail.schema import load_backend, load_operator_facts, peek_backend
+from dovetail.schema.backend_file import FILE_KEYS, VARIANT_KEYS
+from dovetail.schema.entries import RULE_KEYS
 from dovetail.schema.operators import FLOATS, operator_names, signature
-from dovetail.schema.policies import load_policies
+from dovetail.schema.policies import POLICIES, load_policies
+from dovetail.schema.rules import ROLES, ROW_KEYS
+from dovetail.schema.type_specs import DTYPES
 from dovetail.schema.yaml_source import load_tree
 from onnx import defs
 
@@ -124,6 +128,18 @@ def test_cpu_bf16(schemas):
 
 def meta_schema(schemas):
     return json.loads((schemas / "backend.schema.json").read_text())
+
+
+def test_the_meta_schema_knows_what_the_loader_knows(schemas):
+    schema = meta_schema(schemas)
+    parts, variant = schema["definitions"], schema["properties"]["variants"]["items"]
+    assert parts["dtype"]["enum"] == list(DTYPES)
+    assert parts["policy"]["enum"] == list(POLICIES)
+    assert parts["role"]["enum"] == list(ROLES)
+    assert set(schema["properties"]) == set(FILE_KEYS)
+    assert set(variant["properties"]) == {"when", "file", *VARIANT_KEYS}
+    assert set(parts["rule"]["then"]["properties"]) == set(RULE_KEYS)
+    assert set(parts["row"]["properties"]) == set(ROW_KEYS)
 
 
 def test_the_meta_schema_is_valid(schemas):

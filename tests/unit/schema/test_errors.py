@@ -84,8 +84,7 @@ CASES = {
     "call.yaml:4: unknown function 'mx' (did you mean 'max'?): \"mx(strides)\"": HEAD
     + "ops: {Conv: {limits: {mx(strides): 1}}}",
     "comparison.yaml:4: only integers, names, + - * / // % ** and min, max, prod, len, align are allowed: "
-    '"group > 1"': HEAD
-    + "ops: {Conv: {limits: {group > 1: true}}}",
+    '"group > 1"': HEAD + "ops: {Conv: {limits: {group > 1: true}}}",
     'term.yaml:4: not a term: "group +"': HEAD + "ops: {Conv: {limits: {group +: 1}}}",
     "reverse.yaml:4: '7..1' is empty: 7 is more than 1": HEAD + "ops: {Conv: {limits: {group: 7..1}}}",
     "endless.yaml:4: '..' has no end; leave the limit out if everything is allowed": HEAD

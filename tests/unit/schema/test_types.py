@@ -1,7 +1,10 @@
 """Types: does an allowed assignment exist, and what may every port be."""
 
+import onnx_ir as ir
 import pytest
 from dovetail.schema import Judge
+from dovetail.schema.operators import dtype_name
+from dovetail.schema.type_specs import DTYPES
 
 RELU = "({0}[2] x) => ({0}[2] y) {{ y = Relu(x) }}"
 
@@ -186,3 +189,8 @@ def test_variadic_ports_are_called_by_position(judge):
 def test_without_types_nothing_is_said(judge):
     verdict = judge("{}", RELU.format("double"), head="ops: {{Relu: {{role: active}}}}")
     assert (verdict.ok, verdict.types, verdict.role) == (True, {}, "active")
+
+
+def test_every_element_type_of_onnx_has_its_name():
+    known = {dtype_name(ir.Value(name="x", type=ir.TensorType(dtype))) for dtype in ir.DataType}
+    assert known - {""} == set(DTYPES)

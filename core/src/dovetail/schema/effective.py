@@ -81,6 +81,8 @@ def _no_pads(view: NodeView) -> object:
 
 
 def _axis(view: NodeView, written: object) -> object:
+    if isinstance(written, tuple) and len(written) == 1:
+        written = written[0]
     if not isinstance(written, int) or written >= 0:
         return written
     rank = view.rank_at(0)
