@@ -39,7 +39,8 @@ def test_no_value_for_these_numbers(text):
     [
         "a.b.c", "a[0]", "a < b", "a and b", "not a", "'text'", "f'{a}'", "1.5", "True", "None", "lambda: 1",
         "a if b else c", "(a, b)", "[a]", "a; b", "a = 1", "a := 1", "a @ b", "a | b", "~a", "max(*a)",
-        "max(a, key=len)", "max()", "align(a)", "eval(a)", "().x", "a\nb", "", "x" * 301, "(" * 200 + "a" + ")" * 200, "\0",
+        "max(a, key=len)", "max()", "align(a)", "eval(a)", "().x", "a\nb", "", "x" * 301,
+        "(" * 200 + "a" + ")" * 200, "\0",
     ],
 )  # fmt: skip
 def test_what_is_no_term(text):
