@@ -4,9 +4,8 @@ from pathlib import Path
 
 import onnx_ir as ir
 import pytest
-from onnx import parser
-
 from dovetail.schema import load_backend
+from onnx import parser
 
 REPOSITORY = Path(__file__).parents[3]
 HEADER = "backend: x\ndevice: cpu\nopset: 22\n"

@@ -6,12 +6,15 @@ import subprocess
 import sys
 
 import pytest
-from onnx import defs
-
 from dovetail.schema import load_backend, load_operator_facts, peek_backend
+from dovetail.schema.backend_file import FILE_KEYS, VARIANT_KEYS
+from dovetail.schema.entries import RULE_KEYS
 from dovetail.schema.operators import FLOATS, operator_names, signature
-from dovetail.schema.policies import load_policies
+from dovetail.schema.policies import POLICIES, load_policies
+from dovetail.schema.rules import ROLES, ROW_KEYS
+from dovetail.schema.type_specs import DTYPES
 from dovetail.schema.yaml_source import load_tree
+from onnx import defs
 
 CODES = {
     "LP": "lower", "F32": "fp32", "SCH": "fp32", "PRO": "promote", "PT": "pass", "SET": "fp32-accumulate",
@@ -41,7 +44,9 @@ def test_policies_are_those_that_were_recorded(name, column, schemas, shared):
     for row in rows:
         kept = row["keep_float32_inputs"]
         ports = signature("", row["op"], None).inputs
-        wanted = {port.name for port in ports if port.dtypes & FLOATS} if kept == "*" else set(filter(None, kept.split(";")))
+        wanted = (
+            {port.name for port in ports if port.dtypes & FLOATS} if kept == "*" else set(filter(None, kept.split(";")))
+        )
         assert (row["op"], ours.keep.get(("", row["op"]), frozenset())) == (row["op"], wanted)
 
 
@@ -55,9 +60,11 @@ SHAPE, INDEX, DATA = "shape", "index", "data"
 @pytest.mark.parametrize(
     ("op_type", "port", "kind"),
     [
-        ("Reshape", "shape", SHAPE), ("Reshape", "data", DATA), ("ConstantOfShape", "input", SHAPE), ("Pad", "pads", SHAPE),
+        ("Reshape", "shape", SHAPE), ("Reshape", "data", DATA), ("Pad", "pads", SHAPE),
+        ("ConstantOfShape", "input", SHAPE),
         ("Resize", "scales", SHAPE), ("Loop", "M", SHAPE), ("Loop", "cond", DATA), ("OneHot", "depth", SHAPE),
-        ("OneHot", "indices", INDEX), ("TopK", "K", SHAPE), ("Gather", "indices", INDEX), ("LSTM", "sequence_lens", INDEX),
+        ("OneHot", "indices", INDEX), ("TopK", "K", SHAPE), ("Gather", "indices", INDEX),
+        ("LSTM", "sequence_lens", INDEX),
         ("RotaryEmbedding", "position_ids", INDEX), ("Conv", "X", DATA), ("NoSuchOperator", "X", DATA),
     ],
 )  # fmt: skip
@@ -121,6 +128,18 @@ def test_cpu_bf16(schemas):
 
 def meta_schema(schemas):
     return json.loads((schemas / "backend.schema.json").read_text())
+
+
+def test_the_meta_schema_knows_what_the_loader_knows(schemas):
+    schema = meta_schema(schemas)
+    parts, variant = schema["definitions"], schema["properties"]["variants"]["items"]
+    assert parts["dtype"]["enum"] == list(DTYPES)
+    assert parts["policy"]["enum"] == list(POLICIES)
+    assert parts["role"]["enum"] == list(ROLES)
+    assert set(schema["properties"]) == set(FILE_KEYS)
+    assert set(variant["properties"]) == {"when", "file", *VARIANT_KEYS}
+    assert set(parts["rule"]["then"]["properties"]) == set(RULE_KEYS)
+    assert set(parts["row"]["properties"]) == set(ROW_KEYS)
 
 
 def test_the_meta_schema_is_valid(schemas):

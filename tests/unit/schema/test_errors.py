@@ -1,7 +1,6 @@
 """What a mistake in a backend file reads like. The name before the first colon is the file, then comes the line."""
 
 import pytest
-
 from dovetail.schema import SchemaError, load_backend
 
 HEAD = "backend: x\ndevice: cpu\nopset: 22\n"
@@ -26,7 +25,8 @@ CASES = {
     # the rest of the YAML that is not allowed
     "alias.yaml:4: no anchors or aliases; give it a name under types: or groups:": HEAD + "types: *t",
     "merge.yaml:4: no merge keys ('<<'); give it a name under types: or groups:": HEAD + "types: {<<: {q: int8}}",
-    "tag.yaml:3: no tags ('!'); plain words, numbers and quoted texts only": "backend: x\ndevice: cpu\nopset: !!python/name:os.system 22",
+    "tag.yaml:3: no tags ('!'); plain words, numbers and quoted texts only": "backend: x\ndevice: cpu\n"
+    "opset: !!python/name:os.system 22",
     "key.yaml:5: 'device' is given twice (first on line 2)": HEAD + "summary: s\ndevice: gpu",
     "list.yaml:1: file: 'key: value' pairs are expected": "- backend",
     "syntax.yaml:2: not YAML: mapping values are not allowed in this context": "backend: x\n b: c: d",
@@ -42,7 +42,8 @@ CASES = {
     "no_dtype.yaml:4: key 'dtype' is missing": HEAD + "types: {q: {scheme: symmetric}}",
     "top.yaml:4: unknown key 'polices' in backend file (did you mean 'policies'?)": HEAD + "polices: fp16",
     "rule_key.yaml:4: unknown key 'limit' in Conv (did you mean 'limits'?)": HEAD + "ops: {Conv: {limit: {}}}",
-    "row_key.yaml:4: unknown key 'wen' in rows of Conv (did you mean 'when'?)": HEAD + "ops: {Conv: {rows: [{wen: 1}]}}",
+    "row_key.yaml:4: unknown key 'wen' in rows of Conv (did you mean 'when'?)": HEAD
+    + "ops: {Conv: {rows: [{wen: 1}]}}",
     "type_key.yaml:4: unknown key 'sheme' in type 'q' (did you mean 'scheme'?)": HEAD + "types: {q: {sheme: a}}",
     "emit_key.yaml:4: unknown key 'engine' in emit (did you mean 'engines'?)": HEAD + "emit: {engine: a}",
     "rows.yaml:4: Conv: rows hold their own shape and limits; write these inside the rows": HEAD
@@ -58,7 +59,8 @@ CASES = {
     "dtype.yaml:4: unknown dtype 'float23' (did you mean 'float32'?)": HEAD + "types: {f: [float16, float23]}",
     "type.yaml:5: unknown type 'q9' (did you mean 'q8'?)": HEAD + "types: {q8: int8}\nops: {Conv: {types: q9}}",
     "shadow.yaml:4: 'int8' is a dtype already; give the type another name": HEAD + "types: {int8: float16}",
-    "group.yaml:5: unknown group 'contrl' (did you mean 'control'?)": HEAD + "groups: {control: [If]}\nops: {$contrl: forbid}",
+    "group.yaml:5: unknown group 'contrl' (did you mean 'control'?)": HEAD
+    + "groups: {control: [If]}\nops: {$contrl: forbid}",
     "member.yaml:4: unknown operator 'Iff' (did you mean 'If'?)": HEAD + "groups: {control: [Iff]}",
     "need.yaml:4: unknown operator 'conv' (did you mean 'Conv'?)": HEAD + "region: {need: [conv]}",
     "counts.yaml:4: unknown name 'output' in limits of region (did you mean 'outputs'?)": HEAD
@@ -79,10 +81,10 @@ CASES = {
     # terms and ranges
     'string.yaml:4: only integers, names, + - * / // % ** and min, max, prod, len, align are allowed: "[1][0]"': HEAD
     + 'ops: {Conv: {limits: {"[1][0]": 1}}}',
-    'call.yaml:4: unknown function \'mx\' (did you mean \'max\'?): "mx(strides)"': HEAD
+    "call.yaml:4: unknown function 'mx' (did you mean 'max'?): \"mx(strides)\"": HEAD
     + "ops: {Conv: {limits: {mx(strides): 1}}}",
-    'comparison.yaml:4: only integers, names, + - * / // % ** and min, max, prod, len, align are allowed: "group > 1"': HEAD
-    + "ops: {Conv: {limits: {group > 1: true}}}",
+    "comparison.yaml:4: only integers, names, + - * / // % ** and min, max, prod, len, align are allowed: "
+    '"group > 1"': HEAD + "ops: {Conv: {limits: {group > 1: true}}}",
     'term.yaml:4: not a term: "group +"': HEAD + "ops: {Conv: {limits: {group +: 1}}}",
     "reverse.yaml:4: '7..1' is empty: 7 is more than 1": HEAD + "ops: {Conv: {limits: {group: 7..1}}}",
     "endless.yaml:4: '..' has no end; leave the limit out if everything is allowed": HEAD

@@ -2,7 +2,6 @@
 
 import onnx_ir as ir
 import pytest
-
 from dovetail.schema import Judge, SchemaError
 
 
@@ -244,3 +243,20 @@ def test_an_operator_of_a_domain_that_onnx_does_not_know(load, node):
     assert Judge(backend)(own).ok is True
     own.attributes["size"] = ir.AttrInt64("size", 4)
     assert Judge(backend)(own).reasons[0].text == "size = 4; allowed: ..3"
+
+
+def test_a_row_that_waits_for_the_region_decides_nothing_yet(judge):
+    rules = "Relu: {rows: [{when: {region.last: true}, limits: {X.rank: 4}}, {limits: {X.rank: 1}}]}"
+    relu = "(float[2] x) => (float[2] y) { y = Relu(x) }"
+    found = [judge(rules, relu, region=region).ok for region in (None, {"last": True}, {"last": False})]
+    assert found == [None, False, True]
+
+
+def test_a_guard_that_cannot_be_computed_never_skips_a_limit(judge):
+    assert (
+        judge(
+            "Relu: {shape: {X: N}, limits: [{when: {8 % N: 0}, N: 1..}]}",
+            "(float[0] x) => (float[0] y) { y = Relu(x) }",
+        ).ok
+        is False
+    )

@@ -1,7 +1,6 @@
 """Who says what: unlisted < group < named operator < variant < the file that extends."""
 
 import pytest
-
 from dovetail.schema import load_backend
 
 
@@ -122,7 +121,13 @@ emit: {engines: [one, two], artifacts: json}
     assert (backend.low, backend.high, backend.accumulate) == ("int8", "float32", "int32")
     f, q, b = backend.types.values()
     assert (f.dtype, f.quantised) == (("float16", "float32"), False)
-    assert (q.dtype, q.scheme, q.granularity, q.axis, q.observer) == (("int8", "int16"), "symmetric", "channel", 1, "kl")
+    assert (q.dtype, q.scheme, q.granularity, q.axis, q.observer) == (
+        ("int8", "int16"),
+        "symmetric",
+        "channel",
+        1,
+        "kl",
+    )
     assert (str(q.when), b.scale, b.quantised) == ("region.last: true", "X*W", True)
     assert backend.border == ("inside", "outside")
     assert (backend.strategy, backend.min_region, backend.place) == ("roles", 3, {"patience": 7})
@@ -130,3 +135,15 @@ emit: {engines: [one, two], artifacts: json}
     counts = {"inputs": 1, "outputs": 3, "nodes": 3, "constants": 0}
     assert list(map(str, backend.region.refusals(counts))) == ["outputs = 3; allowed: ..2 [x.yaml:10]"]
     assert backend.region.refusals({**counts, "outputs": 2}) == ()
+
+
+def test_names_are_looked_for_beside_the_file_that_uses_them(tmp_path):
+    """A vendor's file may be called like the one that it extends, and knows nothing of that one's policies."""
+    for folder in ("shared/backends", "shared/policies", "vendor"):
+        (tmp_path / folder).mkdir(parents=True)
+    base = tmp_path / "shared/backends/npu.yaml"
+    base.write_text("backend: npu\ndevice: npu\nopset: 22\npolicies: p\nunlisted: {}\n")
+    (tmp_path / "shared/policies/p.yaml").write_text("policy: {fp32: [Exp]}")
+    (tmp_path / "vendor/npu.yaml").write_text("backend: npu2\nextends: npu\n")
+    backend = load_backend(tmp_path / "vendor/npu.yaml", lambda kind, name: base if kind == "backend" else None)
+    assert (backend.name, backend.policy("", "Exp")) == ("npu2", "fp32")

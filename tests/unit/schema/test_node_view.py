@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from dovetail.schema import port_names
 from dovetail.schema.node_view import NodeView
 from dovetail.schema.terms import ABSENT, Unknown
@@ -85,6 +84,18 @@ def test_value_of_a_name(text, opset, name, value, node):
     else:
         found = node(text, opset)
     assert view(found, opset)[name] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (CONV + '{ y = Conv<auto_pad="SAME_UPPER", strides=[0,0]>(x, w) }', "pads"),
+        (DATA + "{ y, z = Split<axis=7>(x) }", "split"),
+        (DATA + '<string[1] a = {"b"}> { y = ReduceMean(x, a) }', "axes"),
+    ],
+)
+def test_an_invalid_node_has_no_effective_value(text, name, node):
+    assert view(node(text))[name] == Unknown(name)
 
 
 def test_facts_and_region_and_constants_come_from_outside(node):

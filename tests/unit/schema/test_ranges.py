@@ -1,7 +1,6 @@
 """Ranges: the right side of a limit, each form on both sides of its bound."""
 
 import pytest
-
 from dovetail.schema.ranges import parse_range
 from dovetail.schema.terms import ABSENT, Unknown
 from dovetail.schema.yaml_source import parse_tree

@@ -1,7 +1,6 @@
 """Shapes: names for extents."""
 
 import pytest
-
 from dovetail.schema.shapes import Binding, Mismatch, parse_pattern
 from dovetail.schema.terms import Unknown
 from dovetail.schema.yaml_source import Scalar

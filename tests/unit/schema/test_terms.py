@@ -1,10 +1,9 @@
 """Terms: the left side of a limit. They mean what Python means by them, and nothing else can be said."""
 
 import pytest
+from dovetail.schema.terms import ABSENT, TermError, Unknown, parse_term, split_keys
 from hypothesis import given
 from hypothesis import strategies as st
-
-from dovetail.schema.terms import ABSENT, TermError, Unknown, parse_term, split_keys
 
 ENV = {"KH": 3, "W": 10, "strides": (1, 2), "X.rank": 4, "H": Unknown("H"), "last": Unknown("last", "region"),
        "gone": ABSENT, "mode": "linear"}  # fmt: skip
@@ -38,9 +37,10 @@ def test_no_value_for_these_numbers(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "a.b.c", "a[0]", "a < b", "a and b", "not a", "'text'", "f'{a}'", "1.5", "True", "None", "lambda: 1", "a if b else c",
-        "(a, b)", "[a]", "a; b", "a = 1", "a := 1", "a @ b", "a | b", "~a", "max(*a)", "max(a, key=len)", "max()",
-        "align(a)", "eval(a)", "().x", "a\nb", "", "x" * 301, "(" * 200 + "a" + ")" * 200, "\0",
+        "a.b.c", "a[0]", "a < b", "a and b", "not a", "'text'", "f'{a}'", "1.5", "True", "None", "lambda: 1",
+        "a if b else c", "(a, b)", "[a]", "a; b", "a = 1", "a := 1", "a @ b", "a | b", "~a", "max(*a)",
+        "max(a, key=len)", "max()", "align(a)", "eval(a)", "().x", "a\nb", "", "x" * 301,
+        "(" * 200 + "a" + ")" * 200, "\0",
     ],
 )  # fmt: skip
 def test_what_is_no_term(text):

@@ -3,7 +3,6 @@
 import zipfile
 
 import pytest
-
 from dovetail.schema import SchemaError, load_backend
 from dovetail.schema.yaml_source import parse_tree
 

@@ -31,6 +31,9 @@ class Source(Protocol):
     def name(self) -> str:
         """The last part of its path."""
 
+    def is_file(self) -> bool:
+        """Is it there."""
+
     def read_bytes(self) -> bytes:
         """Its content."""
 
