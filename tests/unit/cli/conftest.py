@@ -37,6 +37,9 @@ class Compiled:
     def placement_table(self):
         return [{"operator": "Conv", "backend": "npu", "nodes": 3}, {"operator": "Relu", "backend": "host", "nodes": 1}]
 
+    def notes(self):
+        return ["npu: emulated"]
+
     def summary(self):
         return "npu 3/4 nodes in 1 region, host 1"
 
@@ -92,7 +95,7 @@ class Api(types.ModuleType):
 
     def backends(self, plugins=None):
         self._called("backends", {"plugins": plugins})
-        info = {"name": "npu", "summary": "Acme NPU", "distribution": "dovetail-npu", "needs": ["data"]}
+        info = {"name": "npu", "summary": "Acme NPU", "distribution": "dovetail-npu", "needs": "data", "error": ""}
         return [types.SimpleNamespace(**info, engines=[("npu-sdk", False, "not installed"), ("reference", True, "")])]
 
 

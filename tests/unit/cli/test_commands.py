@@ -14,7 +14,7 @@ def test_compile_prints_the_table_the_figures_and_at_last_the_coverage(api, cli)
     lines = out.splitlines()
     assert lines[0].split() == ["operator", "backend", "nodes"]
     assert lines[1].split() == ["Conv", "npu", "3"]
-    assert lines[-2:] == ["y  41.2 dB", COVERAGE]
+    assert lines[-3:] == ["y  41.2 dB", "note: npu: emulated", COVERAGE]
     assert Path("out").is_dir()
 
 
