@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from dovetail.passes import Context
+from dovetail.passes import Pipeline
 from dovetail.runtime.engine import RegionModel
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_cpu_bf16.facts import int64_data
@@ -60,7 +60,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
 def test_int64_data(graph, expected):
     """Shapes and indices are small by nature; everything else in 64 bits may not be."""
     model = parse(graph)
-    MarkEdgeKinds().run(model, Context())
+    Pipeline([MarkEdgeKinds()]).run(model, Context())
     assert int64_data(model.graph[0]) is expected
 
 
