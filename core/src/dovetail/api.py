@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
+from dovetail.garbage import few_collections
 from dovetail.passes.request import BackendChoice, Request
 
 if TYPE_CHECKING:
@@ -143,9 +144,9 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
         DovetailError: The folder holds no compiled model, or one of its backends is not installed.
     """
     from dovetail.compiled import MODEL, PLAN, CompiledModel
+    from dovetail.passes.backends import load_chosen
     from dovetail.plan.annotations import read_annotations
     from dovetail.plan.plan import Plan
-    from dovetail.passes.backends import load_chosen
     from dovetail.runtime.engines import engines_of
 
     folder = Path(folder)
@@ -288,7 +289,8 @@ def _run(model: Model, ctx: Context, stages: Sequence[str], progress, instrument
     from dovetail.passes.instrumentation import Instrumentation
 
     pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins)
-    pipeline.run(model, ctx, instrumentation or Instrumentation(progress=progress))
+    with few_collections():
+        pipeline.run(model, ctx, instrumentation or Instrumentation(progress=progress))
 
 
 def _stamp(request: Request, ctx: Context) -> str:
@@ -323,8 +325,8 @@ def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
 def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs `model` on the host's engines, in the types it has."""
     from dovetail.plan.placement import HOST
-    from dovetail.runtime.executor import Executor
     from dovetail.runtime.engines import engines_of
+    from dovetail.runtime.executor import Executor
 
     return Executor(model, engines_of([ctx.host], ctx.registry), backend_of=lambda node: HOST).run
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.runtime.regions import Region, bodies_of, used_values
+from dovetail.ir.bodies import bodies
+from dovetail.runtime.regions import Region, used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -60,7 +61,7 @@ def _called(nodes: Iterable[ir.Node], functions: Mapping[tuple, ir.Function]) ->
     waiting = list(nodes) if functions else []
     while waiting:
         node = waiting.pop()
-        for body in bodies_of(node):
+        for body in bodies(node):
             waiting.extend(body)
         key = node.op_identifier()
         if key in functions and key not in found:

@@ -9,7 +9,6 @@ from dovetail.passes import Pass
 from dovetail.plan.placement import origin_of, set_origin
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context

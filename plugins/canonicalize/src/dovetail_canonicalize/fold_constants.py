@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
+
 from dovetail_canonicalize.evaluate import NotEvaluated, constant_array, evaluate
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ __all__ = ["FoldConstants"]
 
 # Not functions of their inputs, or atoms that a quantised model relies on.
 _NEVER = frozenset(
-    "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Bernoulli Multinomial Dropout "
-    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear If Loop Scan SequenceMap".split()
+    ["RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Scan", "SequenceMap"]
 )
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.plan.placement import HOST, Placement, set_placement
+from dovetail.plan.placement import Placement, set_placement
+
 from dovetail_placement.pins import Pin, pinned_claim, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
 from dovetail_placement.view import View

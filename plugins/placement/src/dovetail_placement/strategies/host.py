@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import body_nodes
 from dovetail.plan.claim import Claims
+
 from dovetail_placement.strategies.autocast import claim_of
 
 if TYPE_CHECKING:
     from dovetail.schema import Backend
+
     from dovetail_placement.view import View
 
 __all__ = ["Host"]
@@ -21,7 +24,7 @@ class Host:
         """Claim all nodes of `view` that the host's engines run."""
         claims = Claims()
         for node in view.nodes():
-            for part in (node, *view.body_nodes(node)):
+            for part in (node, *body_nodes(node)):
                 verdict = view.verdict(part)
                 if verdict.ok:
                     claims.claims.append(claim_of(part, verdict))
