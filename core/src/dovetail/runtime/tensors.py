@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     import onnx_ir as ir
 
 __all__ = ["TENSOR_TYPES", "matches", "type_name", "value_type"]
