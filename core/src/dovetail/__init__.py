@@ -1,3 +1,31 @@
-"""Dovetail cuts a model into the parts that each backend does best, joins them, and can say why."""
+"""Dovetail cuts a model into the parts that each backend does best, joins them, and can say why.
+
+    import dovetail
+    compiled = dovetail.compile("model.onnx", ["cpu-bf16"], data="inputs.npz")
+    print(compiled.summary())
+
+Everything is imported when it is first used, so that importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
 
 __version__ = "0.1.0"
+
+_PUBLIC = {
+    **dict.fromkeys(("backends", "compile", "explain", "load", "open", "plan", "verify"), "dovetail.api"),
+    **dict.fromkeys(("Pass", "Pipeline", "Request", "Context"), "dovetail.passes"),
+    "CompiledModel": "dovetail.compiled",
+    "DovetailError": "dovetail.errors",
+    "Model": "dovetail.ir.model",
+    "hookimpl": "dovetail.hookspecs",
+    "load_plugins": "dovetail.plugins",
+}
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str):
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'dovetail' has no attribute {name!r}")

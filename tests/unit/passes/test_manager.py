@@ -168,11 +168,25 @@ def test_stop_after_also_leaves_a_fixpoint(words):
 
 def test_the_model_is_verified_at_first_and_after_each_change(words):
     with pytest.raises(DovetailError, match="^word 'bad' is not allowed"):
-        Pipeline([]).run(words("bad"))
+        Pipeline([Drop()]).run(words("bad"))
     with pytest.raises(DovetailError, match="pass 'add' of .*test_manager left an invalid model: word 'bad'") as caught:
         Pipeline([Add("bad")]).run(words())
     assert "defect of the pass" in caught.value.hint
     Pipeline([Add("bad")]).run(words(), instrumentation=Instrumentation(verify_each=False))
+
+
+def test_a_pass_that_takes_anything_is_verified_even_if_it_changes_nothing(words):
+    @dataclass(frozen=True)
+    class Tolerant(Drop):
+        name: ClassVar[str] = "tolerant"
+        takes_anything: ClassVar[bool] = True
+
+        def run(self, model, ctx):
+            return "keep" not in model.words and super().run(model, ctx)
+
+    assert Pipeline([Tolerant()]).run(words("bad")).changed
+    with pytest.raises(DovetailError, match="'tolerant' .* left an invalid model"):
+        Pipeline([Tolerant()]).run(words("bad", "keep"))
 
 
 def test_an_unexpected_error_names_pass_and_plugin_and_keeps_its_cause(words, shelve):

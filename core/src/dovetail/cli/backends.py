@@ -33,7 +33,9 @@ def run(args: argparse.Namespace) -> int:
         rows = [(name, "available" if ok else "absent", why) for name, ok, why in info.engines]
         print("\n".join(columns(rows, indent="    ")))
         if info.needs:
-            print(f"    needs {', '.join(info.needs) if isinstance(info.needs, (list, tuple)) else info.needs}")
+            print(f"    needs {info.needs}")
+        if info.error:
+            print(f"    {info.error}")
     print("\n".join(broken_lines(plugins)), end="")
     return 0
 
@@ -51,4 +53,5 @@ def _document(info: Any) -> dict[str, Any]:
         "distribution": info.distribution,
         "engines": [{"name": name, "available": ok, "why": why} for name, ok, why in info.engines],
         "needs": info.needs,
+        "error": info.error,
     }

@@ -11,9 +11,9 @@ from dovetail.cli.common import command, existing, plugins_of
 from dovetail.cli.output import columns, print_json
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
     from dovetail.ir.model import Model
+    from dovetail.plugins import PluginSet
+    from dovetail.schema import Backend
 
 __all__ = ["add_parser", "run"]
 
@@ -30,20 +30,19 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    registry = plugins_of(args).registry
+    plugins = plugins_of(args)
+    registry = plugins.registry
     existing(args.file)
     from dovetail.ir import open_model
-    from dovetail.schema import Judge, load_backend
+    from dovetail.passes.backends import load_backend_file
+    from dovetail.schema import Judge
 
+    backend = load_backend_file(registry, args.file, dict(args.option))
     facts = {name: registry.fact[name] for name in registry.fact}
-
-    def find(kind: str, name: str) -> Traversable | None:
-        return getattr(registry, kind).get(name)
-
-    backend = load_backend(args.file, find, options=dict(args.option), facts=frozenset(facts))
     documents = []
     for path in args.models:
         model = open_model(existing(path))
+        _normalise(model, backend, plugins)
         operators = _judge(model, Judge(backend, facts=facts, opset=model.opset))
         documents.append({"model": str(path), "operators": operators})
     if args.json:
@@ -53,6 +52,15 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join([document["model"], *_lines(document["operators"])]))
     print(f"{args.file}: valid")
     return 0
+
+
+def _normalise(model: Model, backend: Backend, plugins: PluginSet) -> None:
+    """Bring the model to the form that a compilation judges: its values typed, its constants folded."""
+    from dovetail.passes import Context, compose
+
+    context = Context(plugins=plugins)
+    context.backends = (backend,)
+    compose(plugins.registry, stages=("normalise",), plugins=plugins).run(model, context)
 
 
 def _judge(model: Model, judge: Any) -> list[dict[str, Any]]:

@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     table(compiled.placement_table())
     if compiled.verification is not None:
         print("\n".join(compiled.verification.lines()))
+    for note in compiled.notes():
+        print(f"note: {note}")
     print(compiled.summary())
     return 0
 
@@ -58,5 +60,6 @@ def _document(args: argparse.Namespace, compiled: Any) -> dict[str, Any]:
         "plan": compiled.plan.as_dict(),
         "remarks": [remark.as_dict() for remark in compiled.remarks],
         "verification": compiled.verification and compiled.verification.as_dict(),
+        "notes": compiled.notes(),
         "summary": compiled.summary(),
     }

@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import add_instrumentation, command, existing, instrumentation_of, plugins_of
+from dovetail.cli.common import (
+    add_instrumentation,
+    add_request,
+    command,
+    existing,
+    instrumentation_of,
+    plugins_of,
+    request_of,
+)
 from dovetail.cli.output import note, print_json
 from dovetail.errors import UsageError
 
@@ -29,6 +37,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--stop-after", default="", metavar="PASS", help="stop after the first run of a pass")
     parser.add_argument("--remarks", action="store_true", help="print remarks as comments after the model")
     parser.add_argument("--run-reproducer", action="store_true", help="FILE is a crash reproducer: run what it holds")
+    add_request(parser)
     add_instrumentation(parser)
 
 
@@ -42,14 +51,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> Result:
-    from dovetail.passes import Context, Pipeline
+    from dovetail.passes import Context, Pipeline, Request
 
-    plugins = plugins_of(args)
+    request = request_of(args)
+    plugins = request.pop("plugins")
+    request = Request.of(*request.pop("backends"), **request)
     pipeline = Pipeline.parse(args.pipeline, plugins.registry)
     from dovetail.ir import open_model
 
     model = open_model(args.model if args.model == "-" else existing(Path(args.model)))
-    return pipeline.run(model, Context(plugins=plugins), instrumentation_of(args, stop_after=args.stop_after))
+    return pipeline.run(model, Context(request, plugins=plugins), instrumentation_of(args, stop_after=args.stop_after))
 
 
 def _replay(args: argparse.Namespace) -> Result:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["replacing", "save_model", "tensor_chunks"]
+__all__ = ["data_files", "replacing", "save_model", "tensor_chunks"]
 
 EXTERNAL_ABOVE = 1 << 30  # bytes of weights
 _ALIGNMENT = 4096  # bytes; a page, so that readers can map each weight
@@ -53,7 +53,7 @@ def save_model(model: Model, path: str | Path, *, external: bool | None = None) 
     proto = skeleton.proto
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     tensors = [skeleton.weights[tensor.name] for tensor in stubs]
-    old_data = _data_files(path)
+    old_data = data_files(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if external and tensors:
@@ -172,7 +172,7 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence) -> Path:
     return target
 
 
-def _data_files(path: Path) -> set[Path]:
+def data_files(path: Path) -> set[Path]:
     """Data files that a model saved here before uses: only those that carry a name that `save_model` gives."""
     if not path.is_file():
         return set()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from dovetail.passes.request import Request
+from dovetail.passes.request import BackendChoice, Request
+from dovetail.plan.placement import HOST
 from dovetail.plan.remark import Kind, Remark
 from dovetail.registry import Registry
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
+    from dovetail.plan.join import Join
     from dovetail.plugins import PluginSet
     from dovetail.schema import Backend
 
@@ -38,7 +41,7 @@ class Context:
         plugins: The plugins whose hooks watch the run, or None.
         registry: Everything that plugins brought.
         model: The model of the run; the manager sets it.
-        backends: The chosen backends in order of preference, loaded; `host` is not among them.
+        joins: The conversions that the plan implies, once types are known.
         remarks: All remarks so far.
         counts: What the current pass counted so far.
         current_pass: Name of the current pass, empty between passes.
@@ -56,12 +59,27 @@ class Context:
         self.plugins = plugins
         self.registry = registry or (plugins.registry if plugins else Registry())
         self.model = model
-        self.backends: tuple[Backend, ...] = ()
+        self.joins: list[Join] = []
         self.remarks: list[Remark] = []
         self.counts: Counter[str] = Counter()
         self.current_pass = ""
         # The model itself is kept beside each result: an id alone could be reused by a later model.
         self._analyses: dict[type, tuple[Model, int, Any]] = {}
+
+    @cached_property
+    def backends(self) -> tuple[Backend, ...]:
+        """The chosen backends in order of preference, loaded when first asked for; `host` is not among them."""
+        from dovetail.passes.backends import load_chosen
+
+        return tuple(load_chosen(self.registry, choice) for choice in self.request.backends if choice.name != HOST)
+
+    @cached_property
+    def host(self) -> Backend:
+        """The backend of what nobody claims; options may be given to it as to any other."""
+        from dovetail.passes.backends import load_chosen
+
+        chosen = (choice for choice in self.request.backends if choice.name == HOST)
+        return load_chosen(self.registry, next(chosen, BackendChoice(HOST)))
 
     def remark(
         self,

@@ -119,7 +119,7 @@ class Manager:
         result.changed = changed or model.revision != revision
         if changed and model.revision == revision:
             model.touch()
-        if result.changed and watch.verify_each:
+        if watch.verify_each and (result.changed or pass_.takes_anything):
             start = time.perf_counter()
             try:
                 _verify(model)

@@ -53,14 +53,14 @@ def set_placement(node: ir.Node, placement: Placement | None) -> None:
         node.meta[_PLACEMENT] = placement
 
 
-def kind_of(node: ir.Node) -> str:
-    """What the node computes: `data`, `index` or `shape` (`data` until edge kinds are analysed)."""
-    return node.meta.get(_KIND, "data")
+def kind_of(part: ir.Node | ir.Value) -> str:
+    """What a node computes, or a value carries: `data`, `index` or `shape` (`data` until edge kinds are analysed)."""
+    return part.meta.get(_KIND, "data")
 
 
-def set_kind(node: ir.Node, kind: str) -> None:
-    """Record what the node computes."""
-    node.meta[_KIND] = kind
+def set_kind(part: ir.Node | ir.Value, kind: str) -> None:
+    """Record what a node computes, or a value carries."""
+    part.meta[_KIND] = kind
 
 
 def origin_of(node: ir.Node) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.schema.backend import Backend, BackendSummary, Border, RegionRule
@@ -20,16 +20,19 @@ from dovetail.schema.yaml_source import Entries, Node, Scalar, Source, load_tree
 if TYPE_CHECKING:
     from dovetail.schema.type_specs import TypeSpec
 
-__all__ = ["Find", "load_backend", "peek_backend"]
+__all__ = ["FILE_KEYS", "VARIANT_KEYS", "Find", "load_backend", "peek_backend"]
 
 Find = Callable[[str, str], "Source | None"]
 """Finds the file of a name: `find("policy", "fp16")`, `find("backend", "bpu-int8")`, `find("dialect", "acme")`."""
 
-_VARIANT_KEYS = (
+_Layer = tuple[Source, Entries]
+"""A file, or a part of it, with the file in whose neighbourhood its names are looked for."""
+
+VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "types", "groups", "unlisted", "ops", "region", "border",
     "place", "emit", "policies",
 )  # fmt: skip
-_FILE_KEYS = ("backend", "extends", "options", "variants", "dialects", *_VARIANT_KEYS)
+FILE_KEYS = ("backend", "extends", "options", "variants", "dialects", *VARIANT_KEYS)
 _MERGED = ("precision", "types", "groups", "region", "border", "place", "emit")
 _PRECISION = ("low", "high", "accumulate", "typed")
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
@@ -59,9 +62,9 @@ def load_backend(
     for _, tree in files:
         declared.update(parse_options(tree.get("options")))
     chosen = choose_options(declared, options or {}, files[-1][1])
-    layers: list[Entries] = []
+    layers: list[_Layer] = []
     for file, tree in files:
-        layers += [tree, *_variants(file, tree, declared, chosen)]
+        layers += [(file, tree), *_variants(file, tree, declared, chosen)]
     return _build(files[-1], layers, find, facts, declared, chosen)
 
 
@@ -97,43 +100,43 @@ def find_beside(source: Source, kind: str, name: str) -> Source | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Finder:
-    """Asks the caller's `find` first, then looks beside the file."""
-
-    find: Find | None
-
-    def __call__(self, source: Source, kind: str, node: Node, name: str) -> Source:
-        found = (self.find(kind, name) if self.find else None) or find_beside(source, kind, name)
-        if found is None:
-            raise node.error(f"no {kind} file '{name}' is found")
-        return found
+def _find(find: Find | None, source: Source, kind: str, name: str) -> Source | None:
+    """The caller's `find` is asked first, then the neighbourhood of the file that uses the name."""
+    found = find(kind, name) if find else None
+    return found if found is not None and found.is_file() else find_beside(source, kind, name)
 
 
-def _chain(source: Source, find: Find | None, seen: tuple[str, ...]) -> list[tuple[Source, Entries]]:
+def _must_find(find: Find | None, source: Source, kind: str, word: Scalar) -> Source:
+    found = _find(find, source, kind, word.text(kind))
+    if found is None:
+        raise word.error(f"no {kind} file '{word.raw}' is found")
+    return found
+
+
+def _chain(source: Source, find: Find | None, seen: tuple[Source, ...]) -> list[_Layer]:
     """The file and what it extends, the most basic one first."""
-    tree = load_tree(source).only("backend file", _FILE_KEYS)
+    tree = load_tree(source).only("backend file", FILE_KEYS)
     tree.require("backend").text("backend")
     extends = tree.get("extends")
     if extends is None:
         return [(source, tree)]
-    name = extends.text("extends")
-    base = _Finder(find)(source, "backend", extends, name)
-    if base.name in (*seen, source.name):
-        raise extends.error(f"extends goes in a circle: {' -> '.join((*seen, source.name, base.name))}")
-    return [*_chain(base, find, (*seen, source.name)), (source, tree)]
+    base = _must_find(find, source, "backend", _word(extends, "extends"))
+    chain = (*seen, source)
+    if str(base) in map(str, chain):
+        raise extends.error(f"extends goes in a circle: {' -> '.join(file.name for file in (*chain, base))}")
+    return [*_chain(base, find, chain), (source, tree)]
 
 
 def _variants(
     source: Source, tree: Entries, declared: Mapping[str, tuple[str, ...]], chosen: Mapping[str, str]
-) -> list[Entries]:
+) -> list[_Layer]:
     """The variants that apply, in order; one in a file of its own is read from there."""
     node = tree.get("variants")
     if node is None:
         return []
     found = []
     for item in getattr(node, "items", (node,)):
-        entries = item.entries("variants").only("variant", ("when", "file", *_VARIANT_KEYS))
+        entries = item.entries("variants").only("variant", ("when", "file", *VARIANT_KEYS))
         if not variant_applies(entries.require("when"), declared, chosen):
             continue
         file = entries.get("file")
@@ -141,8 +144,8 @@ def _variants(
             parent = getattr(source, "parent", None)
             if parent is None:
                 raise file.error(f"'{file.text('file')}' cannot be found beside {source.name}")
-            found.append(load_tree(parent.joinpath(file.text("file"))).only("variant", _VARIANT_KEYS))
-        found.append(entries)
+            found.append((source, load_tree(parent.joinpath(file.text("file"))).only("variant", VARIANT_KEYS)))
+        found.append((source, entries))
     return found
 
 
@@ -161,24 +164,26 @@ def _merge_top(layers: list[Entries]) -> Entries:
 
 
 def _build(
-    file: tuple[Source, Entries],
-    layers: list[Entries],
+    file: _Layer,
+    layers: list[_Layer],
     find: Find | None,
     facts: frozenset[str],
     declared: Mapping[str, tuple[str, ...]],
     chosen: Mapping[str, str],
 ) -> Backend:
     source, tree = file
-    top = _merge_top(layers)
-    dialects = top.get("dialects")
-    for dialect in dialects.words("dialects") if dialects else ():
-        _Finder(find)(source, "dialect", dialect, dialect.raw)
+    trees = [layer for _, layer in layers]
+    top = _merge_top(trees)
+    for owner, layer in layers:
+        dialects = layer.get("dialects")
+        for dialect in dialects.words("dialects") if dialects else ():
+            _must_find(find, owner, "dialect", dialect)
     precision = _section(top, "precision", _PRECISION)
     place = _section(top, "place", None)
     emit = _section(top, "emit", ("engines", "artifacts"))
     border = _section(top, "border", ("in", "out"))
     types = _types(top)
-    rules, unlisted = _rules(top, layers, Context(types, facts))
+    rules, unlisted = _rules(top, trees, Context(types, facts))
     used = {name for rule in (*rules.values(), unlisted) for row in rule.rows for name in row.names}
     strategy, smallest = place.get("strategy"), place.get("min_region")
     return Backend(
@@ -202,7 +207,7 @@ def _build(
         source=source.name,
         _rules=rules,
         _unlisted=unlisted,
-        _policies=_policies(source, top, find),
+        _policies=_policies(layers, find),
         _facts=frozenset(used & facts),
     )
 
@@ -211,6 +216,13 @@ def _section(top: Entries, key: str, allowed: tuple[str, ...] | None) -> Entries
     node = top.get(key)
     entries = node.entries(key) if node else Entries(top.file, top.line, ())
     return entries.only(key, allowed) if allowed else entries
+
+
+def _word(node: Node, what: str) -> Scalar:
+    words = node.words(what)
+    if len(words) != 1:
+        raise node.error(f"{what}: one name is expected")
+    return words[0]
 
 
 def _words(entries: Entries, key: str) -> tuple[str, ...]:
@@ -256,17 +268,14 @@ def _region(entries: Entries) -> RegionRule:
     return RegionRule(found, tuple(word.raw for word in words))
 
 
-def _policies(source: Source, top: Entries, find: Find | None) -> Policies:
-    node = top.get("policies")
-    if node is None:
+def _policies(layers: list[_Layer], find: Find | None) -> Policies:
+    """The policies that the last layer names; the file is looked for beside the one that names it."""
+    named = [(source, node) for source, layer in layers if (node := layer.get("policies"))]
+    if not named:
         return Policies({}, {})
-    finder = _Finder(find)
-    file = finder(source, "policy", node, node.text("policies"))
-
-    def find_policy(beside: Source, name: str) -> Source | None:
-        return (find("policy", name) if find else None) or find_beside(beside, "policy", name)
-
-    return load_policies(file, find_policy)
+    source, node = named[-1]
+    file = _must_find(find, source, "policy", _word(node, "policies"))
+    return load_policies(file, lambda beside, name: _find(find, beside, "policy", name))
 
 
 def _rules(top: Entries, layers: list[Entries], context: Context) -> tuple[dict[tuple[str, str], Rule], Rule]:

@@ -21,9 +21,17 @@ _UNORDERED_AXES = ("Reduce", "Squeeze", "Unsqueeze")
 
 
 def effective(view: NodeView, name: str) -> object:
-    """The effective value of an attribute, or of an input that once was one; `NotImplemented` if it is as written."""
+    """The effective value of an attribute, or of an input that once was one; `NotImplemented` if it is as written.
+
+    An invalid node (an axis beyond the rank, a stride of 0) has no effective values: they are not known.
+    """
     rule = _RULES.get(name)
-    return rule(view, view.written(name)) if rule else NotImplemented
+    if rule is None:
+        return NotImplemented
+    try:
+        return rule(view, view.written(name))
+    except (ArithmeticError, IndexError, TypeError):
+        return Unknown(name)
 
 
 def _kernel_shape(view: NodeView, written: object) -> object:
@@ -81,6 +89,8 @@ def _no_pads(view: NodeView) -> object:
 
 
 def _axis(view: NodeView, written: object) -> object:
+    if isinstance(written, tuple) and len(written) == 1:
+        written = written[0]
     if not isinstance(written, int) or written >= 0:
         return written
     rank = view.rank_at(0)

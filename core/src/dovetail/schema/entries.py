@@ -15,10 +15,10 @@ from dovetail.schema.errors import near_miss, one_of
 from dovetail.schema.policies import split_operator
 from dovetail.schema.yaml_source import Entries, Node, Scalar
 
-__all__ = ["ONE_KEY", "Entry", "collect_entries", "parse_unlisted"]
+__all__ = ["ONE_KEY", "RULE_KEYS", "Entry", "collect_entries", "parse_unlisted"]
 
 ONE_KEY = frozenset({"shape", "limits", "rows"})
-_RULE_KEYS = ("role", "policy", "types", "shape", "limits", "rows", "set", "keep", "same_scale", "note")
+RULE_KEYS = ("role", "policy", "types", "shape", "limits", "rows", "set", "keep", "same_scale", "note")
 _STATUS = ("refuse", "forbid")
 
 
@@ -88,7 +88,7 @@ def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tu
 
 def _entry(node: Node, what: str, place: Node) -> Entry:
     if isinstance(node, Entries):
-        node.only(what, _RULE_KEYS)
+        node.only(what, RULE_KEYS)
         keys = {key.raw: value for key, value in node}
         if "rows" in keys and len(ONE_KEY & keys.keys()) > 1:
             raise node.error(f"{what}: rows hold their own shape and limits; write these inside the rows")

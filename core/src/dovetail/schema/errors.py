@@ -30,7 +30,7 @@ def near_miss(word: str, candidates: Iterable[str]) -> str:
     names = sorted(set(candidates))
     by_lower = {name.lower(): name for name in reversed(names)}
     exact = by_lower.get(word.lower())
-    found = [exact] if exact else get_close_matches(word, names, n=1, cutoff=0.6)
+    found = [exact] if exact else get_close_matches(word, names, n=1, cutoff=0.6 if len(word) > 3 else 0.5)
     return f" (did you mean '{found[0]}'?)" if found else ""
 
 

@@ -73,13 +73,14 @@ class Judge:
     ):
         self.backend = backend
         self.opset = opset
-        self._facts = dict(facts or {})
+        given = facts or {}
         self._constants = constants or {}
         self._memo: dict[tuple, Verdict] = {}
         self._rules: dict[tuple[str, str], tuple[Rule, tuple[str, ...]]] = {}
-        missing = sorted(backend.facts - self._facts.keys())
+        missing = sorted(backend.facts - given.keys())
         if missing:
             raise SchemaError(f"its limits need the fact '{missing[0]}', which no plugin registers", backend.source)
+        self._facts = {name: given[name] for name in backend.facts}
 
     def __call__(self, node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
         """What the backend says of `node`.
@@ -150,6 +151,8 @@ class Judge:
         if met is False:
             return Refusal(f"not met: {row.when}", row.source)
         fit = _Fit(row, index, pending=isinstance(met, Unknown))
+        if fit.pending:
+            return fit  # another row may decide
         if self.backend.dynamic == "refuse":
             fit.reasons += [
                 Refusal(f"{what} is not known before run time, and {pattern} needs it", pattern.source)

@@ -101,15 +101,15 @@ class Guard:
     def check(self, env: Env) -> bool | Unknown:
         """True, False, or `Unknown` when only the region can tell.
 
-        A condition on a value that is not known counts as true: skipping a limit would take what the backend may
-        not be able to compute. A condition on a name that the node does not have is not met.
+        A condition that is not known or cannot be computed counts as true: skipping a limit would take what the
+        backend may not support. A condition on a name that the node does not have is not met.
         """
         pending: Unknown | None = None
         for limit in self.limits:
             try:
                 answer = False if limit.term(env) is ABSENT else limit.check(env)
             except TermError:
-                answer = False
+                continue
             if answer is False:
                 return False
             if isinstance(answer, Unknown) and answer.why == "region":

@@ -7,6 +7,7 @@ ports (their constant value). Extents, which a shape gives names to, come before
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail.schema.effective import effective
@@ -66,10 +67,16 @@ class NodeView:
         if swapped:
             self.inputs[:2] = self.inputs[1::-1]
         self.outputs = list(node.outputs)
-        names_in, names_out = port_names(node, opset)
-        self.ports: dict[str, ir.Value | None] = dict(zip((*names_in, *names_out), (*self.inputs, *self.outputs)))
+
+    @cached_property
+    def ports(self) -> dict[str, ir.Value | None]:
+        """Its values by port, and by position (`in0`, `out0`)."""
+        names_in, names_out = port_names(self.node, self.opset)
+        # Inputs last: BatchNormalization had an input and an output of one name before opset 14.
+        found = dict(zip((*names_out, *names_in), (*self.outputs, *self.inputs)))
         for kind, values in (("in", self.inputs), ("out", self.outputs)):
-            self.ports.update((f"{kind}{i}", value) for i, value in enumerate(values))
+            found.update((f"{kind}{i}", value) for i, value in enumerate(values))
+        return found
 
     def swap(self) -> NodeView | None:
         """The same node with its two inputs exchanged, if that changes nothing."""

@@ -21,7 +21,7 @@ __all__ = [
 
 FLOATS = frozenset({
     "float64", "float32", "float16", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
-    "float8e8m0", "float4e2m1",
+    "float8e8m0", "float6e2m3", "float6e3m2", "float4e2m1",
 })  # fmt: skip
 _RENAMED = {"float": "float32", "double": "float64", "undefined": ""}
 _TENSOR = re.compile(r"tensor\((\w+)\)")

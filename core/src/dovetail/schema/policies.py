@@ -60,10 +60,10 @@ def load_policies(source: Source, find: Callable[[Source, str], Source | None]) 
     Raises:
         SchemaError: The file, or one that it extends, is at fault.
     """
-    return _load(source, find, ())
+    return _load(source, find, (source,))
 
 
-def _load(source: Source, find: Callable[[Source, str], Source | None], chain: tuple[str, ...]) -> Policies:
+def _load(source: Source, find: Callable[[Source, str], Source | None], chain: tuple[Source, ...]) -> Policies:
     tree = load_tree(source).only("policies file", ("extends", "policy", "keep"))
     base = None
     extends = tree.get("extends")
@@ -72,9 +72,9 @@ def _load(source: Source, find: Callable[[Source, str], Source | None], chain: t
         other = find(source, name)
         if other is None:
             raise extends.error(f"no policies file '{name}' is found")
-        if other.name in (*chain, source.name):
-            raise extends.error(f"extends goes in a circle: {' -> '.join((*chain, source.name, other.name))}")
-        base = _load(other, find, (*chain, source.name))
+        if str(other) in map(str, chain):
+            raise extends.error(f"extends goes in a circle: {' -> '.join(file.name for file in (*chain, other))}")
+        base = _load(other, find, (*chain, other))
     return parse_policies(tree, base)
 
 

@@ -32,6 +32,7 @@ _HOLDS_MORE = {
     "bfloat16": {"float32", "float64"},
     "float64": set(),
 }
+_NO_NUMBERS = frozenset({"string", "complex64", "complex128"})
 _CONVERSIONS = frozenset({"Cast", "CastLike"})
 
 
@@ -55,6 +56,7 @@ class _Port:
     name: str
     present: str
     formal: Formal | None
+    contained: bool = False
     plain: tuple[str, ...] = ()
     quantised: tuple[str, ...] = ()
     shares: bool = False
@@ -86,37 +88,42 @@ def assign_types(
     reasons: list[Refusal] = []
     pending = False
     for name, alias, value, formal in _values(view):
-        port = _Port(name, dtype_name(value), formal)
-        contained = type(value.type).__name__ in ("SequenceType", "OptionalType")
-        if contained and (not listed or said is None):
-            reasons.append(Refusal(f"'{value.name}' is no tensor, and {view.op_type} is not listed with types", source))
-            continue
-        if said is None:
-            if port.present in ("string", "complex64", "complex128"):
-                reasons.append(Refusal(f"{name} is {port.present}, and no type is listed for it", source))
-            continue
-        apart = said.ports.get(name, said.ports.get(alias))
-        specs = apart if apart is not None else said.common
-        chosen, open_ = _held(specs or (), view)
-        pending |= open_ and not chosen
-        if port.present in FLOATS and not contained:
-            _allow_float(port, specs, chosen, high)
-            port.shares = apart is None and port.said and name not in keep and len(_dtypes(formal)) != 1
-        elif not _allow_other(port, apart is not None, chosen, specs, contained):
-            if not open_:
+        port = _Port(name, dtype_name(value), formal, type(value.type).__name__ in ("SequenceType", "OptionalType"))
+        if port.contained and (not listed or said is None):
+            reasons.append(Refusal(f"{name} is no tensor, and {view.op_type} is not listed with types", source))
+        elif said is not None:
+            apart = said.ports.get(name, said.ports.get(alias))
+            specs = apart if apart is not None else said.common
+            chosen, waits = _held(specs or (), view)
+            taken = _take(port, specs, chosen, apart is not None, high, name in keep)
+            if not taken and waits:
+                pending = True
+            elif not taken:
                 reasons.append(_refuse(port, specs or (), source))
-            continue
-        else:
-            if port.quantised:
+            if port.plain or port.quantised:
                 ports.append(port)
-            continue
-        if not port.plain and not port.quantised and not open_:
-            reasons.append(_refuse(port, specs or (), source))
-        ports.append(port)
+        elif port.present in _NO_NUMBERS:
+            reasons.append(Refusal(f"{name} is {port.present}, and no type is listed for it", source))
     if not reasons and not pending:
         reasons += _tie(ports, view, source)
     types = {port.name: tuple(dict.fromkeys((*port.plain, *port.quantised))) for port in ports}
     return TypeAnswer({} if reasons else types, tuple(reasons), pending and not reasons)
+
+
+def _take(
+    port: _Port,
+    specs: tuple[TypeSpec, ...] | None,
+    chosen: list[TypeSpec],
+    apart: bool,
+    high: str | None,
+    kept: bool,
+) -> bool:
+    """Fill in what the port may be; False when it may be nothing."""
+    if port.present in FLOATS and not port.contained:
+        _allow_float(port, specs, chosen, high)
+        port.shares = not apart and port.said and not kept and len(_dtypes(port.formal)) != 1
+        return bool(port.plain or port.quantised)
+    return _allow_other(port, apart, chosen, specs)
 
 
 def _values(view: NodeView) -> Iterable[tuple[str, str, ir.Value, Formal | None]]:
@@ -161,12 +168,10 @@ def _allow_float(port: _Port, specs: tuple[TypeSpec, ...] | None, chosen: list[T
         port.quantised = tuple(dtype for spec in chosen if spec.quantised for dtype in spec.dtype)
 
 
-def _allow_other(
-    port: _Port, apart: bool, chosen: list[TypeSpec], specs: tuple[TypeSpec, ...] | None, contained: bool
-) -> bool:
+def _allow_other(port: _Port, apart: bool, chosen: list[TypeSpec], specs: tuple[TypeSpec, ...] | None) -> bool:
     """Integers, booleans, strings, complex numbers, and what stands in sequences."""
     listed = {dtype for spec in chosen for dtype in spec.dtype}
-    if contained or port.present in ("string", "complex64", "complex128"):
+    if port.contained or port.present in _NO_NUMBERS:
         return port.present in listed
     if apart:
         if port.present in {dtype for spec in chosen if spec.quantised for dtype in spec.dtype}:

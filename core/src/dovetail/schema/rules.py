@@ -15,13 +15,13 @@ from dovetail.schema.shapes import Pattern, parse_pattern
 from dovetail.schema.type_specs import PortTypes, TypeSpec, parse_port_types
 from dovetail.schema.yaml_source import Entries, Items, Node, Scalar
 
-__all__ = ["UNLISTED", "Context", "Row", "Rule", "compile_rule"]
+__all__ = ["ROLES", "ROW_KEYS", "UNLISTED", "Context", "Row", "Rule", "compile_rule"]
 
 ROLES = ("active", "passive", "manual")
 UNLISTED = ("", "")
 """Stands for every operator that a file does not list."""
 
-_ROW_KEYS = ("when", "shape", "limits", "types", "policy", "role", "set", "keep", "note")
+ROW_KEYS = ("when", "shape", "limits", "types", "policy", "role", "set", "keep", "note")
 _PORT_FACTS = ("rank", "constant", "is_output", "consumers")
 _NODE_FACTS = ("version", "constants", "outputs")
 
@@ -130,7 +130,7 @@ def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> R
         body = {key: value for key, value in keys.items() if key in ONE_KEY}
         compiled = (reader.row(body, source),)
     elif isinstance(rows, Items) and rows.items:
-        parts = [row.entries("rows").only(f"rows of {op_type}", _ROW_KEYS) for row in rows.items]
+        parts = [row.entries("rows").only(f"rows of {op_type}", ROW_KEYS) for row in rows.items]
         compiled = tuple(reader.row({key.raw: value for key, value in part}, part.where) for part in parts)
     else:
         raise rows.error(f"rows of {op_type}: a list of rows is expected")

@@ -13,8 +13,8 @@ __all__ = ["DTYPES", "PortTypes", "TypeSpec", "parse_port_types", "parse_type"]
 
 DTYPES = (
     "float64", "float32", "float16", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
-    "float8e8m0", "float4e2m1", "int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32", "uint16",
-    "uint8", "uint4", "uint2", "bool", "string", "complex64", "complex128",
+    "float8e8m0", "float6e2m3", "float6e3m2", "float4e2m1", "int64", "int32", "int16", "int8", "int4", "int2", "uint64",
+    "uint32", "uint16", "uint8", "uint4", "uint2", "bool", "string", "complex64", "complex128",
 )  # fmt: skip
 _KEYS = ("dtype", "scheme", "granularity", "axis", "observer", "scale", "when")
 _SCHEMES = ("symmetric", "asymmetric")

@@ -31,6 +31,9 @@ class Source(Protocol):
     def name(self) -> str:
         """The last part of its path."""
 
+    def is_file(self) -> bool:
+        """Is it there."""
+
     def read_bytes(self) -> bytes:
         """Its content."""
 
@@ -261,7 +264,7 @@ def _refuse_references(event, file: str, line: int) -> None:
     if isinstance(event, yaml.AliasEvent) or event.anchor:
         raise SchemaError("no anchors or aliases; give it a name under types: or groups:", file, line)
     if event.tag:
-        raise SchemaError(f"no tags ('{event.tag}')", file, line)
+        raise SchemaError("no tags ('!'); plain words, numbers and quoted texts only", file, line)
 
 
 def _mapping(children: list[Node], file: str, line: int, flow: bool) -> Entries:

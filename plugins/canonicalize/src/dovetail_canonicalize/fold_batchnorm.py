@@ -107,7 +107,7 @@ def _fold(graph: ir.Graph, convolution: ir.Node, node: ir.Node) -> None:
         if output is result:
             graph.outputs[index] = old_result
     result.replace_all_uses_with(old_result)
-    graph.remove(node)
+    graph.remove(node, safe=True)
     result.name = f"{name}_folded"
     old_result.name = name
 

@@ -52,7 +52,7 @@ class FoldConstants(Pass):
                 for value, tensor in zip(node.outputs, results, strict=False):
                     _become_initializer(graph, node, value, tensor)
                 if not any(value.uses() or value.is_graph_output() for value in node.outputs):
-                    graph.remove(node)
+                    graph.remove(node, safe=True)
                 ctx.count("folded")
                 changed = True
         return changed

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
 from dovetail.plan.placement import set_origin
+from dovetail_canonicalize.loop_shapes import give_carried_shapes
 from dovetail_canonicalize.names import NodeNames
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Normalise(Pass):
         for node in model.nodes():
             if node.name in renamed:
                 set_origin(node, renamed[node.name])
+            if node.op_type == "Loop" and node.domain in ("", "ai.onnx"):
+                give_carried_shapes(node)
         ctx.count("named", len(renamed))
         return True
 

@@ -66,12 +66,12 @@ def _remove(graph: ir.Graph, node: ir.Node) -> bool:
                 graph.outputs[index] = source
         name = result.name
         result.replace_all_uses_with(source)
-        graph.remove(node)
+        graph.remove(node, safe=True)
         result.name = f"{name}_removed"
         if source.type is None:
             source.type, source.shape = result.type, result.shape
         source.name = name
         return True
     result.replace_all_uses_with(source)
-    graph.remove(node)
+    graph.remove(node, safe=True)
     return True

@@ -7,6 +7,7 @@ from (Shape and what is computed from it alone).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,9 @@ class EdgeKinds:
         for node in nodes:
             self._forward(node)
         for node in reversed(nodes):
-            self._backward(node)
+            self._backward(node.outputs)
+        for _, graph in model.graphs():
+            self._backward(_outer_values(graph))
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> EdgeKinds:
@@ -82,9 +85,9 @@ class EdgeKinds:
             return "index"
         return None
 
-    def _backward(self, node: ir.Node) -> None:
-        """By then every reader of the outputs has been asked: readers stand later, in bodies too."""
-        for value in node.outputs:
+    def _backward(self, values: Iterable[ir.Value]) -> None:
+        """By then every reader of the values has been asked: readers stand later, in bodies too."""
+        for value in values:
             kind = self._by_readers(value)
             if kind != "data":
                 self._flows_to[id(value)] = kind
@@ -121,7 +124,7 @@ def operator_facts() -> OperatorFacts:
 
 @dataclass(frozen=True)
 class MarkEdgeKinds(Pass):
-    """Mark every node with what it computes: data, an index or a shape.
+    """Mark every node and value with what flows there: data, an index or a shape.
 
     Given:  %s = Shape(%x)   %n = Gather(%s, 0)   %y = Reshape(%x, %n)
     Result: the first two are marked `shape`, the last `data`.
@@ -133,8 +136,23 @@ class MarkEdgeKinds(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Annotate; the graph does not change."""
         kinds = ctx.analysis(EdgeKinds)
+        for _, graph in model.graphs():
+            for value in _outer_values(graph):
+                _mark(value, kinds)
         for node in model.nodes():
             kind = kinds.of_node(node)
             set_kind(node, kind)
             ctx.count(kind)
+            for value in node.outputs:
+                _mark(value, kinds)
         return False
+
+
+def _outer_values(graph: ir.Graph) -> list[ir.Value]:
+    """Inputs, and constants that can be counts."""
+    return [*graph.inputs, *(value for value in graph.initializers.values() if _counts(value))]
+
+
+def _mark(value: ir.Value, kinds: EdgeKinds) -> None:
+    if (kind := kinds.of_value(value)) != "data":
+        set_kind(value, kind)

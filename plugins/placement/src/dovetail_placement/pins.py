@@ -7,26 +7,35 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.types import FLOATS
+from dovetail.plan.identity import identity, structural_keys, walk
 from dovetail.plan.placement import HOST
 from dovetail.plan.selectors import parse_pin, select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.plan.claim import Claim
+    from dovetail.plan.plan import Plan
 
-__all__ = ["Pin", "pinned_claim", "resolve_pins"]
+__all__ = ["Pin", "pinned_claim", "planned_pins", "resolve_pins"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What the user wants for one node: a backend, and a precision or "" for the one that is chosen."""
+    """What somebody wants for one node.
+
+    Attributes:
+        node: The node.
+        backend: The backend it shall have.
+        ports: The type of each port, by name; `""` stands for all ports that are not named. Empty: whatever is chosen.
+        text: Where the wish comes from, for messages.
+    """
 
     node: ir.Node
     backend: str
-    precision: str
+    ports: Mapping[str, str]
     text: str
 
 
@@ -40,33 +49,66 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
     pins = {}
     for text in texts:
         selector, backend, precision = parse_pin(text)
+        where = f"pin '{text}'"
         if backend not in known:
-            raise DovetailError(
-                f"pin '{text}' names backend '{backend}', which was not chosen", f"chosen: {', '.join(known)}"
-            )
+            raise DovetailError(f"{where} names backend '{backend}', which was not chosen", f"chosen: {', '.join(known)}")
         if precision and precision not in FLOATS:
-            raise DovetailError(f"pin '{text}': '{precision}' is no precision", f"one of {', '.join(FLOATS)}")
+            raise DovetailError(f"{where}: '{precision}' is no precision", f"one of {', '.join(FLOATS)}")
         for node in select(model, selector):
-            pins[id(node)] = Pin(node, backend, precision, text)
+            pins[id(node)] = Pin(node, backend, {"": precision} if precision else {}, where)
+    return pins
+
+
+def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> dict[int, Pin]:
+    """A plan as pins: every node that it lists keeps its backend and its types.
+
+    A node is found by the value it computes, else by its structure; one that the plan does not know is placed anew.
+
+    Raises:
+        DovetailError: The plan names a backend that was not chosen, or it fits no node of the model.
+    """
+    known, keys, pins = (*backends, HOST), structural_keys(model), {}
+    for path, node in walk(model):
+        entry = plan.find(identity(path, node), keys[id(node)])
+        if entry is None:
+            continue
+        where = f"plan: node '{entry.name}'"
+        if entry.backend not in known:
+            raise DovetailError(
+                f"{where} is on '{entry.backend}', which was not chosen", f"add --backend {entry.backend}"
+            )
+        types = {"": entry.precision, **entry.ports} if entry.precision in FLOATS or entry.ports else {}
+        pins[id(node)] = Pin(node, entry.backend, types, where)
+    if not pins and plan.nodes:
+        raise DovetailError("the plan was made for another model: it knows no node of this one")
     return pins
 
 
 def pinned_claim(claim: Claim, pin: Pin) -> Claim:
-    """`claim` with its types narrowed to the pinned precision.
+    """`claim` with its types narrowed to the pinned ones.
 
     Raises:
-        DovetailError: No port can have that precision.
+        DovetailError: No port can have the pinned type.
     """
-    if not pin.precision:
-        return replace(claim, because=f"pinned by '{pin.text}'")
-    ports = {
-        port: (pin.precision,) if pin.precision in types else types
-        for port, types in claim.ports.items()
-    }
-    if claim.ports and not any(types == (pin.precision,) for types in ports.values()):
-        offered = sorted({kind for types in claim.ports.values() for kind in types})
-        raise DovetailError(
-            f"pin '{pin.text}': {pin.backend} cannot compute '{claim.node.name}' in {pin.precision}",
-            f"it offers {', '.join(offered)} there",
-        )
-    return replace(claim, ports=ports, role="pinned", because=f"pinned by '{pin.text}'")
+    because = f"as {pin.text} says"
+    if not pin.ports:
+        return replace(claim, because=because)
+    ports, fitted = {}, False
+    for port, types in claim.ports.items():
+        wanted = pin.ports.get(port, pin.ports.get("", ""))
+        fits = wanted in types
+        fitted |= fits
+        if port in pin.ports and not fits:
+            raise _cannot(pin, claim, wanted)
+        ports[port] = (wanted,) if fits else types
+    if claim.ports and not fitted and pin.ports.get("", "") in FLOATS:
+        raise _cannot(pin, claim, pin.ports[""])
+    return replace(claim, ports=ports, role="pinned", because=because, keep=frozenset())
+
+
+def _cannot(pin: Pin, claim: Claim, wanted: str) -> DovetailError:
+    offered = sorted({kind for types in claim.ports.values() for kind in types})
+    return DovetailError(
+        f"{pin.text}: {pin.backend} cannot compute '{claim.node.name}' in {wanted}",
+        f"it offers {', '.join(offered)} there",
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.plan.placement import HOST, Placement, set_placement
-from dovetail_placement.pins import Pin, pinned_claim, resolve_pins
+from dovetail_placement.pins import Pin, pinned_claim, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
 from dovetail_placement.view import View
 
@@ -56,7 +56,10 @@ class Placer:
         self.model = model
         self.ctx = ctx
         self.host = ctx.host
-        self.pins = resolve_pins(model, ctx.request.pins, [backend.name for backend in ctx.backends])
+        names = [backend.name for backend in ctx.backends]
+        plan = ctx.request.plan
+        self.pins = {} if plan is None else planned_pins(model, plan, names)
+        self.pins |= resolve_pins(model, ctx.request.pins, names)
         self.banned: dict[str, set[int]] = {backend.name: set() for backend in ctx.backends}
         self._judges: dict[str, Judge] = {}
 
@@ -109,9 +112,8 @@ class Placer:
             verdict = judge(pin.node)
             if not verdict.ok:
                 raise _pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
-            if pin.backend == HOST or pin.node.graph is self.model.graph:
-                claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
-                self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend} because of '{pin.text}'")
+            claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
+            self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 
     def _everything_has_a_place(self, claimed: dict) -> None:
         lost = next((node for node in self.model.nodes() if id(node) not in claimed), None)
@@ -127,4 +129,4 @@ class Placer:
 
 
 def _pin_refused(pin: Pin, why: str) -> DovetailError:
-    return DovetailError(f"pin '{pin.text}': {pin.backend} refuses '{pin.node.name}': {why}", "pin it to another backend")
+    return DovetailError(f"{pin.text}: {pin.backend} refuses '{pin.node.name}': {why}", "choose another backend for it")

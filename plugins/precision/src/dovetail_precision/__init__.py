@@ -10,4 +10,5 @@ def register(registry):
     """Register the passes of this plugin."""
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
     registry.pass_("join", "dovetail_precision.join:Join")
-    registry.pass_("convert-weights", "dovetail_precision.convert_weights:ConvertWeights")
+    registry.policy("fp16", "dovetail_schemas:policies/fp16.yaml")
+    registry.policy("bf16", "dovetail_schemas:policies/bf16.yaml")

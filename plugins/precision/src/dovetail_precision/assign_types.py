@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.types import dtype_name, float_name
+from dovetail.ir.types import dtype_name, float_name, from_name
 from dovetail.passes import Pass
+from dovetail.plan.join import Join as PlannedJoin
 from dovetail.plan.placement import HOST, get_placement, set_placement
+from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer
+from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.solvers import solver
 
@@ -37,26 +41,34 @@ class AssignTypes(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Type, ban and place again until nothing is banned; every round bans at least one node, so it ends."""
         solve = solver(ctx.request.solver)
-        while True:
+        problem, placer = TypingProblem(model, ctx), None
+        while problem.impossible:
+            placer = placer or Placer(model, ctx)
+            _ban(problem, placer, ctx)
+            placer.place()
             problem = TypingProblem(model, ctx)
-            if not self._ban(problem, model, ctx):
-                break
         solve(problem)
         _annotate(problem, model, ctx)
+        number_regions(model, ctx)
+        ctx.joins = [_join(border) for border in find_borders(model, PlannedTypes(model), ctx.request.keep_io_types)]
         return False
 
-    def _ban(self, problem: TypingProblem, model: Model, ctx: Context) -> bool:
-        if not problem.impossible:
-            return False
-        placer = ctx.placer or Placer(model, ctx)
-        for node, why in problem.impossible:
-            backend = get_placement(node).backend
-            if backend == HOST:
-                raise DovetailError(f"node '{node.name}' ({node.op_type}) cannot be typed: {why}")
-            ctx.remark("missed", node, "no-type", f"not on {backend}: {why}")
-            placer.ban(node, backend)
-        placer.place()
-        return True
+
+def _ban(problem: TypingProblem, placer: Placer, ctx: Context) -> None:
+    for node, why in problem.impossible:
+        backend = get_placement(node).backend
+        if backend == HOST:
+            raise DovetailError(f"node '{node.name}' ({node.op_type}) cannot be typed: {why}")
+        ctx.remark("missed", node, "no-type", f"not on {backend}: {why}")
+        placer.ban(node, backend)
+
+
+def _join(border: Border) -> PlannedJoin:
+    shape, size = border.value.shape, None
+    if shape is not None and shape.is_static():
+        size = math.prod(shape.numpy()) * from_name(border.wanted).bitwidth // 8
+    at = border.uses[0][0].name if border.uses else border.value.name
+    return PlannedJoin(border.value.name, border.held, border.wanted, "cast", at, size)
 
 
 def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:

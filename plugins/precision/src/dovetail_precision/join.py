@@ -1,4 +1,4 @@
-"""The pass that puts conversions at borders, exactly one per value and type."""
+"""The pass that makes a plan's types real: one conversion per value and type at borders, one version of each weight."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dovetail.passes import Pass
 from dovetail.plan.placement import Placement, get_placement, set_placement
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.scopes import Scopes
+from dovetail_precision.weights import convert_weights
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,8 +26,10 @@ __all__ = ["Join"]
 class Join(Pass):
     """Make the types of the plan the types of the graph.
 
-    Given:  placements say that %a is computed in bfloat16 and read in float32 by two nodes
-    Result: %b = Cast(%a, to float32) right after %a, read by both; every value has its decided type.
+    Given:  placements say that %a is computed in bfloat16 and read in float32 by two nodes, and that the float32
+            weight %w is read in bfloat16 by one node and in float32 by another
+    Result: %b = Cast(%a, to float32) right after %a, read by both; %w as before, and %w_bfloat16 for the first; every
+            value has its decided type.
 
     A cast that is there already serves; a value that was just widened is read before the widening; a cast stands
     outside loops, and inside a branch only when that branch alone reads it.
@@ -41,11 +44,13 @@ class Join(Pass):
         joiner = _Joiner(model, ctx)
         borders = find_borders(model, joiner.types, ctx.request.keep_io_types)
         decided = [(value, kind) for node in model.nodes() for value, kind in joiner.retyped(node)]
+        # Weights go along: a node whose activations are converted and whose weights are not would be invalid.
+        converted = convert_weights(model, joiner.types, ctx)
         for border in borders:
             joiner.join(border)
         for value, kind in decided:
             value.dtype = from_name(kind)
-        return bool(borders or decided)
+        return bool(borders or decided or converted)
 
 
 class _Joiner:

@@ -52,7 +52,7 @@ def _wanted(variable: Variable, activations: list, arriving) -> str:
     if policy == "pinned":
         return next(iter(variable.allowed)) if len(variable.allowed) == 1 else present
     # What the source model keeps in another type than float32 is somebody's choice already.
-    if present != "float32" or policy in ("", "keep", "none", "recurse", "follow-consumer"):
+    if present != "float32" or policy in ("", "keep", "recurse", "follow-consumer"):
         return present
     if policy == "lower":
         return variable.low
@@ -60,7 +60,7 @@ def _wanted(variable: Variable, activations: list, arriving) -> str:
         return variable.high
     if not activations:
         return present
-    if policy == "pass":
+    if policy in ("pass", "none"):
         return arriving(activations[0])
     return promote(*map(arriving, activations))
 

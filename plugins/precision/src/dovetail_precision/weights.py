@@ -1,46 +1,37 @@
-"""The pass that stores every weight in the precisions it is used in."""
+"""Weights: stored in the precisions they are read in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.types import dtype_name, float_name, from_name
-from dovetail.passes import Pass
-from dovetail_precision.borders import PlannedTypes
 from dovetail_precision.cast_tensor import CastTensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail_precision.borders import PlannedTypes
 
-__all__ = ["ConvertWeights"]
+__all__ = ["convert_weights"]
 
 
-@dataclass(frozen=True)
-class ConvertWeights(Pass):
-    """Give every weight one version per precision that reads it.
+def convert_weights(model: Model, types: PlannedTypes, ctx: Context) -> bool:
+    """Give every weight, of the main graph and of all bodies, one version per precision that reads it.
 
-    Given:  %w in float32, read by a node in bfloat16 and by one in float32
-    Result: %w as before, and %w_bfloat16 for the first; a weight that is read in one type only is replaced.
+    A weight that is read in one type only is replaced. Nothing is converted here: the new weights convert themselves
+    piece by piece while the model is saved or run.
 
-    Nothing is converted here: the new weights convert themselves piece by piece while the model is saved or run.
+    Returns:
+        Whether any weight got a new version.
     """
-
-    name = "convert-weights"
-    stage = "weights"
-    requires = ("assign-types",)
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Convert the initializers of the main graph and of all bodies."""
-        types, changed = PlannedTypes(model), False
-        overridable = {id(value) for value in model.graph.inputs}
-        for _, graph in model.graphs():
-            for value in list(graph.initializers.values()):
-                if id(value) not in overridable and value.const_value is not None and float_name(value):
-                    changed |= _convert(graph, value, types, ctx)
-        return changed
+    changed = False
+    overridable = {id(value) for value in model.graph.inputs}
+    for _, graph in model.graphs():
+        for value in list(graph.initializers.values()):
+            if id(value) not in overridable and value.const_value is not None and float_name(value):
+                changed |= _convert(graph, value, types, ctx)
+    return changed
 
 
 def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, ctx: Context) -> bool:
@@ -51,7 +42,7 @@ def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, ctx: Context
     wanted = [kind for kind in readers if kind != present]
     if not wanted:
         return False
-    ctx.count("converted", len(wanted))
+    ctx.count("weights converted", len(wanted))
     if len(readers) == 1 and not value.is_graph_output():
         tensor = CastTensor(value.const_value, from_name(wanted[0]), value.name)
         value.const_value, value.dtype = tensor, tensor.dtype

@@ -1,0 +1,335 @@
+"""The functions that the command line and Python users call; each does one thing from model to result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail import __version__
+from dovetail.errors import DovetailError, UsageError
+from dovetail.passes.request import BackendChoice, Request
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context, Instrumentation
+    from dovetail.plan.plan import Plan
+    from dovetail.plugins import PluginSet
+    from dovetail.verification import Verification
+
+__all__ = ["BackendInfo", "backends", "compile", "explain", "load", "open", "plan", "verify"]
+
+_STAMP = "dovetail.request"
+_DECIDE = ("normalise", "analyse", "place", "type")
+_CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "lower")
+
+Progress = Callable[[str, int, int], None]
+
+
+def open(path: str | Path) -> Model:
+    """Open an ONNX model; its weights stay on disk. See `dovetail.ir.open_model`."""
+    from dovetail.ir.opening import open_model
+
+    return open_model(path)
+
+
+def plan(
+    model: Model | str | Path,
+    backends: Sequence[str | BackendChoice] = (),
+    *,
+    strategy: str | None = None,
+    solver: str = "forward",
+    pins: Sequence[str] = (),
+    keep_io_types: bool = True,
+    data: object = None,
+    plugins: PluginSet | None = None,
+    progress: Progress | None = None,
+    instrumentation: Instrumentation | None = None,
+) -> Plan:
+    """Decide where and in what every node of `model` is computed, without changing it.
+
+    Args:
+        model: The model, or the path of one.
+        backends: `NAME` or `NAME:key=value,...`, in order of preference; the host takes what they leave.
+        strategy: A strategy to use instead of the one that each backend names.
+        solver: How precisions are chosen.
+        pins: Manual choices, `SELECTOR=backend/precision`.
+        keep_io_types: Keep the types of the model's inputs and outputs.
+        data: Data for passes that measure.
+        plugins: The plugins to use; by default all that are installed.
+        progress: Called with (what, done, total).
+        instrumentation: What to print and verify on the way.
+
+    Raises:
+        DovetailError: The model or the request is at fault.
+    """
+    from dovetail.plan.plan import Plan
+
+    model = open(model) if isinstance(model, (str, Path)) else model.clone()
+    request = _request(backends, strategy, solver, pins, keep_io_types, data)
+    ctx = _context(request, plugins)
+    _run(model, ctx, _DECIDE, progress, instrumentation)
+    return Plan.extract(model, ctx)
+
+
+def compile(
+    model: Model | str | Path,
+    backends: Sequence[str | BackendChoice] = (),
+    *,
+    data: object = None,
+    verify: bool | None = None,
+    plan: Plan | str | Path | None = None,
+    strategy: str | None = None,
+    solver: str = "forward",
+    pins: Sequence[str] = (),
+    keep_io_types: bool = True,
+    plugins: PluginSet | None = None,
+    progress: Progress | None = None,
+    instrumentation: Instrumentation | None = None,
+) -> CompiledModel:
+    """Carry a plan out: give every node its backend and precision, with exactly the conversions that needs.
+
+    A model that the same request compiled before is recognised and given back as it is.
+
+    Args:
+        model: The model, or the path of one; a model that is passed in is not changed.
+        data: Inputs to verify the result on; see `dovetail.verification.data.batches`.
+        verify: Compare the result with the original; by default when there is data, on random inputs if there is none.
+        plan: A plan to replay, or its path. Its backends are used where `backends` names none.
+        backends, strategy, solver, pins, keep_io_types, plugins, progress, instrumentation: See `plan`.
+
+    Raises:
+        DovetailError: The model or the request is at fault.
+    """
+    from dovetail.compiled import CompiledModel
+    from dovetail.plan.plan import Plan
+    from dovetail.runtime.engines import engines_of
+
+    original = open(model) if isinstance(model, (str, Path)) else model
+    planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
+    if planned is not None and not backends:
+        backends = [_choice(entry) for entry in planned.backends]
+    request = _request(backends, strategy, solver, pins, keep_io_types, data, planned)
+    ctx = _context(request, plugins)
+    engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
+    stamp = _stamp(request, ctx)
+    if _stamp_of(original) == stamp and original.path is not None and planned is None:
+        compiled = _recognised(original, engines, ctx)
+    else:
+        # The original is opened again rather than copied: its graph is needed whole for the comparison.
+        work = open(original.path) if original.path is not None and original.revision == 0 else original.clone()
+        _run(work, ctx, _DECIDE, progress, instrumentation)
+        decided = Plan.extract(work, ctx)
+        _run(work, ctx, _CARRY_OUT, progress, instrumentation)
+        decided.remarks = list(ctx.remarks)
+        work.ir.metadata_props[_STAMP] = stamp
+        compiled = CompiledModel(work, decided, engines)
+    if verify or verify is None and data is not None:
+        reference = _reference(original, ctx)
+        compiled.verification = _verify(original, reference, compiled.run, data, request.seed, progress)
+    return compiled
+
+
+def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
+    """Read back what `CompiledModel.save` wrote.
+
+    Raises:
+        DovetailError: The folder holds no compiled model, or one of its backends is not installed.
+    """
+    from dovetail.compiled import MODEL, PLAN, CompiledModel
+    from dovetail.plan.annotations import read_annotations
+    from dovetail.plan.plan import Plan
+    from dovetail.passes.backends import load_chosen
+    from dovetail.runtime.engines import engines_of
+
+    folder = Path(folder)
+    path = folder / MODEL if folder.is_dir() else folder
+    if not path.is_file():
+        raise DovetailError(f"{folder} holds no {MODEL}", "`dovetail compile ... -o FOLDER` writes one")
+    model = open(path)
+    read_annotations(model)
+    if (path.parent / PLAN).is_file():
+        decided = Plan.load(path.parent / PLAN)
+    else:
+        decided = Plan.extract(model)
+    ctx = _context(Request(), plugins)
+    from dovetail.plan.placement import HOST, get_placement
+
+    names = {placement.backend for node in model.nodes() if (placement := get_placement(node))} - {HOST}
+    options = {entry["name"]: _choice(entry) for entry in decided.backends}
+    chosen = [load_chosen(ctx.registry, options.get(name, BackendChoice(name))) for name in sorted(names)]
+    return CompiledModel(model, decided, engines_of((*chosen, ctx.host), ctx.registry))
+
+
+def verify(
+    original: Model | str | Path,
+    result: CompiledModel | Model | str | Path,
+    data: object = None,
+    *,
+    seed: int = 0,
+    plugins: PluginSet | None = None,
+    progress: Progress | None = None,
+) -> Verification:
+    """Compare the outputs of two models on the same inputs; the original runs on the host, in the types it has.
+
+    Args:
+        original: A model or its path.
+        result: What `compile` gave, the folder it was saved in, or any other model.
+        data: See `dovetail.verification.data.batches`; one batch of random inputs by default.
+        seed: For random inputs.
+        plugins: The plugins to use.
+        progress: Called with (what, done, total).
+
+    Raises:
+        DovetailError: One of both cannot be run, or the data does not fit.
+    """
+    from dovetail.compiled import CompiledModel
+
+    ctx = _context(Request(), plugins)
+    original = open(original) if isinstance(original, (str, Path)) else original
+    if isinstance(result, (str, Path)):
+        result = load(result, plugins) if Path(result).is_dir() else open(result)
+    run = result.run if isinstance(result, CompiledModel) else _reference(result, ctx)
+    return _verify(original, _reference(original, ctx), run, data, seed, progress)
+
+
+def explain(plan_or_folder: Plan | str | Path, node: str) -> list[str]:
+    """Why `node` is where it is: its placement, its remarks, those of the nodes that forced it, and what helps.
+
+    Raises:
+        DovetailError: The plan has no such node.
+    """
+    from dovetail.plan.explain import explain_node
+    from dovetail.plan.plan import Plan
+
+    decided = Plan.load(plan_or_folder) if isinstance(plan_or_folder, (str, Path)) else plan_or_folder
+    return explain_node(decided, node)
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """What a listing says of a backend.
+
+    Attributes:
+        name: As after `--backend`.
+        summary: One line.
+        distribution: Who brings it.
+        engines: Name, whether it runs here, and why not or with what caveat, in order of preference.
+        needs: The device it runs on.
+        error: What is wrong with its file, or empty.
+    """
+
+    name: str
+    summary: str
+    distribution: str
+    engines: tuple[tuple[str, bool, str], ...] = ()
+    needs: str = ""
+    error: str = ""
+
+
+def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
+    """The installed backends, by name. No engine is loaded."""
+    from dovetail.plugins import load_plugins
+    from dovetail.schema import peek_backend
+
+    registry = (plugins or load_plugins()).registry
+    found = []
+    for entry in registry.backend.entries:
+        try:
+            seen = peek_backend(registry.backend[entry.name])
+            engines = tuple(_engine_info(name, registry) for name in seen.engines)
+            found.append(BackendInfo(entry.name, seen.summary, entry.owner, engines, seen.device))
+        except DovetailError as error:
+            found.append(BackendInfo(entry.name, "", entry.owner, error=error.message))
+    return found
+
+
+def _engine_info(name: str, registry) -> tuple[str, bool, str]:
+    try:
+        ok, why = registry.engine[name]().available()
+    except (DovetailError, ImportError) as error:
+        return name, False, str(error).partition("\n")[0]
+    return name, ok, why
+
+
+def _request(backends, strategy, solver, pins, keep_io_types, data, plan=None) -> Request:
+    if not backends and plan is None:
+        raise UsageError("no backend is named", "name at least one; `dovetail backends` lists them")
+    return Request.of(
+        *backends,
+        strategy=strategy,
+        solver=solver,
+        pins=tuple(pins),
+        keep_io_types=keep_io_types,
+        data=data,
+        plan=plan,
+    )
+
+
+def _choice(entry: Mapping[str, Any]) -> BackendChoice:
+    return BackendChoice(entry["name"], dict(entry.get("options", {})))
+
+
+def _context(request: Request, plugins: PluginSet | None) -> Context:
+    from dovetail.passes.context import Context
+    from dovetail.plugins import load_plugins
+
+    return Context(request, plugins=plugins or load_plugins())
+
+
+def _run(model: Model, ctx: Context, stages: Sequence[str], progress, instrumentation) -> None:
+    from dovetail.passes.compose import compose
+    from dovetail.passes.instrumentation import Instrumentation
+
+    pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins)
+    pipeline.run(model, ctx, instrumentation or Instrumentation(progress=progress))
+
+
+def _stamp(request: Request, ctx: Context) -> str:
+    """A hash of the request and of everything else that the result depends on besides the model."""
+    parts = {
+        "dovetail": __version__,
+        "request": {key: value for key, value in request.as_dict().items() if key not in ("data", "plan")},
+        "plugins": [(record.name, record.version) for record in ctx.plugins.plugins if record.status == "ok"],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _stamp_of(model: Model) -> str:
+    if not model.untouched:
+        return model.ir.metadata_props.get(_STAMP, "")
+    return next((entry.value for entry in model.skeleton().proto.metadata_props if entry.key == _STAMP), "")
+
+
+def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
+    """The result that `model` is already."""
+    from dovetail.compiled import PLAN, CompiledModel
+    from dovetail.plan.annotations import read_annotations
+    from dovetail.plan.plan import Plan
+
+    read_annotations(model)
+    beside = model.path.parent / PLAN
+    ctx.remark("passed", "", "recognised", "this model is the result of the same request; it stays as it is")
+    decided = Plan.load(beside) if beside.is_file() else Plan.extract(model, ctx)
+    return CompiledModel(model, decided, engines, unchanged=model.path)
+
+
+def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Runs `model` on the host's engines, in the types it has."""
+    from dovetail.plan.placement import HOST
+    from dovetail.runtime.executor import Executor
+    from dovetail.runtime.engines import engines_of
+
+    return Executor(model, engines_of([ctx.host], ctx.registry), backend_of=lambda node: HOST).run
+
+
+def _verify(original, reference, run, data, seed, progress) -> Verification:
+    from dovetail.verification import verify as compare
+
+    return compare(original, reference, run, data, seed, progress)

@@ -1,0 +1,184 @@
+"""What compiling gives: the model, its plan, and how to run it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError
+from dovetail.plan.placement import HOST, get_placement
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dovetail.ir.model import Model
+    from dovetail.plan.plan import Plan
+    from dovetail.plan.remark import Remark
+    from dovetail.runtime.engine import Engine, Executed
+    from dovetail.runtime.executor import Executor
+    from dovetail.verification import Verification
+
+__all__ = ["MODEL", "PLAN", "REMARKS", "CompiledModel"]
+
+MODEL, PLAN, REMARKS = "model.onnx", "plan.yaml", "remarks.json"
+
+
+@dataclass
+class CompiledModel:
+    """A model in which every operator has a backend and a precision.
+
+    Attributes:
+        model: The result, with placements as annotations.
+        plan: What was decided, and why.
+        engines: The engines of each backend in it.
+        verification: The comparison with the original, where one was asked for.
+        unchanged: The file that is this result already: the same request was compiled before.
+    """
+
+    model: Model
+    plan: Plan
+    engines: Mapping[str, list[Engine]] = field(default_factory=dict)
+    verification: Verification | None = None
+    unchanged: Path | None = None
+    _executor: Executor | None = field(default=None, repr=False)
+
+    @property
+    def remarks(self) -> list[Remark]:
+        """Every reason."""
+        return self.plan.remarks
+
+    def executor(self) -> Executor:
+        """What runs it, made when first asked for."""
+        if self._executor is None:
+            from dovetail.runtime.executor import Executor
+
+            self._executor = Executor(self.model, self.engines)
+        return self._executor
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """All outputs by name.
+
+        Raises:
+            DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
+        """
+        return self.executor().run(inputs)
+
+    def executed(self) -> dict[str, Executed]:
+        """The precision that every node was really executed in, as its engine reports it, by node name."""
+        return self.executor().executed()
+
+    def placement_table(self) -> list[dict[str, Any]]:
+        """How many nodes of each operator are where and in what: rows of operator, backend, precision, nodes."""
+        rows: Counter[tuple[str, str, str]] = Counter()
+        for node in self.model.nodes():
+            placement = get_placement(node)
+            if placement is not None:
+                rows[(node.op_type, placement.backend, placement.precision)] += 1
+        return [
+            {"operator": operator, "backend": backend, "precision": precision, "nodes": number}
+            for (operator, backend, precision), number in sorted(rows.items(), key=lambda row: (-row[1], row[0]))
+        ]
+
+    def executed_table(self) -> list[dict[str, Any]]:
+        """The same for what was executed: rows of operator, planned precision, executed precision, nodes."""
+        executed, rows = self.executed(), Counter()
+        for node in self.model.nodes():
+            how = executed.get(node.name)
+            placement = get_placement(node)
+            rows[(node.op_type, placement.precision if placement else "", how.precision if how else "")] += 1
+        keys = ("operator", "planned", "executed")
+        return [{**dict(zip(keys, row, strict=True)), "nodes": number} for row, number in sorted(rows.items())]
+
+    def summary(self) -> str:
+        """The coverage line: `cpu-bf16 96/104 nodes in 2 regions, host 8; 3 joins; SNR 41.2 dB`."""
+        coverage = Counter(placement.backend for node in self.model.nodes() if (placement := get_placement(node)))
+        total = sum(coverage.values())
+        regions = Counter()
+        for number, backend in {
+            (placement.region, placement.backend) for node in self.model.graph if (placement := get_placement(node))
+        }:
+            regions[backend] += number is not None
+        parts = []
+        for backend, number in sorted(coverage.items(), key=lambda item: (item[0] == HOST, -item[1])):
+            many = f"{regions[backend]} region{'s' * (regions[backend] != 1)}"
+            parts.append(f"{backend} {number}" if backend == HOST else f"{backend} {number}/{total} nodes in {many}")
+        joins = self.plan.summary.get("joins", 0)
+        line = ", ".join(parts) + f"; {joins} join{'s' * (joins != 1)}"
+        if self.verification is not None and self.verification.short():
+            line += f"; {self.verification.short()}"
+        return line
+
+    def notes(self) -> list[str]:
+        """What the user should know of the engines: one that is absent, or has a caveat on this machine."""
+        if self._executor is not None:
+            return list(self._executor.notes)
+        used = {placement.backend for node in self.model.nodes() if (placement := get_placement(node))}
+        notes = []
+        for backend in sorted(used & self.engines.keys()):
+            for engine in self.engines[backend]:
+                ok, why = engine.available()
+                if why or not ok:
+                    notes.append(f"{engine.name}{'' if ok else ' is not available'}: {why}")
+                if ok:
+                    break
+        return notes
+
+    def save(self, folder: str | Path, *, external: bool | None = None) -> None:
+        """Write `model.onnx`, `plan.yaml` and `remarks.json` into `folder`.
+
+        Each is written beside its target and renamed, the model first; a run that is killed leaves what was there.
+
+        Raises:
+            DovetailError: The folder cannot be written to, or the disk is full.
+        """
+        folder = Path(folder)
+        if folder.exists() and not folder.is_dir():
+            raise DovetailError(f"{folder} is a file", "name a folder to write to")
+        target = folder / MODEL
+        if self.unchanged is not None:
+            _copy(self.unchanged, target)
+        else:
+            self.model.save(target, external=external)
+            self._add_losses()
+        self.plan.save(folder / PLAN)
+        self._save_remarks(folder / REMARKS)
+
+    def _add_losses(self) -> None:
+        """What converting the weights could not keep is only known once they are written."""
+        from dovetail.plan.remark import Remark
+
+        for value in self.model.graph.initializers.values():
+            losses = getattr(value.const_value, "losses", None)
+            if losses:
+                why = f"weight '{value.name}' in {value.const_value.dtype.name.lower()}: {losses}"
+                self.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))
+
+    def _save_remarks(self, path: Path) -> None:
+        from dovetail.ir.saving import replacing
+
+        text = ",\n".join(json.dumps(remark.as_dict(), ensure_ascii=False) for remark in self.remarks)
+        try:
+            with replacing(path) as file:
+                file.write(f"[\n{text}\n]\n".encode())
+        except OSError as error:
+            raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The same bytes in another place, with the data files they name; nothing where both are one place."""
+    from dovetail.ir.saving import data_files, replacing
+
+    if target.exists() and source.samefile(target):
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for file in (*sorted(data_files(source)), source):
+            with replacing(target.parent / (file.name if file != source else target.name)) as out, file.open("rb") as bytes_:
+                shutil.copyfileobj(bytes_, out, 1 << 22)
+    except OSError as error:
+        raise DovetailError(f"{target} could not be written: {error.strerror or error}") from error

@@ -1,0 +1,165 @@
+"""A plan: what was decided, and why, as data that can be saved, edited and replayed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.plan.identity import identity, structural_keys, walk
+from dovetail.plan.join import Join
+from dovetail.plan.placement import Placement, get_placement, kind_of, origin_of
+from dovetail.plan.remark import Remark
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["Plan", "PlannedNode"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    """One node of a plan; `output` (with the body path) says which, `key` finds it again in another export."""
+
+    name: str
+    output: str
+    key: str
+    op_type: str
+    backend: str
+    precision: str
+    domain: str = ""
+    origin: tuple[str, ...] = ()
+    region: int | None = None
+    kind: str = "data"
+    ports: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def placement(self) -> Placement:
+        """Where it is computed, and in what."""
+        return Placement(self.backend, self.precision, dict(self.ports), self.region)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The form in a file; what is usual is left out."""
+        data: dict[str, Any] = {"name": self.name, "output": self.output, "key": self.key}
+        if self.origin and self.origin != (self.name,):
+            data["origin"] = list(self.origin)
+        data["op_type"] = self.op_type
+        if self.domain:
+            data["domain"] = self.domain
+        data |= {"backend": self.backend, "precision": self.precision}
+        if self.region is not None:
+            data["region"] = self.region
+        if self.kind != "data":
+            data["kind"] = self.kind
+        if self.ports:
+            data["ports"] = dict(sorted(self.ports.items()))
+        return data
+
+
+@dataclass
+class Plan:
+    """Everything that was decided about a model.
+
+    Attributes:
+        model: Its path, and how many nodes it has.
+        backends: Name, strategy and options of each backend, in order of preference.
+        nodes: In graph order; nodes in bodies by path.
+        joins: The conversions that the placements imply.
+        values: Quantisation by value name.
+        edits: Changes of the graph that strategies proposed.
+        remarks: Why.
+        summary: Coverage, regions, joins.
+    """
+
+    model: dict[str, Any] = field(default_factory=dict)
+    backends: list[dict[str, Any]] = field(default_factory=list)
+    nodes: list[PlannedNode] = field(default_factory=list)
+    joins: list[Join] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    edits: list[dict[str, Any]] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def extract(cls, model: Model, ctx: Context | None = None) -> Plan:
+        """The plan that the annotations of `model` make, with the remarks and joins of the run `ctx`."""
+        keys = structural_keys(model)
+        nodes, regions = [], set()
+        for path, node in walk(model):
+            placement = get_placement(node) or Placement()
+            regions.add(placement.region)
+            nodes.append(
+                PlannedNode(
+                    node.name or "",
+                    identity(path, node),
+                    keys[id(node)],
+                    node.op_type,
+                    placement.backend,
+                    placement.precision,
+                    node.domain,
+                    origin_of(node),
+                    placement.region,
+                    kind_of(node),
+                    placement.ports,
+                )
+            )
+        coverage = dict(Counter(node.backend for node in nodes).most_common())
+        joins = list(ctx.joins) if ctx else []
+        summary = {"coverage": coverage, "regions": len(regions - {None}), "joins": len(joins)}
+        return cls(
+            {"path": str(model.path.name) if model.path else "", "nodes": len(nodes)},
+            [_backend_entry(backend) for backend in ctx.backends] if ctx else [],
+            nodes,
+            joins,
+            remarks=list(ctx.remarks) if ctx else [],
+            summary=summary,
+        )
+
+    def find(self, output: str, key: str = "") -> PlannedNode | None:
+        """The entry of the node with this identity, else the one with this structural key."""
+        by_output, by_key = self._index()
+        return by_output.get(output) or by_key.get(key)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as plain data."""
+        return {
+            "version": VERSION,
+            "model": self.model,
+            "backends": self.backends,
+            "nodes": [node.as_dict() for node in self.nodes],
+            "joins": [join.as_dict() for join in self.joins],
+            "values": self.values,
+            "edits": self.edits,
+            "remarks": [remark.as_dict() for remark in self.remarks],
+            "summary": self.summary,
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read a plan; see `dovetail.plan.plan_file`."""
+        from dovetail.plan.plan_file import load_plan
+
+        return load_plan(Path(path))
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as YAML, or as JSON where the name ends so."""
+        from dovetail.plan.plan_file import save_plan
+
+        save_plan(self, Path(path))
+
+    def _index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
+        if "_by" not in self.__dict__:
+            self.__dict__["_by"] = ({n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key})
+        return self.__dict__["_by"]
+
+
+def _backend_entry(backend) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": backend.name, "strategy": backend.strategy}
+    if backend.chosen:
+        entry["options"] = dict(backend.chosen)
+    return entry

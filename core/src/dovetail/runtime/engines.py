@@ -1,0 +1,38 @@
+"""The engines of backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.registry import Registry
+    from dovetail.runtime.engine import Engine
+    from dovetail.schema import Backend
+
+__all__ = ["engines_of"]
+
+
+def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, list[Engine]]:
+    """The engines of every backend, in its order of preference; an engine that does not import is left out.
+
+    Raises:
+        DovetailError: A backend has no engine at all.
+    """
+    found = {}
+    for backend in backends:
+        engines, missing = [], []
+        for name in backend.engines:
+            try:
+                engines.append(registry.engine[name]())
+            except (DovetailError, ImportError) as error:
+                missing.append(f"{name}: {error}")
+        if not engines:
+            raise DovetailError(
+                f"backend '{backend.name}' has no engine here ({'; '.join(missing) or 'its file names none'})",
+                "install the distribution that brings one",
+            )
+        found[backend.name] = engines
+    return found

@@ -1,0 +1,119 @@
+"""How far two outputs are apart, added up over batches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Difference"]
+
+
+@dataclass(slots=True)
+class Difference:
+    """Running sums over pairs of arrays (`original`, `result`) of one output.
+
+    Attributes:
+        signal, noise: Sums of squares of the original and of the difference.
+        product, energy: Sums for the cosine: of products, and of squares of the result.
+        max_abs: The largest difference of two finite elements.
+        broken: Elements that are finite in one of both only.
+        rows, same_top: Rows of scores, and how many have their largest element in the same place.
+        labelled, hits: Rows with a label, and how many of original and result hit it.
+        shared, union: Findings (indices, or rows of them) in both, and in either.
+        elements, equal: Elements, and how many are exactly equal.
+    """
+
+    signal: float = 0.0
+    noise: float = 0.0
+    product: float = 0.0
+    energy: float = 0.0
+    max_abs: float = 0.0
+    broken: int = 0
+    rows: int = 0
+    same_top: int = 0
+    labelled: int = 0
+    hits: list[int] = field(default_factory=lambda: [0, 0])
+    shared: int = 0
+    union: int = 0
+    elements: int = 0
+    equal: int = 0
+
+    def add(
+        self, original: np.ndarray, result: np.ndarray, labels: np.ndarray | None = None, whole_rows: bool = False
+    ) -> None:
+        """Add one pair of arrays; their types may differ.
+
+        Args:
+            original: What the original computes.
+            result: What the result computes.
+            labels: The right column of every row of scores.
+            whole_rows: Of indices, that a row is one finding (NonMaxSuppression), and not a list of them (TopK).
+        """
+        import numpy as np
+
+        if original.dtype.kind in "biuOSU":
+            self._add_exact(original, result, whole_rows)
+            return
+        a, b = original.astype(np.float64), result.astype(np.float64)
+        if a.shape != b.shape:
+            self.broken += max(a.size, b.size)
+            return
+        finite = np.isfinite(a) & np.isfinite(b)
+        self.broken += int(np.count_nonzero(np.isfinite(a) != np.isfinite(b)))
+        x, y = a[finite], b[finite]
+        self.elements += a.size
+        self.equal += int(np.count_nonzero(a == b))
+        self.signal += float(x @ x)
+        self.energy += float(y @ y)
+        self.product += float(x @ y)
+        difference = y - x
+        self.noise += float(difference @ difference)
+        self.max_abs = max(self.max_abs, float(np.abs(difference).max(initial=0.0)))
+        if a.ndim == 2 and a.shape[1] > 1:
+            self._add_scores(a, b, labels)
+
+    def _add_scores(self, a: np.ndarray, b: np.ndarray, labels: np.ndarray | None) -> None:
+        tops = a.argmax(axis=1), b.argmax(axis=1)
+        self.rows += len(a)
+        self.same_top += int((tops[0] == tops[1]).sum())
+        if labels is not None and len(labels) == len(a):
+            self.labelled += len(a)
+            for index, top in enumerate(tops):
+                self.hits[index] += int((top == labels.reshape(-1)).sum())
+
+    def _add_exact(self, a: np.ndarray, b: np.ndarray, whole_rows: bool) -> None:
+        """Indices: which of them are there matters, their order does not."""
+        sets = [_found(array, whole_rows) for array in (a, b)]
+        self.shared += len(sets[0] & sets[1])
+        self.union += len(sets[0] | sets[1])
+        self.elements += max(a.size, b.size)
+        self.equal += int((a == b).sum()) if a.shape == b.shape else 0
+
+    @property
+    def snr_db(self) -> float:
+        """Ten times the decimal logarithm of signal over noise; infinite where nothing differs, -inf where it broke."""
+        if self.broken:
+            return -math.inf
+        if self.noise == 0:
+            return math.inf
+        return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
+
+    @property
+    def cosine(self) -> float:
+        """Cosine of the angle between both as vectors; 1 where both are zero."""
+        norm = math.sqrt(self.signal * self.energy)
+        return self.product / norm if norm else float(self.signal == self.energy)
+
+
+def _found(array: np.ndarray, whole_rows: bool) -> set:
+    """The findings in an array of indices: its rows, or every element with the place of its list."""
+    if array.ndim == 0:
+        return {array.item()}
+    rows = array.reshape(-1, array.shape[-1]).tolist()
+    if whole_rows:
+        return set(map(tuple, rows))
+    return {(place, item) for place, row in enumerate(rows) for item in row}

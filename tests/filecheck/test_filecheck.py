@@ -1,0 +1,65 @@
+"""Runs the RUN lines of the files beside it.
+
+A file is ONNX text whose first lines say how it is tested; lines that start with `//` are comments to Dovetail:
+
+    // RUN: dovetail opt %s -p 'dead-code' | filecheck %s
+
+`%s` is the file. `not` before a command expects it to fail, and `2>&1` adds what it says on standard error.
+"""
+
+import contextlib
+import io
+import shlex
+import sys
+from pathlib import Path
+
+import filecheck.main
+import pytest
+from dovetail.cli.main import main
+
+HERE = Path(__file__).parent
+RUN = "// RUN:"
+FILES = sorted(HERE.rglob("*.onnxtxt"))
+
+
+def test_there_are_files():
+    assert FILES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HERE)))
+def test_file(path, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith(RUN), f"the first line must start with {RUN}"
+    for line in lines:
+        if line.startswith(RUN):
+            commands = [
+                [str(path) if word == "%s" else word for word in shlex.split(command)]
+                for command in line.removeprefix(RUN).split(" | ")
+            ]
+            text = ""
+            for command in commands:
+                text = run(command, text, monkeypatch)
+
+
+def run(words, text, monkeypatch):
+    """Run one command on `text` in this process and return what it printed."""
+    fails = words[0] == "not"
+    program, *arguments = words[fails:]
+    both = "2>&1" in arguments
+    arguments = [word for word in arguments if word != "2>&1"]
+    out, err = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out if both else err):
+        code = {"dovetail": main, "filecheck": run_filecheck}[program](arguments)
+    said = out.getvalue() + err.getvalue()
+    assert (code != 0) == fails, f"{shlex.join(words)} left with {code}:\n{said}\n--- its input ---\n{text}"
+    return out.getvalue()
+
+
+def run_filecheck(arguments):
+    try:
+        filecheck.main.main(["filecheck", *arguments])
+    except SystemExit as leave:
+        return leave.code or 0
+    return 0

@@ -1,0 +1,50 @@
+"""`dovetail check`, and the backend file that the plugin page shows."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+MODEL = """<ir_version: 10, opset_import: ["": 17]>
+agraph (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w) => (float[1, 4, 6, 6] y, float[1, 4, 6, 6] z) {
+  t = Conv(x, w)
+  y = Relu(t)
+  z = Sin(t)
+}
+"""
+
+
+@pytest.fixture
+def documented(cli):
+    """The example of the plugin page as a file, in a folder with a model."""
+    Path("m.onnxtxt").write_text(MODEL)
+    text = (ROOT / "docs/plugins.md").read_text()
+    Path("npu.backend.yaml").write_text(re.search(r"```yaml\n(backend: acme-npu.*?)```", text, re.DOTALL)[1])
+
+
+def test_the_documented_backend_is_valid_and_judges_models(documented, cli):
+    code, out, _ = cli("check", "npu.backend.yaml", "m.onnxtxt")
+    assert code == 0
+    rows = [line.split(None, 4) for line in out.splitlines()]
+    assert rows[0] == ["m.onnxtxt"]
+    assert rows[2:4] == [["Conv", "1", "0", "0"], ["Relu", "1", "0", "0"]]
+    assert rows[4][:4] == ["Sin", "0", "1", "0"]
+    assert rows[4][4].startswith("1 x ")
+    assert out.splitlines()[-1] == "npu.backend.yaml: valid"
+
+
+def test_as_json(documented, cli):
+    document = json.loads(cli("check", "npu.backend.yaml", "m.onnxtxt", "--json")[1])
+    assert document["valid"]
+    assert [item["operator"] for item in document["models"][0]["operators"]] == ["Conv", "Relu", "Sin"]
+    assert list(document["models"][0]["operators"][2]["reasons"].values()) == [1]
+
+
+def test_a_mistake_is_named_with_its_line(documented, cli):
+    path = Path("npu.backend.yaml")
+    path.write_text(path.read_text().replace("  Conv,", "  Conv2d,"))
+    code, _, err = cli("check", "npu.backend.yaml")
+    assert code == 1
+    assert re.match(r"error: npu.backend.yaml:\d+: unknown operator 'Conv2d'", err)

@@ -1,0 +1,149 @@
+"""Who says what: unlisted < group < named operator < variant < the file that extends."""
+
+import pytest
+from dovetail.schema import load_backend
+
+
+def role(backend, op_type="Conv"):
+    return backend.rule("", op_type).role
+
+
+def test_a_named_operator_stands_above_its_group_and_the_unlisted(load):
+    backend = load("""
+groups: {g: [Conv, Relu]}
+unlisted: {role: manual, policy: pass, note: anything}
+ops:
+  $g: {role: passive, policy: fp32}
+  Conv: {role: active}
+""")
+    conv, relu, exp = (backend.rule("", op_type) for op_type in ("Conv", "Relu", "Exp"))
+    assert (conv.role, conv.policy, conv.note) == ("active", "fp32", "anything")
+    assert (relu.role, relu.policy) == ("passive", "fp32")
+    assert (exp.role, exp.policy, exp.listed, exp.status) == ("manual", "pass", False, "ok")
+    assert (conv.source, relu.source, exp.source) == ("x.yaml:9", "x.yaml:8", "x.yaml:6")
+
+
+def test_what_is_not_listed_is_refused_unless_the_file_says_otherwise(load):
+    assert load("ops: {Conv: {}}").rule("", "Relu").status == "refuse"
+    assert load("unlisted: forbid").rule("", "Relu").status == "forbid"
+    assert load("unlisted: {}").rule("", "Relu").status == "ok"
+    assert load("unlisted: refuse\nops: {Conv: {}}").rule("", "Conv").status == "ok"
+
+
+def test_shape_limits_and_rows_are_one_key(load):
+    backend = load("""
+unlisted: {policy: pass, limits: {outputs: 1}}
+ops:
+  Conv: {shape: {X: N C H W}}
+  Relu: {rows: [{when: {X.rank: 4}}]}
+  Exp: {role: active}
+""")
+    limits = {op: [str(li) for row in backend.rule("", op).rows for b in row.blocks for li in b.limits]
+              for op in ("Conv", "Relu", "Exp")}  # fmt: skip
+    assert limits == {"Conv": [], "Relu": [], "Exp": ["outputs: 1"]}
+    assert backend.rule("", "Relu").policy == "pass"
+
+
+OPTIONS = """
+options: {march: [a, b, c], version: ["8.6", "10", "9"]}
+ops: {Conv: {role: active, policy: pass}}
+variants:
+  - {when: {march: [b, c]}, ops: {Conv: {role: passive}}}
+  - {when: {march: c}, ops: {Conv: {role: manual}}, opset: 20..21, precision: {typed: hint}}
+  - {when: {version: 9..}, summary: new}
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [({}, "active"), ({"march": "b"}, "passive"), ({"march": "c"}, "manual")],
+)
+def test_variants_are_laid_over_in_order(chosen, expected, load):
+    backend = load(OPTIONS, options=chosen)
+    assert (role(backend), backend.policy("", "Conv")) == (expected, "pass")
+    assert backend.opset == ((20, 21) if expected == "manual" else (22, 22))
+    assert backend.typed == ("hint" if expected == "manual" else "strict")
+    assert backend.chosen["march"] == chosen.get("march", "a")  # the first is the default
+
+
+@pytest.mark.parametrize(("version", "summary"), [("8.6", ""), ("9", "new"), ("10", "new")])
+def test_versions_are_compared_part_by_part(version, summary, load):
+    assert load(OPTIONS, options={"version": version}).summary == summary
+
+
+def test_a_variant_in_a_file_of_its_own(load, tmp_path):
+    (tmp_path / "x_b.yaml").write_text("ops: {Conv: {role: passive}}\n")
+    text = "options: {march: [a, b]}\nops: {Conv: {role: active}}\nvariants: [{when: {march: b}, file: x_b.yaml}]"
+    assert role(load(text)) == "active"
+    backend = load(text, options={"march": "b"})
+    assert (role(backend), backend.rule("", "Conv").source) == ("passive", "x_b.yaml:1")
+
+
+def test_a_file_that_extends_has_the_last_word(write):
+    write("summary: base\nops: {Conv: {role: active}, Exp: forbid, Log: {}}\nunlisted: {}\n", "base_file.yaml")
+    path = write("backend: top\nextends: base-file\nops: {Conv: {policy: fp32}, Exp: {}, Log: refuse}\n", "top.yaml")
+    backend = load_backend(path)
+    assert (backend.name, backend.summary, backend.device, backend.source) == ("top", "base", "cpu", "top.yaml")
+    assert (role(backend), backend.policy("", "Conv")) == ("active", "fp32")
+    assert backend.rule("", "Exp").status == "ok"
+    assert backend.rule("", "Log").status == "refuse"
+
+
+def test_find_is_asked_before_the_neighbourhood(write, tmp_path):
+    other = tmp_path / "elsewhere.yaml"
+    other.write_text("policy: {fp32: [Exp]}")
+    write("policy: {pass: [Exp]}", "p.yaml")
+    path = write("policies: p\nops: {Exp: {}}\n")
+    assert load_backend(path).policy("", "Exp") == "pass"
+    assert load_backend(path, find=lambda kind, name: other).policy("", "Exp") == "fp32"
+
+
+def test_a_backend_overrides_a_policy_for_one_operator(load, write):
+    write("policy: {pass: [Exp, Log]}\nkeep: {Resize: [scales]}", "p.yaml")
+    backend = load("policies: p\nunlisted: {}\nops: {Exp: {policy: fp32}, Resize: {keep: [roi]}}")
+    assert [backend.policy("", op) for op in ("Exp", "Log", "Conv")] == ["fp32", "pass", ""]
+    assert backend.rule("", "Resize").keep == {"roi"}
+    assert backend.rule("ai.onnx", "Log").policy == "pass"
+
+
+def test_the_parts_of_a_file(load):
+    backend = load("""
+precision: {low: int8, high: float32, accumulate: int32}
+types:
+  f: [float16, float32]
+  q: {dtype: [int8, int16], scheme: symmetric, granularity: channel, axis: 1, observer: kl, when: {region.last: true}}
+  b: {dtype: int32, scale: X*W}
+region: {limits: {outputs: ..2, nodes: 3..}, need: [Conv]}
+border: {in: inside}
+place: {strategy: roles, min_region: 3, patience: 7}
+emit: {engines: [one, two], artifacts: json}
+""")
+    assert (backend.low, backend.high, backend.accumulate) == ("int8", "float32", "int32")
+    f, q, b = backend.types.values()
+    assert (f.dtype, f.quantised) == (("float16", "float32"), False)
+    assert (q.dtype, q.scheme, q.granularity, q.axis, q.observer) == (
+        ("int8", "int16"),
+        "symmetric",
+        "channel",
+        1,
+        "kl",
+    )
+    assert (str(q.when), b.scale, b.quantised) == ("region.last: true", "X*W", True)
+    assert backend.border == ("inside", "outside")
+    assert (backend.strategy, backend.min_region, backend.place) == ("roles", 3, {"patience": 7})
+    assert (backend.engines, backend.artifacts, backend.region.need) == (("one", "two"), ("json",), ("Conv",))
+    counts = {"inputs": 1, "outputs": 3, "nodes": 3, "constants": 0}
+    assert list(map(str, backend.region.refusals(counts))) == ["outputs = 3; allowed: ..2 [x.yaml:10]"]
+    assert backend.region.refusals({**counts, "outputs": 2}) == ()
+
+
+def test_names_are_looked_for_beside_the_file_that_uses_them(tmp_path):
+    """A vendor's file may be called like the one that it extends, and knows nothing of that one's policies."""
+    for folder in ("shared/backends", "shared/policies", "vendor"):
+        (tmp_path / folder).mkdir(parents=True)
+    base = tmp_path / "shared/backends/npu.yaml"
+    base.write_text("backend: npu\ndevice: npu\nopset: 22\npolicies: p\nunlisted: {}\n")
+    (tmp_path / "shared/policies/p.yaml").write_text("policy: {fp32: [Exp]}")
+    (tmp_path / "vendor/npu.yaml").write_text("backend: npu2\nextends: npu\n")
+    backend = load_backend(tmp_path / "vendor/npu.yaml", lambda kind, name: base if kind == "backend" else None)
+    assert (backend.name, backend.policy("", "Exp")) == ("npu2", "fp32")

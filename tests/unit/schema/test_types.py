@@ -1,0 +1,196 @@
+"""Types: does an allowed assignment exist, and what may every port be."""
+
+import onnx_ir as ir
+import pytest
+from dovetail.schema import Judge
+from dovetail.schema.operators import dtype_name
+from dovetail.schema.type_specs import DTYPES
+
+RELU = "({0}[2] x) => ({0}[2] y) {{ y = Relu(x) }}"
+
+
+@pytest.fixture
+def judge(load, node):
+    def run(types, text, opset=22, head="unlisted: {{types: {}}}"):
+        return Judge(load(head.format(types)), opset=opset)(node(text, opset))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("listed", "present", "allowed"),
+    [
+        ("[bfloat16, float32]", "float", ("bfloat16", "float32")),  # float32 may become any listed type
+        ("[bfloat16, float32]", "bfloat16", ("bfloat16", "float32")),
+        ("[bfloat16, float32, float16]", "float16", ("float32", "float16")),  # nothing that holds less
+        ("[bfloat16, float32]", "float16", None),
+        ("[bfloat16, float32]", "double", None),  # never narrowed silently
+        ("[float32, float64]", "double", ("float64",)),
+        ("float32", "float", ("float32",)),
+        ("[bfloat16, float32]", "int32", ()),  # integers are not constrained by float lists
+        ("[float32, int32]", "int64", None),  # but by a list of integers
+        ("[float32, int64]", "int64", ()),
+    ],
+)
+def test_one_type_parameter(listed, present, allowed, judge):
+    verdict = judge(listed, RELU.format(present))
+    assert verdict.ok is (allowed is not None)
+    assert verdict.types == ({"X": allowed, "Y": allowed} if allowed else {})
+
+
+def test_a_refusal_names_port_and_types(judge):
+    verdict = judge("[bfloat16, float32]", RELU.format("double"))
+    assert list(map(str, verdict.reasons)) == [
+        "X is float64; allowed: bfloat16, float32 [x.yaml:4]",
+        "Y is float64; allowed: bfloat16, float32 [x.yaml:4]",
+    ]
+
+
+def test_the_operator_schema_at_the_nodes_version_counts(judge):
+    conv = "(float[1,1,4,4] x, float[1,1,3,3] w) => (float[1,1,2,2] y) { y = Conv(x, w) }"
+    assert judge("[bfloat16, float32]", conv, opset=22).types["X"] == ("bfloat16", "float32")
+    assert judge("[bfloat16, float32]", conv, opset=11).types["X"] == ("float32",)
+    verdict = judge("bfloat16", conv, opset=11)
+    assert verdict.reasons[0].text == (
+        "X is float32; allowed: bfloat16, and the operator takes float16, float32, float64"
+    )
+
+
+def test_a_port_that_the_schema_fixes_is_computed_never_written(judge):
+    resize = "(float[1,1,2,2] x, float[4] s) => (float[1,1,4,4] y) { y = Resize(x, , s) }"
+    assert judge("float16", resize).types == {"X": ("float16",), "scales": ("float32",), "Y": ("float16",)}
+
+
+def test_types_for_all_ports_are_one_choice(judge):
+    pow_ = "(float[2] x, float16[2] y) => (float[2] z) { z = Pow(x, y) }"
+    assert judge("[float16, float32]", pow_).types["X"] == ("float16", "float32")
+    assert judge("[bfloat16, float16]", pow_).types == {"X": ("float16",), "Y": ("float16",), "Z": ("float16",)}
+
+
+def test_ports_named_apart_choose_apart(judge):
+    pow_ = "(float[2] x, bfloat16[2] y) => (float[2] z) { z = Pow(x, y) }"
+    head = "ops: {{Pow: {{types: {}}}}}"
+    assert judge("[float16, bfloat16]", pow_, head=head).types["X"] == ("bfloat16",)
+    apart = judge("{X: float16, Y: bfloat16, Z: [float16, float32]}", pow_, head=head)
+    assert apart.types == {"X": ("float16",), "Y": ("bfloat16",), "Z": ("float16",)}  # X and Z are one T
+
+
+def test_no_type_fits_all_ports(judge):
+    verdict = judge("{A: float16, B: bfloat16}", "(float[2] a, float[2] b) => (float[2] y) { y = Add(a, b) }",
+                    head="ops: {{Add: {{types: {}}}}}")  # fmt: skip
+    assert verdict.ok is False
+    assert verdict.reasons[0].text == "no type fits all of these ports (A: float16; B: bfloat16; C: float16)"
+
+
+def test_a_port_that_is_not_named_keeps_its_type(judge):
+    norm = "(float[2,2] x, float[2] s) => (float[2,2] y) { y = LayerNormalization(x, s) }"
+    verdict = judge("{X: [float16, float32]}", norm, head="ops: {{LayerNormalization: {{types: {}}}}}")
+    assert verdict.types == dict.fromkeys(("X", "Scale", "Y"), ("float16", "float32"))  # all of them are one T
+    pow_ = "(float[2] x, float[2] y) => (float[2] z) { z = Pow(x, y) }"
+    verdict = judge("{X: [float16, float32]}", pow_, head="ops: {{Pow: {{types: {}}}}}")
+    assert verdict.types["Y"] == ("float32",)  # a type of its own
+
+
+def test_kept_ports_do_not_share_the_choice(load, node):
+    backend = load("unlisted: {types: [float16, float32]}\nops: {Pow: {keep: [Y], types: [float16, bfloat16]}}")
+    verdict = Judge(backend)(node("(float16[2] x, bfloat16[2] y) => (float16[2] z) { z = Pow(x, y) }"))
+    assert (verdict.ok, verdict.keep) == (True, {"Y"})
+    assert verdict.types == {"X": ("float16",), "Y": ("bfloat16",), "Z": ("float16",)}
+
+
+def test_the_two_ends_of_a_cast_differ(judge):
+    cast = "(bfloat16[2] x) => (float16[2] y) { y = Cast<to=10>(x) }"
+    assert judge("[float16, bfloat16]", cast).types == {"input": ("bfloat16",), "output": ("float16",)}
+
+
+QUANTISED = """types:
+  q8: {{dtype: int8, scheme: symmetric}}
+  q16: {{dtype: [int8, int16], scheme: symmetric}}
+  acc: {{dtype: int32, scale: X*W, when: {{region.last: true}}}}
+precision: {{low: int8, high: float32}}
+ops: {{{}}}
+"""
+CONV = "({0}[1,1,4,4] x, {0}[1,1,3,3] w) => ({0}[1,1,2,2] y) {{ y = Conv(x, w) }}"
+
+
+def test_a_quantised_type_stands_for_floats(judge):
+    verdict = judge("Conv: {types: {X: q16, W: q8, Y: [q8, acc]}}", CONV.format("float"), head=QUANTISED)
+    assert verdict.types == {"X": ("int8", "int16"), "W": ("int8",), "Y": ("int8",)}
+    assert verdict.ok is True
+    verdict = judge("Conv: {types: q8}", CONV.format("float16"), head=QUANTISED)
+    assert verdict.reasons[0].text == "X is float16; allowed: int8"
+
+
+def test_a_type_with_a_condition(load, node):
+    backend = load(QUANTISED.format("Conv: {types: {X: q8, W: q8, Y: [q8, acc]}}"))
+    judge, conv = Judge(backend), node(CONV.format("float"))
+    assert judge(conv, {"last": True}).types["Y"] == ("int8", "int32")
+    assert judge(conv, {"last": False}).types["Y"] == ("int8",)
+    only = Judge(load(QUANTISED.format("Conv: {types: {X: q8, W: q8, Y: acc}}")))
+    assert [only(conv, region).ok for region in (None, {"last": True}, {"last": False})] == [None, True, False]
+
+
+def test_integers_that_the_file_quantises(judge):
+    dequantize = "({}[2] x, float s) => (float[2] y) {{ y = DequantizeLinear(x, s) }}"
+    types = "DequantizeLinear: {types: {in0: q8, out0: [float16, float32]}}"
+    assert judge(types, dequantize.format("int8"), head=QUANTISED).types["x"] == ("int8",)
+    verdict = judge(types, dequantize.format("uint8"), head=QUANTISED)
+    assert verdict.reasons[0].text == "x is uint8; allowed: int8"
+    pool = "(float[1,1,4,4] x) => (float y, int64 i) { y, i = MaxPool<kernel_shape=[2,2]>(x) }"
+    assert judge("MaxPool: {types: q8}", pool, head=QUANTISED).types == {
+        "X": ("int8",),
+        "Y": ("int8",),
+    }  # Indices are no data
+
+
+def test_limits_may_narrow_types(judge):
+    rules = "{{types: {}, limits: [{{when: {{group: 2..}}, types: {{X: float32}}}}]}}"
+    head = "ops: {{Conv: " + rules + "}}"
+    assert judge("[float16, float32]", CONV.format("float"), head=head).types["X"] == ("float16", "float32")
+    grouped = CONV.format("float").replace("Conv(", "Conv<group=2>(")
+    assert judge("[float16, float32]", grouped, head=head).types["Y"] == ("float32",)
+
+
+def test_a_type_that_is_not_known(load, node):
+    relu = node(RELU.format("float"))
+    relu.inputs[0].type = None
+    judge = Judge(load("unlisted: {types: float32}"))
+    assert judge(relu).reasons[0].text == "type of 'x' is not known"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "reason"),
+    [
+        ("unlisted: {types: [float32]}", "(seq(float[2]) s, int64 i) => (float[2] y) { y = SequenceAt(s, i) }",
+         "input_sequence is no tensor, and SequenceAt is not listed with types"),
+        ("ops: {SequenceAt: {types: float32}}", "(seq(float[2]) s, int64 i) => (float[2] y) { y = SequenceAt(s, i) }",
+         ""),
+        ("ops: {SequenceAt: {types: float32}}", "(seq(double[2]) s, int64 i) => (double[2] y) { y = SequenceAt(s, i) }",
+         "input_sequence is float64; allowed: float32"),
+        ("unlisted: {types: [float32]}", "(string[2] x) => (string[2] y) { y = Identity(x) }",
+         "input is string; allowed: float32"),
+        ("unlisted: {}", "(string[2] x) => (string[2] y) { y = Identity(x) }",
+         "input is string, and no type is listed for it"),
+        ("ops: {Identity: {types: string}}", "(string[2] x) => (string[2] y) { y = Identity(x) }", ""),
+    ],
+)  # fmt: skip
+def test_what_is_no_tensor_of_numbers(file, text, reason, load, node):
+    verdict = Judge(load(file))(node(text))
+    assert [verdict.ok, *(r.text for r in verdict.reasons[:1])] == ([False, reason] if reason else [True])
+
+
+def test_variadic_ports_are_called_by_position(judge):
+    concat = "(float[2] a, bfloat16[2] b) => (float[4] y) { y = Concat<axis=0>(a, b) }"
+    assert judge("[bfloat16, float32]", concat.replace("bfloat16[2] b", "float[2] b")).types == {
+        "in0": ("bfloat16", "float32"), "in1": ("bfloat16", "float32"), "concat_result": ("bfloat16", "float32"),
+    }  # fmt: skip
+
+
+def test_without_types_nothing_is_said(judge):
+    verdict = judge("{}", RELU.format("double"), head="ops: {{Relu: {{role: active}}}}")
+    assert (verdict.ok, verdict.types, verdict.role) == (True, {}, "active")
+
+
+def test_every_element_type_of_onnx_has_its_name():
+    known = {dtype_name(ir.Value(name="x", type=ir.TensorType(dtype))) for dtype in ir.DataType}
+    assert known - {""} == set(DTYPES)
