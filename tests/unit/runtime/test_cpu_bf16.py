@@ -33,8 +33,10 @@ def test_registration_names_things_and_imports_nothing_heavy():
     dovetail_cpu_bf16.register(shelves)
     assert set(shelves.things) == {("engine", "openvino-cpu"), ("backend", "cpu-bf16"), ("fact", "int64_data")}
     code = (
-        "import sys, dovetail_cpu_bf16.engine as e; e.OpenVinoCpu().available();"
-        "print({'openvino', 'onnx', 'onnx_ir'} & set(sys.modules))"
+        "import sys, dovetail_cpu_bf16.engine as e;"
+        "import dovetail.runtime.onnxruntime_cpu as o, dovetail.runtime.reference as r;"
+        "e.OpenVinoCpu().available(); o.OnnxRuntimeCpu().available(); r.ReferenceEngine().available();"
+        "print({'openvino', 'onnx', 'onnx_ir', 'onnxruntime', 'numpy'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
@@ -60,7 +62,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
 def test_int64_data(graph, expected):
     """Shapes and indices are small by nature; everything else in 64 bits may not be."""
     model = parse(graph)
-    Pipeline([MarkEdgeKinds()]).run(model, Context())
+    Pipeline([MarkEdgeKinds()]).run(model)
     assert int64_data(model.graph[0]) is expected
 
 

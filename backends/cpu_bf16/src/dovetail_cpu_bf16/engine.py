@@ -139,8 +139,7 @@ def _to_tensor(array: np.ndarray) -> ov.Tensor:
         array = array.view(np.dtype(array.dtype.str))
     if array.dtype.name == "bfloat16":
         return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
-    # NumPy has two types that are int64 (long and long long); the binding knows one of them.
-    return ov.Tensor(array.view(np.dtype(array.dtype.name)))
+    return ov.Tensor(array)
 
 
 def _to_array(tensor: ov.Tensor) -> np.ndarray:

@@ -99,8 +99,6 @@ class Executor:
                 continue
             for reason in reasons:
                 self._note(f"{_described(region)} runs on {engine.name}: {reason}")
-            if caveat := engine.available().why:
-                self._note(f"{engine.name}: {caveat}")
             if self._caveats[engine.name]:
                 self._note(f"{engine.name}: {self._caveats[engine.name]}")
             self.engines.append(engine.name)

@@ -54,8 +54,8 @@ def form_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_
 
     Nodes are taken in waves: everything of one backend that is ready, then everything of the next. No node of another
     backend runs during a wave, so a wave is convex and waves have no cycles. With two backends the better of both
-    starts is optimal: every wave waits for the one before. With more, waves that can be merged are merged afterwards.
-    Linear in nodes and edges for up to `MERGE_UP_TO` regions and beyond.
+    starts is optimal: every wave waits for the one before. With more, waves that can be merged are merged afterwards,
+    up to `MERGE_UP_TO` of them. Apart from that the work is linear in nodes and edges.
 
     Raises:
         DovetailError: The graph has a cycle.
