@@ -38,6 +38,7 @@ class CompiledModel:
         engines: The engines of each backend in it.
         verification: The comparison with the original, where one was asked for.
         unchanged: The file that is this result already: the same request was compiled before.
+        options: Passed to the engines when they load (`threads`, say); each takes what it knows.
     """
 
     model: Model
@@ -45,6 +46,7 @@ class CompiledModel:
     engines: Mapping[str, list[Engine]] = field(default_factory=dict)
     verification: Verification | None = None
     unchanged: Path | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     _executor: Executor | None = field(default=None, repr=False)
 
     @property
@@ -57,7 +59,7 @@ class CompiledModel:
         if self._executor is None:
             from dovetail.runtime.executor import Executor
 
-            self._executor = Executor(self.model, self.engines)
+            self._executor = Executor(self.model, self.engines, self.options)
         return self._executor
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
