@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Instrumentation
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.plan import Plan
     from dovetail.plugins import PluginSet
     from dovetail.verification import Verification
 
@@ -70,7 +70,7 @@ def plan(
     Raises:
         DovetailError: The model or the request is at fault.
     """
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.plan import Plan
 
     model = open(model) if isinstance(model, (str, Path)) else model.clone()
     request = _request(backends, strategy, solver, pins, keep_io_types, data)
@@ -109,7 +109,7 @@ def compile(
         DovetailError: The model or the request is at fault.
     """
     from dovetail.compiled import CompiledModel
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.plan import Plan
     from dovetail.runtime.engines import engines_of
 
     original = open(model) if isinstance(model, (str, Path)) else model
@@ -145,8 +145,8 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     """
     from dovetail.compiled import MODEL, PLAN, CompiledModel
     from dovetail.passes.backends import load_chosen
-    from dovetail.plan.annotations import read_annotations
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.annotations import read_annotations
+    from dovetail.planning.plan import Plan
     from dovetail.runtime.engines import engines_of
 
     folder = Path(folder)
@@ -160,7 +160,7 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     else:
         decided = Plan.extract(model)
     ctx = _context(Request(), plugins)
-    from dovetail.plan.placement import HOST, get_placement
+    from dovetail.planning.placement import HOST, get_placement
 
     names = {placement.backend for node in model.nodes() if (placement := get_placement(node))} - {HOST}
     options = {entry["name"]: _choice(entry) for entry in decided.backends}
@@ -206,8 +206,8 @@ def explain(plan_or_folder: Plan | str | Path, node: str) -> list[str]:
     Raises:
         DovetailError: The plan has no such node.
     """
-    from dovetail.plan.explain import explain_node
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.explain import explain_node
+    from dovetail.planning.plan import Plan
 
     decided = Plan.load(plan_or_folder) if isinstance(plan_or_folder, (str, Path)) else plan_or_folder
     return explain_node(decided, node)
@@ -237,7 +237,7 @@ class BackendInfo:
 def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
     """The installed backends, by name. No engine is loaded."""
     from dovetail.plugins import load_plugins
-    from dovetail.schema import peek_backend
+    from dovetail.schema.peek import peek_backend
 
     registry = (plugins or load_plugins()).registry
     found = []
@@ -285,7 +285,7 @@ def _context(request: Request, plugins: PluginSet | None) -> Context:
 
 
 def _run(model: Model, ctx: Context, stages: Sequence[str], progress, instrumentation) -> None:
-    from dovetail.passes.compose import compose
+    from dovetail.passes.composition import compose
     from dovetail.passes.instrumentation import Instrumentation
 
     pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins)
@@ -312,8 +312,8 @@ def _stamp_of(model: Model) -> str:
 def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
     """The result that `model` is already."""
     from dovetail.compiled import PLAN, CompiledModel
-    from dovetail.plan.annotations import read_annotations
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.annotations import read_annotations
+    from dovetail.planning.plan import Plan
 
     read_annotations(model)
     beside = model.path.parent / PLAN
@@ -324,7 +324,7 @@ def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
 
 def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs `model` on the host's engines, in the types it has."""
-    from dovetail.plan.placement import HOST
+    from dovetail.planning.placement import HOST
     from dovetail.runtime.engines import engines_of
     from dovetail.runtime.executor import Executor
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.plan.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, get_placement
 
 if TYPE_CHECKING:
     import numpy as np
 
     from dovetail.ir.model import Model
-    from dovetail.plan.plan import Plan
-    from dovetail.plan.remark import Remark
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.remark import Remark
     from dovetail.runtime.engine import Engine, Executed
     from dovetail.runtime.executor import Executor
     from dovetail.verification import Verification
@@ -152,7 +152,7 @@ class CompiledModel:
 
     def _add_losses(self) -> None:
         """What converting the weights could not keep is only known once they are written."""
-        from dovetail.plan.remark import Remark
+        from dovetail.planning.remark import Remark
 
         for value in self.model.graph.initializers.values():
             losses = getattr(value.const_value, "losses", None)

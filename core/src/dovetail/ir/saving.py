@@ -40,7 +40,7 @@ def save_model(model: Model, path: str | Path, *, external: bool | None = None) 
     Raises:
         DovetailError: The disk is full, the folder cannot be written to, or the model is too large for one file.
     """
-    from dovetail.plan.annotations import mirror_annotations
+    from dovetail.planning.annotations import mirror_annotations
 
     path = Path(path)
     mirror_annotations(model)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
-from dovetail.plan.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, get_placement
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
-from dovetail.plan.placement import origin_of, set_origin
+from dovetail.planning.placement import origin_of, set_origin
 
 if TYPE_CHECKING:
     import onnx_ir as ir

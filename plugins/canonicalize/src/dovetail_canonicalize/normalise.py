@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
-from dovetail.plan.placement import set_origin
+from dovetail.planning.placement import set_origin
 
 from dovetail_canonicalize.loop_shapes import give_carried_shapes
 from dovetail_canonicalize.names import NodeNames

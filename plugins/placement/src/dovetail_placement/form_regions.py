@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import body_nodes
 from dovetail.passes import Pass
-from dovetail.plan.placement import get_placement, set_placement
+from dovetail.planning.placement import get_placement, set_placement
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.types import FLOATS
-from dovetail.plan.identity import identity, structural_keys, walk
-from dovetail.plan.placement import HOST
-from dovetail.plan.selectors import parse_pin, select
+from dovetail.planning.identity import identity, structural_keys, walk
+from dovetail.planning.placement import HOST
+from dovetail.planning.selectors import parse_pin, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.plan.claim import Claim
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.claim import Claim
+    from dovetail.planning.plan import Plan
 
 __all__ = ["Pin", "pinned_claim", "planned_pins", "resolve_pins"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.plan.placement import Placement, set_placement
+from dovetail.planning.placement import Placement, set_placement
 
 from dovetail_placement.pins import Pin, pinned_claim, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.plan.claim import Claim
+    from dovetail.planning.claim import Claim
     from dovetail.schema import Backend, Judge
 
 __all__ = ["Place", "Placer", "claims_of"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir.types import dtype_name, float_name, from_name
 from dovetail.passes import Pass
-from dovetail.plan.join import Join as PlannedJoin
-from dovetail.plan.placement import HOST, Placement, get_placement, set_placement
+from dovetail.planning.join import Join as PlannedJoin
+from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer
 

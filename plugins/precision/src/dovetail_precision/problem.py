@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import signature
 from dovetail.ir.types import float_name
-from dovetail.plan.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
 
 from dovetail_precision.port_groups import PortGroup, port_groups
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.plan.claim import Claim
+    from dovetail.planning.claim import Claim
 
 __all__ = ["TypingProblem", "Variable"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import body_nodes
-from dovetail.plan.claim import Claim, Claims
+from dovetail.planning.claim import Claim, Claims
 
 if TYPE_CHECKING:
     import onnx_ir as ir

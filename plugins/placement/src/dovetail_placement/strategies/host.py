@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import body_nodes
-from dovetail.plan.claim import Claims
+from dovetail.planning.claim import Claims
 
 from dovetail_placement.strategies.autocast import claim_of
 

@@ -7,8 +7,8 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.plan.identity import identity, walk
-from dovetail.plan.placement import get_placement
+from dovetail.planning.identity import identity, walk
+from dovetail.planning.placement import get_placement
 
 if TYPE_CHECKING:
     import onnx_ir as ir

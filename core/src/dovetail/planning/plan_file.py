@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.plan.join import Join
-from dovetail.plan.plan import VERSION, Plan, PlannedNode
-from dovetail.plan.remark import Remark
+from dovetail.planning.join import Join
+from dovetail.planning.plan import VERSION, Plan, PlannedNode
+from dovetail.planning.remark import Remark
 
 __all__ = ["load_plan", "save_plan"]
 
