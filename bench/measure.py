@@ -60,7 +60,8 @@ def _child(send, function, arguments) -> None:
 
 def median(rows: list[dict]) -> dict:
     """The median of every number over rows with the same keys."""
-    return {key: statistics.median(row[key] for row in rows) for key in rows[0] if isinstance(rows[0][key], (int, float))}
+    keys = [key for key, value in rows[0].items() if isinstance(value, (int, float))]
+    return {key: statistics.median(row[key] for row in rows) for key in keys}
 
 
 def timed(function: Callable, *arguments, **options):

@@ -1,6 +1,6 @@
 """Start-up: seconds of whole processes, in turns; the floor is an interpreter that does nothing.
 
-    python bench/start.py [--repeat 9]
+python bench/start.py [--repeat 9]
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ def main() -> None:
             subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
             if turn:  # the first fills caches
                 times[name].append(time.perf_counter() - start)
-    rows = [
-        {"command": name, "median s": statistics.median(found), "fastest s": min(found)} for name, found in times.items()
-    ]
+    rows = [{"command": name, "median s": statistics.median(s), "fastest s": min(s)} for name, s in times.items()]
     table(rows)
 
 

@@ -180,7 +180,8 @@ def _copy(source: Path, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         for file in (*sorted(data_files(source)), source):
-            with replacing(target.parent / (file.name if file != source else target.name)) as out, file.open("rb") as bytes_:
-                shutil.copyfileobj(bytes_, out, 1 << 22)
+            copy = target if file == source else target.parent / file.name
+            with replacing(copy) as out, file.open("rb") as original:
+                shutil.copyfileobj(original, out, 1 << 22)
     except OSError as error:
         raise DovetailError(f"{target} could not be written: {error.strerror or error}") from error

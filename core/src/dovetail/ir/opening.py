@@ -71,7 +71,7 @@ def open_text(text: str, name: str, path: Path | None = None) -> Model:
 
 
 def _fill_declared(graph: onnx.GraphProto) -> None:
-    """Give every declared value that nothing defines an initializer of zeros; where extents are open it stays as it is."""
+    """Give every declared value that nothing defines an initializer of zeros, unless its extents are open."""
     import onnx
     import onnx_ir as ir
 

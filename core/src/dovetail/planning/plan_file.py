@@ -63,7 +63,7 @@ def load_plan(path: Path) -> Plan:
         raise DovetailError(f"{path} does not exist", "`dovetail plan MODEL -o plan.yaml` makes one")
     data = _parsed(path)
     if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise DovetailError(f"{path} is not a plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one")
+        raise DovetailError(f"{path} is no plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one")
     try:
         return Plan(
             data.get("model") or {},
@@ -100,6 +100,7 @@ def _node(entry: dict[str, Any], path: Path) -> PlannedNode:
     unknown = sorted(entry.keys() - _NODE_FIELDS)
     if unknown or "output" not in entry or "backend" not in entry:
         what = f"unknown key '{unknown[0]}'" if unknown else "no output or no backend"
-        raise DovetailError(f"{path}: node '{entry.get('name', '?')}': {what}", f"keys: {', '.join(sorted(_NODE_FIELDS))}")
+        keys = ", ".join(sorted(_NODE_FIELDS))
+        raise DovetailError(f"{path}: node '{entry.get('name', '?')}': {what}", f"keys: {keys}")
     defaults = {"name": "", "key": "", "op_type": "", "precision": ""}
     return PlannedNode(**{**defaults, **entry, "origin": tuple(entry.get("origin", ()))})

@@ -83,5 +83,7 @@ def parse_pin(text: str) -> tuple[str, str, str]:
     selector, equals, target = text.rpartition("=")
     backend, _, precision = target.partition("/")
     if not equals or not selector or not backend:
-        raise DovetailError(f"'{text}' is not a pin", "write SELECTOR=backend/precision, for example 'type:Softmax=host/float32'")
+        raise DovetailError(
+            f"'{text}' is not a pin", "write SELECTOR=backend/precision, for example 'type:Softmax=host/float32'"
+        )
     return selector, backend, precision

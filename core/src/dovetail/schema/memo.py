@@ -30,9 +30,7 @@ def question(view: NodeView, names: tuple[str, ...]) -> tuple:
     attributes = tuple(
         [(name, None if attr.is_ref() else _hashable(attr.value)) for name, attr in node.attributes.data.items()]
     )
-    values = tuple(
-        [value and (_type_key(value), _shape_key(value), view.is_constant(value)) for value in view.inputs]
-    )
+    values = tuple([value and (_type_key(value), _shape_key(value), view.is_constant(value)) for value in view.inputs])
     results = tuple([(_type_key(value), _shape_key(value), bool(value.name)) for value in view.outputs])
     region = tuple(sorted(view.region.items())) if view.region else ()
     since = view.signature.since if view.signature else node.version

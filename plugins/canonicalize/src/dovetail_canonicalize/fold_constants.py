@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["FoldConstants"]
 
 # Not functions of their inputs, or atoms that a quantised model relies on.
-_NEVER = frozenset(
-    ["RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Scan", "SequenceMap"]
-)
+_NEVER = frozenset({
+    "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Scan", "SequenceMap",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)

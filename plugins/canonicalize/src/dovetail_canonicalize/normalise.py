@@ -72,7 +72,7 @@ class Normalise(Pass):
                 "missed",
                 "",
                 "opset-raise",
-                f"the opset stays {present}, onnx's converter cannot raise this model to {wanted}: {_first_line(error)}",
+                f"the opset stays {present}, onnx's converter cannot raise it to {wanted}: {_first_line(error)}",
                 suggest="export the model again with a newer opset",
             )
             return proto

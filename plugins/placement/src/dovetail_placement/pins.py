@@ -51,7 +51,8 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
         selector, backend, precision = parse_pin(text)
         where = f"pin '{text}'"
         if backend not in known:
-            raise DovetailError(f"{where} names backend '{backend}', which was not chosen", f"chosen: {', '.join(known)}")
+            chosen = f"chosen: {', '.join(known)}"
+            raise DovetailError(f"{where} names backend '{backend}', which was not chosen", chosen)
         if precision and precision not in FLOATS:
             raise DovetailError(f"{where}: '{precision}' is no precision", f"one of {', '.join(FLOATS)}")
         for node in select(model, selector):

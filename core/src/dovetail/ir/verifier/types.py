@@ -38,10 +38,10 @@ def type_problems(model: Model) -> list[str]:
             problems.append(f"{node.op_type} '{node.name}': {problem}")
         if node.attributes and node.op_type in _BORDERS and node.domain in ("", "ai.onnx"):
             problems.extend(f"{node.op_type} '{node.name}': {text}" for text in _BORDERS[node.op_type](node))
-    for graph_value in model.graph.initializers.values():
-        tensor = graph_value.const_value
-        if tensor is not None and graph_value.dtype is not None and tensor.dtype != graph_value.dtype:
-            problems.append(f"initializer '{graph_value.name}' holds {tensor.dtype.name}, its value is {graph_value.dtype.name}")
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if tensor is not None and value.dtype is not None and tensor.dtype != value.dtype:
+            problems.append(f"initializer '{value.name}' holds {tensor.dtype.name}, its value is {value.dtype.name}")
     return problems
 
 
