@@ -70,6 +70,21 @@ class CompiledModel:
         """
         return self.executor().run(inputs)
 
+    def run_on(self, data: object) -> dict[str, np.ndarray]:
+        """All outputs for all batches of `data` (see `dovetail.verification.data.batches`), joined on the first axis.
+
+        Raises:
+            DovetailError: The data does not fit, or no engine runs a region.
+        """
+        import numpy as np
+        from dovetail.verification.data import batches
+
+        parts: dict[str, list[np.ndarray]] = {}
+        for feeds, _ in batches(self.model, data):
+            for name, array in self.run(feeds).items():
+                parts.setdefault(name, []).append(array)
+        return {name: arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for name, arrays in parts.items()}
+
     def executed(self) -> dict[str, Executed]:
         """The precision that every node was really executed in, as its engine reports it, by node name."""
         return self.executor().executed()

@@ -12,6 +12,9 @@ from dovetail.planning.remark import Remark
 
 
 class Plan:
+    def __str__(self):
+        return "version: 1\n"
+
     def as_dict(self):
         return {"version": 1, "nodes": [{"name": "conv_0", "backend": "npu"}]}
 
@@ -46,8 +49,8 @@ class Compiled:
     def save(self, folder, external=None):
         Path(folder).mkdir()
 
-    def run(self, inputs):
-        return {"y": 2 * inputs["x"]}
+    def run_on(self, data):
+        return {"y": 2 * np.load(data)["x"]}
 
     def executed(self):
         return {"conv_0": ("float16", "reported")}
@@ -79,7 +82,7 @@ class Api(types.ModuleType):
         self._called("plan", {"backends": backends, **arguments})
         return Plan()
 
-    def load(self, path):
+    def load(self, path, plugins=None):
         self._called("load", {"path": path})
         return Compiled()
 

@@ -66,7 +66,7 @@ class Plan:
     """Everything that was decided about a model.
 
     Attributes:
-        model: Its path, and how many nodes it has.
+        model: Its file name, how many nodes it has, and a hash of its graph without weights.
         backends: Name, strategy and options of each backend, in order of preference.
         nodes: In graph order; nodes in bodies by path.
         joins: The conversions that the placements imply.
@@ -151,6 +151,11 @@ class Plan:
         from dovetail.planning.plan_file import save_plan
 
         save_plan(self, Path(path))
+
+    def __str__(self) -> str:
+        from dovetail.planning.plan_file import plan_text
+
+        return plan_text(self)
 
     def _index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
         if "_by" not in self.__dict__:

@@ -13,7 +13,7 @@ from dovetail.planning.join import Join
 from dovetail.planning.plan import VERSION, Plan, PlannedNode
 from dovetail.planning.remark import Remark
 
-__all__ = ["load_plan", "save_plan"]
+__all__ = ["load_plan", "plan_text", "save_plan"]
 
 _NODE_FIELDS = {field.name for field in fields(PlannedNode)}
 
@@ -26,14 +26,18 @@ def save_plan(plan: Plan, path: Path) -> None:
     """
     from dovetail.ir.saving import replacing
 
-    data = plan.as_dict()
-    text = json.dumps(data, indent=1) + "\n" if path.suffix == ".json" else "".join(_lines(data))
+    text = json.dumps(plan.as_dict(), indent=1) + "\n" if path.suffix == ".json" else plan_text(plan)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write(text.encode())
     except OSError as error:
         raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan as YAML, ending in a newline."""
+    return "".join(_lines(plan.as_dict()))
 
 
 def _lines(data: dict[str, Any]) -> Iterator[str]:
