@@ -90,7 +90,8 @@ class FoldConstants(Pass):
         """Whether the declared results are over the limit, so that they need not be computed to know."""
         size = 0
         for value in node.outputs:
-            if value.shape is not None and value.dtype is not None and value.shape.is_static():
+            known = value.shape is not None and value.dtype is not None and value.shape.is_static()
+            if known and value.dtype.name != "STRING":
                 size += math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
         return size > self.limit
 

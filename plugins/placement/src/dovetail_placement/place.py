@@ -90,6 +90,8 @@ class Placer:
             self.ctx.count(name, size)
 
     def _claim(self, backend: Backend, hidden: set[int], claimed: dict) -> None:
+        if backend is not self.host and not self._reads_opset(backend):
+            return
         wanted = self.ctx.request.strategy if backend is not self.host else None
         strategy = self.ctx.registry.strategy[wanted or backend.strategy]()
         view = View(self.model, self.ctx, backend, self._judge(backend), hidden)
@@ -97,6 +99,15 @@ class Placer:
             if id(claim.node) in self.pins:
                 claim = pinned_claim(claim, self.pins[id(claim.node)])
             claimed.setdefault(id(claim.node), (backend.name, claim))
+
+    def _reads_opset(self, backend: Backend) -> bool:
+        low, high = backend.opset
+        if low <= self.model.opset <= high:
+            return True
+        why = f"not on {backend.name}: its tools read opset {low} to {high}, the model has {self.model.opset}"
+        suggest = f"export the model with an opset from {low} to {high}"
+        self.ctx.remark("missed", "", "opset", why, suggest=suggest, source=backend.source)
+        return False
 
     def _judge(self, backend: Backend) -> Judge:
         from dovetail.schema import Judge
