@@ -23,7 +23,7 @@ _BORDER = frozenset({"Input", "Output", "Const", "Reorder"})
 
 
 def executed_precisions(model: Model, runtime: ov.Model) -> dict[str, Executed]:
-    """How every node was executed; nodes of loop and branch bodies are not reported."""
+    """How every node was executed; nodes of bodies are not reported."""
     nodes = list(model.graph)
     reported = _reported(nodes, runtime)
     folded = _folded(nodes, reported)
