@@ -77,6 +77,7 @@ class CompiledModel:
             DovetailError: The data does not fit, or no engine runs a region.
         """
         import numpy as np
+
         from dovetail.verification.data import batches
 
         parts: dict[str, list[np.ndarray]] = {}

@@ -31,6 +31,7 @@ def extract(model: Model, region: Region) -> Model:
 
 def _model(model: Model, region: Region, constants: Iterable[ir.Value], name: str) -> Model:
     import onnx_ir as ir
+
     from dovetail.ir.model import Model
 
     for value in region.inputs:
