@@ -16,8 +16,11 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
+from dovetail.ir import Model
+from dovetail.passes import Context
 from dovetail.schema import Judge, load_backend
 from dovetail_cpu_bf16.facts import int64_data
+from dovetail_placement.edge_kinds import MarkEdgeKinds
 from node_tests import cases
 
 POLICIES = Path(__file__).parents[3] / "schemas" / "src" / "dovetail_schemas" / "policies"
@@ -33,10 +36,11 @@ def main(results: Path, file: Path) -> None:
     for case in cases():
         if (case.test, case.form) not in outcomes:
             continue
-        model = ir.from_proto(onnx.shape_inference.infer_shapes(case.model))
-        opset = model.opset_imports.get("", 1)
+        model = Model(ir.from_proto(onnx.shape_inference.infer_shapes(case.model)))
+        opset = model.opset
         if opset > backend.opset[1]:
             continue
+        MarkEdgeKinds().run(model, Context(model=model))
         node = model.graph[0]
         passed = outcomes[case.test, case.form] == "ok"
         taken = Judge(backend, FACTS, opset)(node).ok is not False

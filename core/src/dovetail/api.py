@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
+from dovetail.garbage import few_collections
 from dovetail.passes.request import BackendChoice, Request
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Instrumentation
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.plan import Plan
     from dovetail.plugins import PluginSet
     from dovetail.verification import Verification
 
@@ -69,7 +70,7 @@ def plan(
     Raises:
         DovetailError: The model or the request is at fault.
     """
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.plan import Plan
 
     model = open(model) if isinstance(model, (str, Path)) else model.clone()
     request = _request(backends, strategy, solver, pins, keep_io_types, data)
@@ -108,7 +109,7 @@ def compile(
         DovetailError: The model or the request is at fault.
     """
     from dovetail.compiled import CompiledModel
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.plan import Plan
     from dovetail.runtime.engines import engines_of
 
     original = open(model) if isinstance(model, (str, Path)) else model
@@ -143,9 +144,9 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
         DovetailError: The folder holds no compiled model, or one of its backends is not installed.
     """
     from dovetail.compiled import MODEL, PLAN, CompiledModel
-    from dovetail.plan.annotations import read_annotations
-    from dovetail.plan.plan import Plan
     from dovetail.passes.backends import load_chosen
+    from dovetail.planning.annotations import read_annotations
+    from dovetail.planning.plan import Plan
     from dovetail.runtime.engines import engines_of
 
     folder = Path(folder)
@@ -159,7 +160,7 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     else:
         decided = Plan.extract(model)
     ctx = _context(Request(), plugins)
-    from dovetail.plan.placement import HOST, get_placement
+    from dovetail.planning.placement import HOST, get_placement
 
     names = {placement.backend for node in model.nodes() if (placement := get_placement(node))} - {HOST}
     options = {entry["name"]: _choice(entry) for entry in decided.backends}
@@ -205,8 +206,8 @@ def explain(plan_or_folder: Plan | str | Path, node: str) -> list[str]:
     Raises:
         DovetailError: The plan has no such node.
     """
-    from dovetail.plan.explain import explain_node
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.explain import explain_node
+    from dovetail.planning.plan import Plan
 
     decided = Plan.load(plan_or_folder) if isinstance(plan_or_folder, (str, Path)) else plan_or_folder
     return explain_node(decided, node)
@@ -236,7 +237,7 @@ class BackendInfo:
 def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
     """The installed backends, by name. No engine is loaded."""
     from dovetail.plugins import load_plugins
-    from dovetail.schema import peek_backend
+    from dovetail.schema.peek import peek_backend
 
     registry = (plugins or load_plugins()).registry
     found = []
@@ -284,11 +285,12 @@ def _context(request: Request, plugins: PluginSet | None) -> Context:
 
 
 def _run(model: Model, ctx: Context, stages: Sequence[str], progress, instrumentation) -> None:
-    from dovetail.passes.compose import compose
+    from dovetail.passes.composition import compose
     from dovetail.passes.instrumentation import Instrumentation
 
     pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins)
-    pipeline.run(model, ctx, instrumentation or Instrumentation(progress=progress))
+    with few_collections():
+        pipeline.run(model, ctx, instrumentation or Instrumentation(progress=progress))
 
 
 def _stamp(request: Request, ctx: Context) -> str:
@@ -310,8 +312,8 @@ def _stamp_of(model: Model) -> str:
 def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
     """The result that `model` is already."""
     from dovetail.compiled import PLAN, CompiledModel
-    from dovetail.plan.annotations import read_annotations
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.annotations import read_annotations
+    from dovetail.planning.plan import Plan
 
     read_annotations(model)
     beside = model.path.parent / PLAN
@@ -322,9 +324,9 @@ def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
 
 def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs `model` on the host's engines, in the types it has."""
-    from dovetail.plan.placement import HOST
-    from dovetail.runtime.executor import Executor
+    from dovetail.planning.placement import HOST
     from dovetail.runtime.engines import engines_of
+    from dovetail.runtime.executor import Executor
 
     return Executor(model, engines_of([ctx.host], ctx.registry), backend_of=lambda node: HOST).run
 

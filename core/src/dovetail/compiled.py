@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.plan.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, get_placement
 
 if TYPE_CHECKING:
     import numpy as np
 
     from dovetail.ir.model import Model
-    from dovetail.plan.plan import Plan
-    from dovetail.plan.remark import Remark
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.remark import Remark
     from dovetail.runtime.engine import Engine, Executed
     from dovetail.runtime.executor import Executor
     from dovetail.verification import Verification
@@ -38,6 +38,7 @@ class CompiledModel:
         engines: The engines of each backend in it.
         verification: The comparison with the original, where one was asked for.
         unchanged: The file that is this result already: the same request was compiled before.
+        options: Passed to the engines when they load (`threads`, say); each takes what it knows.
     """
 
     model: Model
@@ -45,6 +46,7 @@ class CompiledModel:
     engines: Mapping[str, list[Engine]] = field(default_factory=dict)
     verification: Verification | None = None
     unchanged: Path | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     _executor: Executor | None = field(default=None, repr=False)
 
     @property
@@ -57,7 +59,7 @@ class CompiledModel:
         if self._executor is None:
             from dovetail.runtime.executor import Executor
 
-            self._executor = Executor(self.model, self.engines)
+            self._executor = Executor(self.model, self.engines, self.options)
         return self._executor
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -67,6 +69,22 @@ class CompiledModel:
             DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
         """
         return self.executor().run(inputs)
+
+    def run_on(self, data: object) -> dict[str, np.ndarray]:
+        """All outputs for all batches of `data` (see `dovetail.verification.data.batches`), joined on the first axis.
+
+        Raises:
+            DovetailError: The data does not fit, or no engine runs a region.
+        """
+        import numpy as np
+
+        from dovetail.verification.data import batches
+
+        parts: dict[str, list[np.ndarray]] = {}
+        for feeds, _ in batches(self.model, data):
+            for name, array in self.run(feeds).items():
+                parts.setdefault(name, []).append(array)
+        return {name: arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for name, arrays in parts.items()}
 
     def executed(self) -> dict[str, Executed]:
         """The precision that every node was really executed in, as its engine reports it, by node name."""
@@ -150,7 +168,7 @@ class CompiledModel:
 
     def _add_losses(self) -> None:
         """What converting the weights could not keep is only known once they are written."""
-        from dovetail.plan.remark import Remark
+        from dovetail.planning.remark import Remark
 
         for value in self.model.graph.initializers.values():
             losses = getattr(value.const_value, "losses", None)
@@ -178,7 +196,8 @@ def _copy(source: Path, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         for file in (*sorted(data_files(source)), source):
-            with replacing(target.parent / (file.name if file != source else target.name)) as out, file.open("rb") as bytes_:
-                shutil.copyfileobj(bytes_, out, 1 << 22)
+            copy = target if file == source else target.parent / file.name
+            with replacing(copy) as out, file.open("rb") as original:
+                shutil.copyfileobj(original, out, 1 << 22)
     except OSError as error:
         raise DovetailError(f"{target} could not be written: {error.strerror or error}") from error

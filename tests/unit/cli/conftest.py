@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.plan.remark import Remark
+from dovetail.planning.remark import Remark
 
 
 class Plan:
+    def __str__(self):
+        return "version: 1\n"
+
     def as_dict(self):
         return {"version": 1, "nodes": [{"name": "conv_0", "backend": "npu"}]}
 
@@ -37,14 +40,17 @@ class Compiled:
     def placement_table(self):
         return [{"operator": "Conv", "backend": "npu", "nodes": 3}, {"operator": "Relu", "backend": "host", "nodes": 1}]
 
+    def notes(self):
+        return ["npu: emulated"]
+
     def summary(self):
         return "npu 3/4 nodes in 1 region, host 1"
 
     def save(self, folder, external=None):
         Path(folder).mkdir()
 
-    def run(self, inputs):
-        return {"y": 2 * inputs["x"]}
+    def run_on(self, data):
+        return {"y": 2 * np.load(data)["x"]}
 
     def executed(self):
         return {"conv_0": ("float16", "reported")}
@@ -76,7 +82,7 @@ class Api(types.ModuleType):
         self._called("plan", {"backends": backends, **arguments})
         return Plan()
 
-    def load(self, path):
+    def load(self, path, plugins=None):
         self._called("load", {"path": path})
         return Compiled()
 
@@ -92,7 +98,7 @@ class Api(types.ModuleType):
 
     def backends(self, plugins=None):
         self._called("backends", {"plugins": plugins})
-        info = {"name": "npu", "summary": "Acme NPU", "distribution": "dovetail-npu", "needs": ["data"]}
+        info = {"name": "npu", "summary": "Acme NPU", "distribution": "dovetail-npu", "needs": "data", "error": ""}
         return [types.SimpleNamespace(**info, engines=[("npu-sdk", False, "not installed"), ("reference", True, "")])]
 
 

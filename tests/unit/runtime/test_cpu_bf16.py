@@ -7,10 +7,11 @@ import sys
 
 import numpy as np
 import pytest
-from dovetail.plan.placement import set_kind
+from dovetail.passes import Pipeline
 from dovetail.runtime.engine import RegionModel
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_cpu_bf16.facts import int64_data
+from dovetail_placement.edge_kinds import MarkEdgeKinds
 
 from .models import parse
 
@@ -32,8 +33,10 @@ def test_registration_names_things_and_imports_nothing_heavy():
     dovetail_cpu_bf16.register(shelves)
     assert set(shelves.things) == {("engine", "openvino-cpu"), ("backend", "cpu-bf16"), ("fact", "int64_data")}
     code = (
-        "import sys, dovetail_cpu_bf16.engine as e; e.OpenVinoCpu().available();"
-        "print({'openvino', 'onnx', 'onnx_ir'} & set(sys.modules))"
+        "import sys, dovetail_cpu_bf16.engine as e;"
+        "import dovetail.runtime.onnxruntime_cpu as o, dovetail.runtime.reference as r;"
+        "e.OpenVinoCpu().available(); o.OnnxRuntimeCpu().available(); r.ReferenceEngine().available();"
+        "print({'openvino', 'onnx', 'onnx_ir', 'onnxruntime', 'numpy'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
@@ -57,10 +60,10 @@ def test_registration_names_things_and_imports_nothing_heavy():
     ],
 )
 def test_int64_data(graph, expected):
-    node = parse(graph).graph[0]
-    assert int64_data(node) is expected
-    set_kind(node, "index")
-    assert int64_data(node) is False
+    """Shapes and indices are small by nature; everything else in 64 bits may not be."""
+    model = parse(graph)
+    Pipeline([MarkEdgeKinds()]).run(model)
+    assert int64_data(model.graph[0]) is expected
 
 
 def test_what_openvino_fused_and_folded_is_said():

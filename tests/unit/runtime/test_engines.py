@@ -27,7 +27,7 @@ def engine(request):
 
 
 def run(engine, text, **inputs):
-    session = engine.load(RegionModel(parse(text)), {"threads": 1})
+    session = engine.load(RegionModel(parse(text)), {"threads": 1, "profile": True})
     return session.run(inputs), session.executed()
 
 
@@ -126,3 +126,17 @@ def test_onnxruntime_knows_what_it_executed_only_from_a_profile():
 def test_onnxruntime_names_a_wrong_option():
     with pytest.raises(DovetailError, match="optimise='fast' is not one of none, basic"):
         OnnxRuntimeCpu().load(RegionModel(parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")), {"optimise": "fast"})
+
+
+def test_the_reference_knows_what_it_executed_only_from_a_profile():
+    model = parse("g (bfloat16[4] x) => (bfloat16[4] y) { a = Sin(x) y = Identity(a) }")
+    for profile, expected in ((False, ("", "not-reported")), (True, ("bfloat16", "reported"))):
+        session = ReferenceEngine().load(RegionModel(model), {"profile": profile})
+        assert session.run({"x": np.zeros(4, BF16)})["y"].dtype == BF16
+        assert session.executed()["sin_0"] == expected
+
+
+def test_onnxruntime_leaves_four_bit_borders_to_others():
+    model = parse("g (float[4] x) => (int4[4] y) { y = Cast<to = 22>(x) }")
+    with pytest.raises(DovetailError, match="no array for 'y' of type int4"):
+        OnnxRuntimeCpu().load(RegionModel(model), {})

@@ -7,7 +7,7 @@ import time
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plan.placement import Placement, set_placement
+from dovetail.planning.placement import Placement, set_placement
 from dovetail.runtime.extraction import extract
 from dovetail.runtime.regions import form_regions
 from hypothesis import given, settings

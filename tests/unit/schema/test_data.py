@@ -116,13 +116,14 @@ def test_the_groups(schemas):
 
 def test_cpu_bf16(schemas):
     backend = load_backend(schemas / "backends/cpu_bf16.yaml", facts=frozenset({"int64_data"}))
-    assert (backend.low, backend.high, backend.opset, backend.dynamic) == ("bfloat16", "float32", (22, 23), "accept")
-    assert (backend.strategy, backend.engines, backend.facts) == ("autocast", ("openvino-cpu",), {"int64_data"})
+    assert (backend.low, backend.high, backend.opset, backend.dynamic) == ("bfloat16", "float32", (22, 26), "accept")
+    assert (backend.strategy, backend.facts) == ("autocast", {"int64_data"})
+    assert backend.engines == ("openvino-cpu", "reference")
     assert backend.policy("", "Exp") == "pass"  # bf16.yaml
     assert backend.policy("", "Conv") == "lower"  # fp16.yaml, which it extends
     assert backend.rule("", "Resize").keep == {"roi", "scales"}
     assert peek_backend(schemas / "backends/cpu_bf16.yaml")[:4] == (
-        "cpu-bf16", "AMX and AVX512-BF16 through OpenVINO", "cpu", ("openvino-cpu",),
+        "cpu-bf16", "AMX and AVX512-BF16 through OpenVINO", "cpu", ("openvino-cpu", "reference"),
     )  # fmt: skip
 
 

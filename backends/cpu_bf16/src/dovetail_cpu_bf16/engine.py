@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.bodies import bodies
 from dovetail.runtime.engine import Availability, Executed, Reads, RegionModel
+from dovetail.runtime.extraction import extract_body
 from dovetail.runtime.serialise import source_of
 from dovetail.runtime.tensors import TENSOR_TYPES
 
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     import openvino as ov
+    from dovetail.ir.model import Model
 
 __all__ = ["OpenVinoCpu"]
 
 _TYPES = TENSOR_TYPES - {"string"}
+_ALONE = {"reported": "reported-alone"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 _NODE = re.compile(r"'<Node\((\w+)\): ([^>]*)>'|Operation name: (\S+)|operations?: (\S+)")
 
@@ -65,14 +69,15 @@ class OpenVinoCpu:
             compiled = core.compile_model(model, "CPU", config)
         except Exception as error:  # the binding raises RuntimeError and classes of its own
             raise _refusal(error, "refuses") from error
-        return OpenVinoSession(compiled, region)
+        return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options))
 
 
 class OpenVinoSession:
     """A region compiled by OpenVINO."""
 
-    def __init__(self, compiled: ov.CompiledModel, region: RegionModel):
+    def __init__(self, compiled: ov.CompiledModel, region: RegionModel, load_body: Callable[[Model], OpenVinoSession]):
         self._compiled = compiled
+        self._load_body = load_body
         self._request = compiled.create_infer_request()
         self._model = region.model
         self._inputs = _input_names(compiled, region.model.graph)
@@ -94,8 +99,22 @@ class OpenVinoSession:
             raise _refusal(error, "fails at") from error
 
     def executed(self) -> dict[str, Executed]:
-        """What the compiled model says about every node."""
-        return executed_precisions(self._model, self._compiled.get_runtime_model())
+        """What the compiled model says about every node.
+
+        OpenVINO does not report the bodies of loops and branches, so each is compiled once more by itself.
+        """
+        answers = executed_precisions(self._model, self._compiled.get_runtime_model())
+        for node in self._model.graph:
+            for body in bodies(node):
+                answers.update(self._executed_alone(body))
+        return answers
+
+    def _executed_alone(self, body: ir.Graph) -> dict[str, Executed]:
+        try:
+            inner = self._load_body(extract_body(self._model, body)).executed()
+        except DovetailError:
+            return {}
+        return {name: Executed(precision, _ALONE.get(how, how)) for name, (precision, how) in inner.items()}
 
 
 def _inlined(region: RegionModel) -> RegionModel:
@@ -139,8 +158,7 @@ def _to_tensor(array: np.ndarray) -> ov.Tensor:
         array = array.view(np.dtype(array.dtype.str))
     if array.dtype.name == "bfloat16":
         return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
-    # NumPy has two types that are int64 (long and long long); the binding knows one of them.
-    return ov.Tensor(array.view(np.dtype(array.dtype.name)))
+    return ov.Tensor(array)
 
 
 def _to_array(tensor: ov.Tensor) -> np.ndarray:

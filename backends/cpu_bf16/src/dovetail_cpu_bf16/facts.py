@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.plan.placement import kind_of
+from dovetail.planning.placement import kind_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -23,7 +23,7 @@ _BORDER = frozenset({"Input", "Output", "Const", "Reorder"})
 
 
 def executed_precisions(model: Model, runtime: ov.Model) -> dict[str, Executed]:
-    """How every node was executed; nodes of loop and branch bodies are not reported."""
+    """How every node was executed; nodes of bodies are not reported."""
     nodes = list(model.graph)
     reported = _reported(nodes, runtime)
     folded = _folded(nodes, reported)
@@ -39,7 +39,7 @@ def _reported(nodes: list[ir.Node], runtime: ov.Model) -> dict[str, str]:
     A layer has the name of its node, or of the value where that is an output of the model; layers that OpenVINO adds
     around it end in `.0`.
     """
-    owners = {output.name: node for node in nodes for output in node.outputs}
+    owners = {output.name: node for node in nodes for output in node.outputs if output.name}
     owners.update({node.name: node for node in nodes if node.name})
     reported: dict[str, str] = {}
     for layer in runtime.get_ordered_ops():

@@ -39,7 +39,5 @@ def run(args: argparse.Namespace) -> int:
     elif args.output:
         print(args.output)
     else:
-        import yaml
-
-        print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120), end="")
+        print(plan, end="")
     return 0

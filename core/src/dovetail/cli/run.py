@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import command, existing
+from dovetail.cli.common import command, existing, plugins_of
 from dovetail.cli.output import print_json, table
 from dovetail.errors import DovetailError
 
@@ -18,20 +18,19 @@ __all__ = ["add_parser", "run"]
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(commands, "run", run, "Run a compiled model on one set of inputs.")
+    parser = command(commands, "run", run, "Run a compiled model on data.")
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
-    parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz", help="one array per input")
+    parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz|FOLDER", help="one array per input")
     parser.add_argument("-o", "--output", type=Path, metavar="OUT.npz", help="file to write the outputs to")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     existing(args.result)
-    inputs = _read(args.data)
     from dovetail import api
 
-    compiled = api.load(args.result)
-    outputs = compiled.run(inputs)
+    compiled = api.load(args.result, plugins_of(args))
+    outputs = compiled.run_on(args.data)
     if args.output:
         _write(args.output, outputs)
     rows = [_row(name, array) for name, array in outputs.items()]
@@ -44,26 +43,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    import zipfile
-
-    import numpy as np
-
-    existing(path)
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (ValueError, TypeError, zipfile.BadZipFile, IsADirectoryError):
-        raise DovetailError(f"{path} is no .npz file", "write one with numpy.savez(path, input_name=array)") from None
-
-
 def _write(path: Path, outputs: dict[str, np.ndarray]) -> None:
     import numpy as np
 
     # Files of numpy know no bfloat16 and no 8-bit floats; float32 holds all of their values.
     plain = {n: a if a.dtype.isbuiltin == 1 else a.astype(np.float32) for n, a in outputs.items()}
-    with open(path, "wb") as file:
-        np.savez(file, **plain)
+    from dovetail.ir.saving import replacing
+
+    try:
+        with replacing(path) as file:
+            np.savez(file, **plain)
+    except OSError as error:
+        raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error
 
 
 def _row(name: str, array: np.ndarray) -> dict[str, Any]:

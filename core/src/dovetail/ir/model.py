@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import all_nodes, named_bodies
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -75,11 +77,11 @@ class Model:
 
         A node without a name is called by its first output in the path.
         """
-        yield from _bodies("", self.ir.graph)
+        return _graphs("", self.ir.graph)
 
     def nodes(self) -> Iterator[ir.Node]:
         """Every node of the main graph and of all bodies; a node comes before the nodes of its own bodies."""
-        return self.ir.graph.all_nodes()
+        return all_nodes(self.ir.graph)
 
     def clone(self) -> Model:
         """A copy of the graph; the weights are shared."""
@@ -97,25 +99,13 @@ class Model:
         return print_model(self)
 
 
-def _bodies(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph]]:
-    import onnx_ir as ir
-
+def _graphs(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph]]:
     stack = [(path, graph)]
     while stack:
         path, graph = stack.pop()
         yield path, graph
-        found = []
-        for node in graph:
-            for attr in node.attributes.values():
-                if attr.is_ref():
-                    continue
-                if attr.type == ir.AttributeType.GRAPH:
-                    found.append((_join(path, node, attr.name), attr.as_graph()))
-                elif attr.type == ir.AttributeType.GRAPHS:
-                    found.extend(
-                        (_join(path, node, f"{attr.name}{i}"), g) for i, g in enumerate(attr.as_graphs())
-                    )
-        stack.extend(reversed(found))
+        inner = [(_join(path, node, name), body) for node in graph for name, body in named_bodies(node)]
+        stack.extend(reversed(inner))
 
 
 def _join(path: str, node: ir.Node, name: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.ir.types import dtype_name, type_text
-from dovetail.plan.placement import get_placement, kind_of
+from dovetail.planning.placement import get_placement, kind_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

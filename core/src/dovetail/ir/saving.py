@@ -40,7 +40,7 @@ def save_model(model: Model, path: str | Path, *, external: bool | None = None) 
     Raises:
         DovetailError: The disk is full, the folder cannot be written to, or the model is too large for one file.
     """
-    from dovetail.plan.annotations import mirror_annotations
+    from dovetail.planning.annotations import mirror_annotations
 
     path = Path(path)
     mirror_annotations(model)
@@ -49,7 +49,7 @@ def save_model(model: Model, path: str | Path, *, external: bool | None = None) 
     if external is None:
         external = size > EXTERNAL_ABOVE
     elif not external and size > (1 << 31) - (1 << 24):
-        raise DovetailError(f"{path}: {size >> 20} MiB of weights do not fit into one ONNX file", "save with external data")
+        raise DovetailError(f"{path}: {size >> 20} MiB of weights do not fit into one file", "save with external data")
     proto = skeleton.proto
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     tensors = [skeleton.weights[tensor.name] for tensor in stubs]
@@ -66,7 +66,8 @@ def save_model(model: Model, path: str | Path, *, external: bool | None = None) 
                 _write_whole(file, proto, stubs, tensors)
     except OSError as error:
         raise DovetailError(
-            f"{path} could not be written: {error.strerror or error}", "free some space or name another folder; nothing there was changed"
+            f"{path} could not be written: {error.strerror or error}",
+            "free some space or name another folder; nothing there was changed",
         ) from error
     for stale in old_data:
         with contextlib.suppress(OSError):

@@ -67,7 +67,8 @@ def take_apart(model: ir.Model) -> Skeleton:
             value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
         else:
             weights[name] = tensor
-            value.const_value = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=ir.Shape(tensor.shape), name=name)
+            shape = ir.Shape(tensor.shape)
+            value.const_value = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=shape, name=name)
     try:
         return Skeleton(ir.to_proto(model), weights)
     finally:

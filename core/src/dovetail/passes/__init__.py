@@ -1,29 +1,24 @@
-"""Passes: the base class, pipelines and their text, and the manager."""
+"""Passes: the base class, pipelines and their text, and the manager. Names are imported when they are first used."""
 
-from dovetail.passes.base import STAGES, Pass, load_pass
-from dovetail.passes.compose import compose
-from dovetail.passes.context import Analysis, Context
-from dovetail.passes.instrumentation import Instrumentation
-from dovetail.passes.manager import Manager
-from dovetail.passes.pipeline import Fixpoint, Pipeline
-from dovetail.passes.reproducer import run_reproducer
-from dovetail.passes.request import BackendChoice, Request
-from dovetail.passes.result import PassResult, Result
+from __future__ import annotations
 
-__all__ = [
-    "STAGES",
-    "Analysis",
-    "BackendChoice",
-    "Context",
-    "Fixpoint",
-    "Instrumentation",
-    "Manager",
-    "Pass",
-    "PassResult",
-    "Pipeline",
-    "Request",
-    "Result",
-    "compose",
-    "load_pass",
-    "run_reproducer",
-]
+import importlib
+
+_PUBLIC = {
+    **dict.fromkeys(("STAGES", "Pass", "load_pass"), "dovetail.passes.base"),
+    "compose": "dovetail.passes.composition",
+    **dict.fromkeys(("Analysis", "Context"), "dovetail.passes.context"),
+    "Instrumentation": "dovetail.passes.instrumentation",
+    "Manager": "dovetail.passes.manager",
+    **dict.fromkeys(("Fixpoint", "Pipeline"), "dovetail.passes.pipeline"),
+    "run_reproducer": "dovetail.passes.reproducer",
+    **dict.fromkeys(("BackendChoice", "Request"), "dovetail.passes.request"),
+    **dict.fromkeys(("PassResult", "Result"), "dovetail.passes.result"),
+}
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str):
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'dovetail.passes' has no attribute {name!r}")

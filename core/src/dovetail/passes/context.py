@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dovetail.passes.request import BackendChoice, Request
-from dovetail.plan.placement import HOST
-from dovetail.plan.remark import Kind, Remark
+from dovetail.planning.placement import HOST
+from dovetail.planning.remark import Kind, Remark
 from dovetail.registry import Registry
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
-    from dovetail.plan.join import Join
+    from dovetail.planning.join import Join
     from dovetail.plugins import PluginSet
     from dovetail.schema import Backend
 

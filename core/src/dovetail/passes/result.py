@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.plan.remark import Remark
+    from dovetail.planning.remark import Remark
 
 __all__ = ["PassResult", "Result"]
 

@@ -41,7 +41,8 @@ class Executed(NamedTuple):
 
     Attributes:
         precision: Element type it computed in, as the engine reports it; empty when it does not report.
-        how: `reported`, `fused-into:<node>`, `folded` (computed once, when the region was loaded) or `not-reported`.
+        how: `reported`, `fused-into:<node>`, `folded` (computed once, when the region was loaded), `reported-alone`
+            (of a body that was compiled by itself to find out) or `not-reported`.
     """
 
     precision: str

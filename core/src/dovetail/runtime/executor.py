@@ -65,7 +65,9 @@ class Executor:
         values = _checked(graph, inputs)
         kept = {value.name for value in graph.outputs}
         for region, session in zip(self.regions, self._sessions):
-            values.update(session.run({value.name: values[value.name] for value in region.inputs}))
+            # A model that is one region is handed over as it is, with the inputs that nothing reads.
+            wanted = values if len(self.regions) == 1 else {value.name for value in region.inputs}
+            values.update(session.run({name: values[name] for name in wanted}))
             for name in self._last_use[region.index]:
                 if name not in kept:
                     del values[name]
@@ -99,8 +101,6 @@ class Executor:
                 continue
             for reason in reasons:
                 self._note(f"{_described(region)} runs on {engine.name}: {reason}")
-            if caveat := engine.available().why:
-                self._note(f"{engine.name}: {caveat}")
             if self._caveats[engine.name]:
                 self._note(f"{engine.name}: {self._caveats[engine.name]}")
             self.engines.append(engine.name)

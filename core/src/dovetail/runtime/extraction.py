@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.runtime.regions import Region, bodies_of, used_values
+from dovetail.ir.bodies import all_nodes, bodies
+from dovetail.runtime.regions import Region, used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
 
-__all__ = ["extract"]
+__all__ = ["extract", "extract_body"]
 
 
 def extract(model: Model, region: Region) -> Model:
@@ -24,6 +25,11 @@ def extract(model: Model, region: Region) -> Model:
     Raises:
         DovetailError: A value at the region's border has no type.
     """
+    constants = dict.fromkeys(value for node in region.nodes for value in used_values(node) if value.is_initializer())
+    return _model(model, region, constants, f"{model.graph.name or 'graph'}.region{region.index}")
+
+
+def _model(model: Model, region: Region, constants: Iterable[ir.Value], name: str) -> Model:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
@@ -34,15 +40,13 @@ def extract(model: Model, region: Region) -> Model:
                 f"value '{value.name}' enters region {region.index} ({region.backend}) without a type",
                 "infer the model's types first, or state the type in its value_info",
             )
-    constants = dict.fromkeys(value for node in region.nodes for value in used_values(node) if value.is_initializer())
-    graph = model.graph
     view = ir.GraphView(
         region.inputs,
         region.outputs,
         nodes=region.nodes,
         initializers=tuple(constants),
-        opset_imports=graph.opset_imports,
-        name=f"{graph.name or 'graph'}.region{region.index}",
+        opset_imports=model.graph.opset_imports,
+        name=name,
     )
     source = model.ir
     part = ir.Model(
@@ -54,13 +58,34 @@ def extract(model: Model, region: Region) -> Model:
     return Model(part)
 
 
+def extract_body(model: Model, body: ir.Graph) -> Model:
+    """A model that computes the body of a control-flow node once; what it captures becomes inputs and constants.
+
+    Raises:
+        DovetailError: A captured value has no type.
+    """
+    nodes = tuple(body)
+    inside = {id(value) for value in (*body.inputs, *body.initializers.values())}
+    captured: dict[ir.Value, None] = {}
+    for node in all_nodes(body):
+        inside.update(id(value) for value in node.outputs)
+        for inner in bodies(node):
+            inside.update(id(value) for value in (*inner.inputs, *inner.initializers.values()))
+    for node in all_nodes(body):
+        captured.update({value: None for value in node.inputs if value is not None and id(value) not in inside})
+    constants = {value: None for value in (*body.initializers.values(), *captured) if value.is_initializer()}
+    inputs = tuple(value for value in (*body.inputs, *captured) if value not in constants)
+    region = Region(0, "", nodes, inputs, tuple(dict.fromkeys(body.outputs)))
+    return _model(model, region, constants, body.name or "body")
+
+
 def _called(nodes: Iterable[ir.Node], functions: Mapping[tuple, ir.Function]) -> list[ir.Function]:
     """The model-local functions that the nodes call, and those that these call."""
     found: dict[tuple, ir.Function] = {}
     waiting = list(nodes) if functions else []
     while waiting:
         node = waiting.pop()
-        for body in bodies_of(node):
+        for body in bodies(node):
             waiting.extend(body)
         key = node.op_identifier()
         if key in functions and key not in found:

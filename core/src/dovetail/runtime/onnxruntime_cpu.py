@@ -72,6 +72,11 @@ class OnnxRuntimeCpu:
         if profile:
             settings.enable_profiling = True
             settings.profile_file_prefix = str(Path(profile.name) / "ort")
+        graph = region.model.graph
+        for value in (*graph.inputs, *graph.outputs):
+            # Two or four bits wide: several elements share a byte there, which no array does.
+            if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
+                raise DovetailError(f"onnxruntime-cpu has no array for '{value.name}' of type {type_name(value.dtype)}")
         source = source_of(region)
         try:
             session = ort.InferenceSession(

@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 from dovetail.runtime.engine import Availability, Executed, Reads, RegionModel
 from dovetail.runtime.reporting import NOT_REPORTED, node_key
 from dovetail.runtime.serialise import source_of
-from dovetail.runtime.tensors import TENSOR_TYPES, value_type
+from dovetail.runtime.tensors import TENSOR_TYPES, matches, value_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,10 @@ __all__ = ["ReferenceEngine"]
 
 
 class ReferenceEngine:
-    """The reference evaluator of onnx: NumPy arrays of exactly the types that the model declares. No options."""
+    """The reference evaluator of onnx: NumPy expressions over arrays of the types that the model declares.
+
+    Option: `profile` (true: every intermediate is kept, and `executed()` reports its type).
+    """
 
     name = "reference"
 
@@ -47,7 +50,7 @@ class ReferenceEngine:
         try:
             proto = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(source)
             _order_functions(proto)
-            return ReferenceSession(ReferenceEvaluator(proto), proto, region)
+            return ReferenceSession(ReferenceEvaluator(proto), region, bool(options.get("profile")))
         except Exception as error:  # the evaluator raises whatever its parts raise
             raise DovetailError(f"reference refuses the region: {error}") from error
 
@@ -55,38 +58,46 @@ class ReferenceEngine:
 class ReferenceSession:
     """A region loaded by the reference evaluator."""
 
-    def __init__(self, evaluator: ReferenceEvaluator, proto: onnx.ModelProto, region: RegionModel):
+    def __init__(self, evaluator: ReferenceEvaluator, region: RegionModel, profile: bool):
         self._evaluator = evaluator
         self._region = region
+        self._profile = profile
+        self._computed: dict[str, str] = {}
         self._types = {value.name: value_type(value) for value in region.model.graph.outputs}
-        self._outputs = [output.name for output in proto.graph.output]
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name."""
         import numpy as np
 
         try:
-            results = self._evaluator.run(self._outputs, dict(inputs))
+            if self._profile:
+                results = self._evaluator.run(None, dict(inputs), intermediate=True)
+                self._computed = {
+                    k: v.dtype.name for k, v in results.items() if isinstance(v, (np.ndarray, np.generic))
+                }
+            else:
+                results = dict(zip(self._types, self._evaluator.run(list(self._types), dict(inputs))))
         except Exception as error:
             raise DovetailError(f"reference fails: {type(error).__name__}: {error}") from error
-        outputs = {}
-        for name, result in zip(self._outputs, results):
-            array = np.asarray(result) if isinstance(result, np.generic) else result
-            declared = self._types.get(name)
-            if isinstance(array, np.ndarray) and declared and declared not in ("string", array.dtype.name):
-                raise DovetailError(
-                    f"reference computed output '{name}' as {array.dtype.name}, the model declares {declared}"
-                )
-            outputs[name] = array
-        return outputs
+        return {name: _checked(name, results[name], declared) for name, declared in self._types.items()}
 
     def executed(self) -> dict[str, Executed]:
-        """Declared types: every intermediate of the evaluator is an array of exactly that type."""
+        """The types of the arrays that the last run made, where that was asked for; nothing about bodies."""
         answers = {}
         for node in self._region.model.nodes():
-            type_ = value_type(node.outputs[0]) if node.outputs else ""
+            type_ = next((self._computed[out.name] for out in node.outputs if out.name in self._computed), "")
             answers[node_key(node)] = Executed(type_, "reported") if type_ else NOT_REPORTED
         return answers
+
+
+def _checked(name: str, result: object, declared: str) -> object:
+    """A result as an array, if it has the declared type: a few operators turn bfloat16 into float32."""
+    import numpy as np
+
+    array = np.asarray(result) if isinstance(result, np.generic) else result
+    if isinstance(array, np.ndarray) and declared and not matches(array, declared):
+        raise DovetailError(f"reference computed output '{name}' as {array.dtype.name}, the model declares {declared}")
+    return array
 
 
 def _order_functions(proto: onnx.ModelProto) -> None:

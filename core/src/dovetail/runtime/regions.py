@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.plan.placement import HOST, get_placement
+from dovetail.ir.bodies import all_nodes, bodies
+from dovetail.planning.placement import HOST, get_placement
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Region", "bodies_of", "form_regions", "placed_backend", "used_values"]
+__all__ = ["Region", "form_regions", "placed_backend", "used_values"]
 
 MERGE_UP_TO = 256
 """Regions up to which merging is tried where more than two backends meet (it is cubic in their number)."""
@@ -53,8 +54,8 @@ def form_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_
 
     Nodes are taken in waves: everything of one backend that is ready, then everything of the next. No node of another
     backend runs during a wave, so a wave is convex and waves have no cycles. With two backends the better of both
-    starts is optimal: every wave waits for the one before. With more, waves that can be merged are merged afterwards.
-    Linear in nodes and edges for up to `MERGE_UP_TO` regions and beyond.
+    starts is optimal: every wave waits for the one before. With more, waves that can be merged are merged afterwards,
+    up to `MERGE_UP_TO` of them. Apart from that the work is linear in nodes and edges.
 
     Raises:
         DovetailError: The graph has a cycle.
@@ -79,24 +80,11 @@ def form_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_
 def used_values(node: ir.Node) -> Iterator[ir.Value]:
     """The values of a node's own graph that it or its bodies use, with repetitions."""
     yield from (value for value in node.inputs if value is not None)
-    for body in bodies_of(node):
-        inner = (value for nested in body.all_nodes() for value in nested.inputs if value is not None)
+    for body in bodies(node):
+        inner = (value for nested in all_nodes(body) for value in nested.inputs if value is not None)
         for value in (*inner, *_body_outputs(body)):
             if value.graph is node.graph:
                 yield value
-
-
-def bodies_of(node: ir.Node) -> Iterator[ir.Graph]:
-    """The graphs that a node holds in its attributes."""
-    import onnx_ir as ir
-
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from attribute.as_graphs()
 
 
 def _body_outputs(body: ir.Graph) -> Iterator[ir.Value]:

@@ -25,7 +25,8 @@ def needs_file(model: Model) -> bool:
             tensor = value.const_value
             if isinstance(tensor, ir.ExternalTensor):
                 return True
-            size += tensor.nbytes if tensor is not None else 0
+            if tensor is not None and tensor.dtype is not ir.DataType.STRING:
+                size += tensor.nbytes
     return size > LARGEST_IN_MEMORY
 
 

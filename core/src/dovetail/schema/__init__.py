@@ -1,21 +1,31 @@
 """Backend files: loading, and what they say about a node.
 
-Nothing here imports onnx before a file's operators or a node are looked at.
+Names are imported when they are first used: a listing needs few of them, and none needs onnx before a file's operators
+or a node are looked at.
 """
 
-from dovetail.schema.backend import Backend, BackendSummary, Border, RegionRule
-from dovetail.schema.backend_file import load_backend, peek_backend
-from dovetail.schema.errors import SchemaError
-from dovetail.schema.legality import Judge
-from dovetail.schema.limits import Refusal
-from dovetail.schema.operator_facts import OperatorFacts, load_operator_facts
-from dovetail.schema.operators import port_names
-from dovetail.schema.policies import POLICIES, Policies
-from dovetail.schema.rules import Rule
-from dovetail.schema.type_specs import TypeSpec
-from dovetail.schema.verdict import Verdict
+from __future__ import annotations
 
-__all__ = [
-    "POLICIES", "Backend", "BackendSummary", "Border", "Judge", "OperatorFacts", "Policies", "Refusal", "RegionRule",
-    "Rule", "SchemaError", "TypeSpec", "Verdict", "load_backend", "load_operator_facts", "peek_backend", "port_names",
-]  # fmt: skip
+import importlib
+
+_PUBLIC = {
+    **dict.fromkeys(("Backend", "Border", "RegionRule"), "dovetail.schema.backend"),
+    "load_backend": "dovetail.schema.backend_file",
+    **dict.fromkeys(("BackendSummary", "peek_backend"), "dovetail.schema.peek"),
+    "SchemaError": "dovetail.schema.errors",
+    "Judge": "dovetail.schema.legality",
+    "Refusal": "dovetail.schema.limits",
+    **dict.fromkeys(("OperatorFacts", "load_operator_facts"), "dovetail.schema.operator_facts"),
+    "port_names": "dovetail.schema.operators",
+    **dict.fromkeys(("POLICIES", "Policies"), "dovetail.schema.policies"),
+    "Rule": "dovetail.schema.rules",
+    "TypeSpec": "dovetail.schema.type_specs",
+    "Verdict": "dovetail.schema.verdict",
+}
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str):
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'dovetail.schema' has no attribute {name!r}")

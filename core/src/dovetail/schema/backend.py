@@ -11,25 +11,7 @@ from dovetail.schema.policies import Policies
 from dovetail.schema.rules import Rule
 from dovetail.schema.type_specs import TypeSpec
 
-__all__ = ["Backend", "BackendSummary", "Border", "RegionRule"]
-
-
-class BackendSummary(NamedTuple):
-    """What a listing shows.
-
-    Attributes:
-        name: Name of the backend.
-        summary: One line about it.
-        device: Where it runs.
-        engines: Engines that execute its parts, in order of preference.
-        source: Name of its file.
-    """
-
-    name: str
-    summary: str
-    device: str
-    engines: tuple[str, ...]
-    source: str
+__all__ = ["Backend", "Border", "RegionRule"]
 
 
 class Border(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.schema.backend import Backend, BackendSummary, Border, RegionRule
+from dovetail.schema.backend import Backend, Border, RegionRule
 from dovetail.schema.entries import Entry, collect_entries, parse_unlisted
 from dovetail.schema.errors import near_miss
 from dovetail.schema.limits import parse_limits
@@ -20,7 +20,7 @@ from dovetail.schema.yaml_source import Entries, Node, Scalar, Source, load_tree
 if TYPE_CHECKING:
     from dovetail.schema.type_specs import TypeSpec
 
-__all__ = ["FILE_KEYS", "VARIANT_KEYS", "Find", "load_backend", "peek_backend"]
+__all__ = ["FILE_KEYS", "VARIANT_KEYS", "Find", "load_backend"]
 
 Find = Callable[[str, str], "Source | None"]
 """Finds the file of a name: `find("policy", "fp16")`, `find("backend", "bpu-int8")`, `find("dialect", "acme")`."""
@@ -66,23 +66,6 @@ def load_backend(
     for file, tree in files:
         layers += [(file, tree), *_variants(file, tree, declared, chosen)]
     return _build(files[-1], layers, find, facts, declared, chosen)
-
-
-def peek_backend(source: Source) -> BackendSummary:
-    """What a listing shows of a backend file; nothing else in it is checked, and onnx is not imported.
-
-    Raises:
-        SchemaError: It is not YAML, or its name is missing.
-    """
-    tree = load_tree(source)
-    emit = tree.get("emit")
-    engines = emit.entries("emit").get("engines") if emit else None
-    return BackendSummary(
-        tree.require("backend").text("backend"),
-        *(node.text(key) if (node := tree.get(key)) else "" for key in ("summary", "device")),
-        tuple(word.raw for word in engines.words("engines")) if engines else (),
-        source.name,
-    )
 
 
 def find_beside(source: Source, kind: str, name: str) -> Source | None:

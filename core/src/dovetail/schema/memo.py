@@ -26,15 +26,22 @@ def content_names(rule: Rule, facts: frozenset[str]) -> tuple[str, ...]:
 def question(view: NodeView, names: tuple[str, ...]) -> tuple:
     """All that an answer depends on, given the names of its rule from `content_names`."""
     node = view.node
+    # `data` is the plain dictionary inside: this is asked of every node, once per backend.
     attributes = tuple(
-        (name, None if attr.is_ref() else _hashable(attr.value)) for name, attr in node.attributes.items()
+        [(name, None if attr.is_ref() else _hashable(attr.value)) for name, attr in node.attributes.data.items()]
     )
-    values = tuple(value and (str(value.type), _shape_key(value), view.is_constant(value)) for value in view.inputs)
-    results = tuple((str(value.type), _shape_key(value), bool(value.name)) for value in view.outputs)
-    region = tuple(sorted((view.region or {}).items()))
+    values = tuple([value and (_type_key(value), _shape_key(value), view.is_constant(value)) for value in view.inputs])
+    results = tuple([(_type_key(value), _shape_key(value), bool(value.name)) for value in view.outputs])
+    region = tuple(sorted(view.region.items())) if view.region else ()
     since = view.signature.since if view.signature else node.version
-    content = tuple(view[name] for name in names)
+    content = tuple([view[name] for name in names])
     return node.domain, node.op_type, since, attributes, values, results, region, content
+
+
+def _type_key(value: ir.Value) -> object:
+    """Tells types apart; the element type is enough for tensors."""
+    kind = value.type
+    return kind.dtype if kind.__class__.__name__ == "TensorType" else str(kind)
 
 
 def _shape_key(value: ir.Value) -> tuple | None:

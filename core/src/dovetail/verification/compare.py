@@ -51,7 +51,8 @@ class OutputComparison:
     def line(self) -> str:
         """One line for a person."""
         if self.set_agreement is not None:
-            return f"{self.name}: {100 * self.set_agreement:.1f} % of the findings agree, {100 * self.equal:.1f} % of the elements"
+            shares = 100 * self.set_agreement, 100 * self.equal
+            return f"{self.name}: {shares[0]:.1f} % of the findings agree, {shares[1]:.1f} % of the elements"
         parts = [f"SNR {_decibels(self.snr_db)}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
         if self.non_finite:
             parts.append(f"{self.non_finite} elements are infinite or no number, and not in both")

@@ -127,7 +127,7 @@ def _random(value: ir.Value, seed: int) -> np.ndarray:
 
 
 def _extent(extent: object, axis: int) -> int:
-    """An open extent is one sample on the first axis, and a few elements elsewhere; a formula is computed with those."""
+    """An open extent is one sample on the first axis, and a few elements elsewhere; a formula is computed with four."""
     if isinstance(extent, int):
         return extent
     text = str(getattr(extent, "value", "") or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import body_nodes
 from dovetail.passes import Pass
 
 if TYPE_CHECKING:
@@ -50,10 +51,6 @@ class DeadCode(Pass):
 
 def _let_go(node) -> None:
     """A removed body must not count as a reader of what it captured."""
-    for attribute in node.attributes.values():
-        if attribute.is_ref() or attribute.type.name not in ("GRAPH", "GRAPHS"):
-            continue
-        for body in [attribute.as_graph()] if attribute.type.name == "GRAPH" else attribute.as_graphs():
-            for inner in list(body.all_nodes()):
-                for index in range(len(inner.inputs)):
-                    inner.replace_input_with(index, None)
+    for inner in list(body_nodes(node)):
+        for index in range(len(inner.inputs)):
+            inner.replace_input_with(index, None)

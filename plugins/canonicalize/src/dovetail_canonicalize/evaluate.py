@@ -25,7 +25,9 @@ def constant_array(value: ir.Value, overridable: set[int], limit: int) -> np.nda
         limit: Bytes.
     """
     tensor = value.const_value
-    if tensor is None or not value.is_initializer() or id(value) in overridable or tensor.nbytes > limit:
+    if tensor is None or not value.is_initializer() or id(value) in overridable:
+        return None
+    if tensor.dtype.name == "STRING" or tensor.nbytes > limit:
         return None
     return tensor.numpy()
 

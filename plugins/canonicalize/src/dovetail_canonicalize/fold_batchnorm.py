@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
-from dovetail.plan.placement import origin_of, set_origin
+from dovetail.planning.placement import origin_of, set_origin
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
@@ -55,7 +54,8 @@ class FoldBatchNorm(Pass):
 
 def _obstacle(node: ir.Node, convolution: ir.Node | None, graph: ir.Graph, inputs: set[int]) -> str:
     def constant(value: ir.Value | None) -> bool:
-        return value is not None and value.const_value is not None and value.is_initializer() and id(value) not in inputs
+        known = value is not None and value.is_initializer() and value.const_value is not None
+        return known and id(value) not in inputs
 
     if convolution is None or convolution.op_type not in _CHANNEL_AXIS or convolution.graph is not graph:
         return "no convolution stands before it"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
+
 from dovetail_canonicalize.evaluate import NotEvaluated, constant_array, evaluate
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["FoldConstants"]
 
 # Not functions of their inputs, or atoms that a quantised model relies on.
-_NEVER = frozenset(
-    "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Bernoulli Multinomial Dropout "
-    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear If Loop Scan SequenceMap".split()
-)
+_NEVER = frozenset({
+    "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Scan", "SequenceMap",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class FoldConstants(Pass):
         """Whether the declared results are over the limit, so that they need not be computed to know."""
         size = 0
         for value in node.outputs:
-            if value.shape is not None and value.dtype is not None and value.shape.is_static():
+            known = value.shape is not None and value.dtype is not None and value.shape.is_static()
+            if known and value.dtype.name != "STRING":
                 size += math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
         return size > self.limit
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
-from dovetail.plan.placement import set_origin
+from dovetail.planning.placement import set_origin
+
 from dovetail_canonicalize.loop_shapes import give_carried_shapes
 from dovetail_canonicalize.names import NodeNames
 
@@ -71,7 +72,7 @@ class Normalise(Pass):
                 "missed",
                 "",
                 "opset-raise",
-                f"the opset stays {present}, onnx's converter cannot raise this model to {wanted}: {_first_line(error)}",
+                f"the opset stays {present}, onnx's converter cannot raise it to {wanted}: {_first_line(error)}",
                 suggest="export the model again with a newer opset",
             )
             return proto

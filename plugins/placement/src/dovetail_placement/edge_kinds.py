@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import input_name, output_name, signature
 from dovetail.passes import Pass
-from dovetail.plan.placement import set_kind
+from dovetail.planning.placement import set_kind
 
 if TYPE_CHECKING:
     import onnx_ir as ir

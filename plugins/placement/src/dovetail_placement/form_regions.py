@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import body_nodes
 from dovetail.passes import Pass
-from dovetail.plan.placement import get_placement, set_placement
+from dovetail.planning.placement import get_placement, set_placement
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -39,15 +40,6 @@ def number_regions(model: Model, ctx: Context) -> None:
     regions = form_regions(model.graph, lambda node: get_placement(node).backend)
     for region in regions:
         for node in region.nodes:
-            _number(node, region.index)
+            for part in (node, *body_nodes(node)):
+                set_placement(part, get_placement(part).in_region(region.index))
     ctx.count("regions", len(regions))
-
-
-def _number(node, index: int) -> None:
-    set_placement(node, replace(get_placement(node), region=index))
-    for attribute in node.attributes.values():
-        if attribute.is_ref() or attribute.type.name not in ("GRAPH", "GRAPHS"):
-            continue
-        for body in [attribute.as_graph()] if attribute.type.name == "GRAPH" else attribute.as_graphs():
-            for inner in body.all_nodes():
-                set_placement(inner, replace(get_placement(inner), region=index))

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.types import FLOATS
-from dovetail.plan.identity import identity, structural_keys, walk
-from dovetail.plan.placement import HOST
-from dovetail.plan.selectors import parse_pin, select
+from dovetail.planning.identity import identity, structural_keys, walk
+from dovetail.planning.placement import HOST
+from dovetail.planning.selectors import parse_pin, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.plan.claim import Claim
-    from dovetail.plan.plan import Plan
+    from dovetail.planning.claim import Claim
+    from dovetail.planning.plan import Plan
 
 __all__ = ["Pin", "pinned_claim", "planned_pins", "resolve_pins"]
 
@@ -51,7 +51,8 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
         selector, backend, precision = parse_pin(text)
         where = f"pin '{text}'"
         if backend not in known:
-            raise DovetailError(f"{where} names backend '{backend}', which was not chosen", f"chosen: {', '.join(known)}")
+            chosen = f"chosen: {', '.join(known)}"
+            raise DovetailError(f"{where} names backend '{backend}', which was not chosen", chosen)
         if precision and precision not in FLOATS:
             raise DovetailError(f"{where}: '{precision}' is no precision", f"one of {', '.join(FLOATS)}")
         for node in select(model, selector):

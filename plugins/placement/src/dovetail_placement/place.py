@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.plan.placement import HOST, Placement, set_placement
+from dovetail.planning.placement import Placement, set_placement
+
 from dovetail_placement.pins import Pin, pinned_claim, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
 from dovetail_placement.view import View
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.plan.claim import Claim
+    from dovetail.planning.claim import Claim
     from dovetail.schema import Backend, Judge
 
 __all__ = ["Place", "Placer", "claims_of"]
@@ -90,6 +91,8 @@ class Placer:
             self.ctx.count(name, size)
 
     def _claim(self, backend: Backend, hidden: set[int], claimed: dict) -> None:
+        if backend is not self.host and not self._reads_opset(backend):
+            return
         wanted = self.ctx.request.strategy if backend is not self.host else None
         strategy = self.ctx.registry.strategy[wanted or backend.strategy]()
         view = View(self.model, self.ctx, backend, self._judge(backend), hidden)
@@ -97,6 +100,15 @@ class Placer:
             if id(claim.node) in self.pins:
                 claim = pinned_claim(claim, self.pins[id(claim.node)])
             claimed.setdefault(id(claim.node), (backend.name, claim))
+
+    def _reads_opset(self, backend: Backend) -> bool:
+        low, high = backend.opset
+        if low <= self.model.opset <= high:
+            return True
+        why = f"not on {backend.name}: its tools read opset {low} to {high}, the model has {self.model.opset}"
+        suggest = f"export the model with an opset from {low} to {high}"
+        self.ctx.remark("missed", "", "opset", why, suggest=suggest, source=backend.source)
+        return False
 
     def _judge(self, backend: Backend) -> Judge:
         from dovetail.schema import Judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.plan.placement import kind_of
+from dovetail.planning.placement import kind_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -46,14 +46,3 @@ class View:
     def kind(self, node: ir.Node) -> str:
         """What the node computes: `data`, `index` or `shape`."""
         return kind_of(node)
-
-    def body_nodes(self, node: ir.Node) -> Iterator[ir.Node]:
-        """Every node of the bodies of a control-flow node, of their bodies too."""
-        for attribute in node.attributes.values():
-            if attribute.is_ref():
-                continue
-            if attribute.type.name == "GRAPH":
-                yield from attribute.as_graph().all_nodes()
-            elif attribute.type.name == "GRAPHS":
-                for body in attribute.as_graphs():
-                    yield from body.all_nodes()

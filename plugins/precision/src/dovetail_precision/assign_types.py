@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.types import dtype_name, float_name, from_name
 from dovetail.passes import Pass
-from dovetail.plan.join import Join as PlannedJoin
-from dovetail.plan.placement import HOST, get_placement, set_placement
+from dovetail.planning.join import Join as PlannedJoin
+from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer
+
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.solvers import solver
@@ -78,13 +79,17 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
         _remark(variable, ctx)
     counts: Counter[str] = Counter()
     for node in model.nodes():
-        types: dict[str, str] = {}
-        for variable in by_node.get(id(node), ()):
-            types.update((name, variable.chosen) for name, _ in (*variable.inputs, *variable.outputs))
-        precision = _precision(node, by_node.get(id(node), ()))
-        ports = {name: kind for name, kind in types.items() if kind != precision}
-        ports.update(_border_ports(node, precision) if id(node) not in by_node else {})
-        set_placement(node, replace(get_placement(node), precision=precision, ports=ports))
+        variables = by_node.get(id(node), ())
+        precision = _precision(node, variables)
+        ports = {
+            name: variable.chosen
+            for variable in variables
+            if variable.chosen != precision
+            for name, _ in (*variable.inputs, *variable.outputs)
+        }
+        if not variables:
+            ports = _border_ports(node, precision)
+        set_placement(node, Placement(get_placement(node).backend, precision, ports))
         counts[precision] += 1
     for precision, number in counts.items():
         if precision:

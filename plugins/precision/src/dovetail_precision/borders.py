@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import input_name, output_name, signature
 from dovetail.ir.types import float_name
-from dovetail.plan.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, get_placement
 
 if TYPE_CHECKING:
     import onnx_ir as ir

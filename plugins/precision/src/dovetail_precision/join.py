@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.types import FLOATS, from_name
 from dovetail.passes import Pass
-from dovetail.plan.placement import Placement, get_placement, set_placement
+from dovetail.planning.placement import Placement, get_placement, set_placement
+
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.scopes import Scopes
 from dovetail_precision.weights import convert_weights

@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Port, input_name, output_name, signature
-from dovetail.ir.types import FLOATS, float_name
-from dovetail.plan.placement import HOST, get_placement
+from dovetail.ir.signatures import signature
+from dovetail.ir.types import float_name
+from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
+
+from dovetail_precision.port_groups import PortGroup, port_groups
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.plan.claim import Claim
-    from dovetail.schema import Backend
+    from dovetail.planning.claim import Claim
 
 __all__ = ["TypingProblem", "Variable"]
 
-_ONNX_NAMES = {"tensor(float)": "float32", "tensor(double)": "float64"}
 # Control flow has no types of its own: its ports are the borders of its bodies, which keep the source model's types.
 _BORDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
@@ -75,6 +75,8 @@ class TypingProblem:
         self._overridable = {id(value) for value in model.graph.inputs}
         self._opsets = model.ir.opset_imports
         self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
+        self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
+        self._known_allowed: dict[tuple[int, int], tuple[object, frozenset[str]]] = {}
         for node in model.nodes():
             self._add(node)
 
@@ -89,56 +91,52 @@ class TypingProblem:
     def _add(self, node: ir.Node) -> None:
         if node.op_type in _BORDERS and node.domain in ("", "ai.onnx"):
             return
-        groups: dict[str, Variable] = {}
-        names: dict[str, frozenset[str]] = {}
+        groups = self._groups(node)
+        if not groups:
+            return
         claim, backend = claims_of(node), self._backends[get_placement(node).backend]
-        sig = signature(node, self._opsets)
-        for is_input, values in ((True, node.inputs), (False, node.outputs)):
-            for index, value in enumerate(values):
-                present = float_name(value)
-                if present is None or not is_input and not value.name:
-                    continue
-                port = sig and (sig.input(index) if is_input else sig.output(index))
-                name = input_name(index, sig) if is_input else output_name(index, sig)
-                # A port with a type of its own (or none that we know) is a group by itself.
-                shared = port is not None and port.homogeneous
-                key = port.parameter if shared else f"{'in' if is_input else 'out'}{index}"
-                if key not in groups:
-                    groups[key] = self._variable(node, claim, backend, present)
-                    names[key] = frozenset(FLOATS)
-                names[key] &= _allowed(name, present, port, claim)
-                (groups[key].inputs if is_input else groups[key].outputs).append((name, value))
-        for key, variable in groups.items():
-            self._restrict(variable, names[key], claim)
+        policy = ""
+        if claim is not None and (backend.name != HOST or claim.role == "pinned"):
+            policy = claim.role
+        for group in groups:
+            allowed = self._narrowed(group, claim)
+            if not allowed:
+                self.impossible.append((node, f"no type fits its ports {', '.join(sorted(group.names))} there"))
+                allowed = frozenset({group.present})
+            variable = Variable(
+                node,
+                backend.name,
+                "keep" if claim is not None and claim.keep >= group.names else policy,
+                group.present,
+                backend.low or group.present,
+                backend.high or group.present,
+                allowed,
+                claim.source if claim is not None else "",
+                [(name, node.inputs[index]) for index, name in group.inputs],
+                [(name, node.outputs[index]) for index, name in group.outputs],
+            )
+            self.variables.append(variable)
+            for _, value in variable.outputs:
+                self._defined_by[id(value)] = variable
 
-    def _variable(self, node: ir.Node, claim: Claim | None, backend: Backend, present: str) -> Variable:
-        policy = (claim.role if claim else "") if backend.name != HOST else ""
-        if claim is not None and claim.role == "pinned":
-            policy = "pinned"
-        low, high = backend.low or present, backend.high or present
-        return Variable(node, backend.name, policy, present, low, high, frozenset(), claim.source if claim else "")
+    def _groups(self, node: ir.Node) -> tuple[PortGroup, ...]:
+        """The float ports of `node` by type parameter; worked out once for all nodes of one form."""
+        inputs = tuple([float_name(value) for value in node.inputs])
+        outputs = tuple([float_name(value) if value.name else None for value in node.outputs])
+        key = (node.domain, node.op_type, node.version, inputs, outputs)
+        if key not in self._known_groups:
+            self._known_groups[key] = port_groups(signature(node, self._opsets), inputs, outputs)
+        return self._known_groups[key]
 
-    def _restrict(self, variable: Variable, allowed: frozenset[str], claim: Claim | None) -> None:
-        """Settle what the variable may be, and which policy holds for these ports of the node."""
-        if not allowed:
-            ports = ", ".join(name for name, _ in (*variable.inputs, *variable.outputs))
-            self.impossible.append((variable.node, f"no type fits its ports {ports} there"))
-            allowed = frozenset({variable.present})
-        variable.allowed = allowed
-        kept = claim.keep if claim else frozenset()
-        if kept.issuperset(name for name, _ in (*variable.inputs, *variable.outputs)):
-            variable.policy = "keep"
-        self.variables.append(variable)
-        for _, value in variable.outputs:
-            self._defined_by[id(value)] = variable
-
-
-def _allowed(name: str, present: str, port: Port | None, claim: Claim | None) -> frozenset[str]:
-    if port is None:
-        return frozenset({present})
-    found = frozenset(_ONNX_NAMES.get(text, text[len("tensor(") : -1]) for text in port.allowed)
-    if claim is not None and name in claim.ports:
-        found &= frozenset(claim.ports[name])
-    return found & frozenset(FLOATS)
-
-
+    def _narrowed(self, group: PortGroup, claim: Claim | None) -> frozenset[str]:
+        """What the schema and the claim allow together. Claims of equal nodes share their ports, so answers do too."""
+        if claim is None or not claim.ports:
+            return group.allowed
+        key = (id(group), id(claim.ports))
+        known = self._known_allowed.get(key)
+        if known is None or known[0] is not claim.ports:
+            allowed = group.allowed
+            for name in group.names & claim.ports.keys():
+                allowed &= frozenset(claim.ports[name])
+            known = self._known_allowed[key] = (claim.ports, allowed)
+        return known[1]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import bodies
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
+
     from dovetail_precision.borders import Border
 
 __all__ = ["Scopes"]
@@ -24,12 +27,8 @@ class Scopes:
             for value in (*graph.inputs, *graph.initializers.values()):
                 self._of_inputs[id(value)] = graph
             for node in graph:
-                for attribute in node.attributes.values():
-                    if attribute.is_ref() or attribute.type.name not in ("GRAPH", "GRAPHS"):
-                        continue
-                    one = attribute.type.name == "GRAPH"
-                    for body in [attribute.as_graph()] if one else attribute.as_graphs():
-                        self._holder[id(body)] = node
+                for body in bodies(node):
+                    self._holder[id(body)] = node
 
     def graph_of(self, value: ir.Value) -> ir.Graph:
         """The graph that defines `value`."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.types import dtype_name, float_name, from_name
+
 from dovetail_precision.cast_tensor import CastTensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+
     from dovetail_precision.borders import PlannedTypes
 
 __all__ = ["convert_weights"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import bodies
 from dovetail.ir.signatures import signature
 
 if TYPE_CHECKING:
@@ -70,24 +71,14 @@ class _Scope:
         for value in node.inputs:
             if value is not None and id(value) not in self.values:
                 self.problems.append(f"{_label(node)} reads '{value.name}' before it is defined")
-        if node.attributes:
-            self._bodies(node)
+        for body in bodies(node):
+            self.graph(body)
         for value in node.outputs:
             if value.name != "":
                 self._define(value, added, _label(node))
         problem = self._arity(node)
         if problem is not None:
             self.problems.append(f"{_label(node)} {problem}")
-
-    def _bodies(self, node: ir.Node) -> None:
-        for attribute in node.attributes.values():
-            if attribute.is_ref():
-                continue
-            if attribute.type == 5:  # GRAPH
-                self.graph(attribute.as_graph())
-            elif attribute.type == 10:  # GRAPHS
-                for body in attribute.as_graphs():
-                    self.graph(body)
 
     def _define(self, value: ir.Value, added: list[ir.Value], where: str) -> None:
         self.values.add(id(value))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.plan.claim import Claim, Claims
+from dovetail.ir.bodies import body_nodes
+from dovetail.planning.claim import Claim, Claims
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.schema import Backend, Verdict
+
     from dovetail_placement.view import View
 
 __all__ = ["Autocast", "claim_of"]
@@ -25,7 +27,7 @@ class Autocast:
         """Claim nodes of `view` for `backend`."""
         claims = Claims()
         for node in view.nodes():
-            parts = [node, *view.body_nodes(node)] if _has_bodies(node) else [node]
+            parts = [node, *body_nodes(node)]
             refused = next((part for part in parts if not view.verdict(part).ok), None)
             if refused is None:
                 claims.claims.extend(claim_of(part, view.verdict(part)) for part in parts)
@@ -44,10 +46,6 @@ def claim_of(node: ir.Node, verdict: Verdict) -> Claim:
         source=verdict.source,
         keep=frozenset(verdict.keep),
     )
-
-
-def _has_bodies(node: ir.Node) -> bool:
-    return any(not a.is_ref() and a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values())
 
 
 def _remark(view: View, backend: Backend, node: ir.Node, refused: ir.Node) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.plan.claim import Claims
+from dovetail.ir.bodies import body_nodes
+from dovetail.planning.claim import Claim, Claims
+
 from dovetail_placement.strategies.autocast import claim_of
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.schema import Backend
+
     from dovetail_placement.view import View
 
 __all__ = ["Host"]
@@ -21,8 +25,17 @@ class Host:
         """Claim all nodes of `view` that the host's engines run."""
         claims = Claims()
         for node in view.nodes():
-            for part in (node, *view.body_nodes(node)):
+            for part in (node, *body_nodes(node)):
                 verdict = view.verdict(part)
                 if verdict.ok:
                     claims.claims.append(claim_of(part, verdict))
+                elif _is_opaque(part) and backend.rule(part.domain, part.op_type).status == "ok":
+                    why = "the type of a value is not known; the engine has to make of it what it can"
+                    view.remark("analysis", part, "opaque", why)
+                    claims.claims.append(Claim(part))
         return claims
+
+
+def _is_opaque(node: ir.Node) -> bool:
+    """Whether a value at `node` has no type, so that no limit can be asked."""
+    return any(value is not None and value.name and value.type is None for value in (*node.inputs, *node.outputs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dovetail.errors import UsageError
+
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.solvers.forward import solve_forward
 

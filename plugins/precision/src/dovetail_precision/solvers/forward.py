@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.types import FLOATS, float_name, promote
+
 from dovetail_precision.fits import fits
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
     from dovetail_precision.problem import TypingProblem, Variable
 
 __all__ = ["solve_forward"]

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from dovetail.plan.placement import Placement, get_placement, kind_of, origin_of, set_kind, set_origin, set_placement
+from dovetail.planning.placement import (
+    Placement,
+    get_placement,
+    kind_of,
+    origin_of,
+    set_kind,
+    set_origin,
+    set_placement,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -7,8 +7,8 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.plan.identity import identity, walk
-from dovetail.plan.placement import get_placement
+from dovetail.planning.identity import identity, walk
+from dovetail.planning.placement import get_placement
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -83,5 +83,7 @@ def parse_pin(text: str) -> tuple[str, str, str]:
     selector, equals, target = text.rpartition("=")
     backend, _, precision = target.partition("/")
     if not equals or not selector or not backend:
-        raise DovetailError(f"'{text}' is not a pin", "write SELECTOR=backend/precision, for example 'type:Softmax=host/float32'")
+        raise DovetailError(
+            f"'{text}' is not a pin", "write SELECTOR=backend/precision, for example 'type:Softmax=host/float32'"
+        )
     return selector, backend, precision

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.plan.identity import identity, structural_keys, walk
-from dovetail.plan.join import Join
-from dovetail.plan.placement import Placement, get_placement, kind_of, origin_of
-from dovetail.plan.remark import Remark
+from dovetail.planning.identity import identity, structural_keys, walk
+from dovetail.planning.join import Join
+from dovetail.planning.placement import Placement, get_placement, kind_of, origin_of
+from dovetail.planning.remark import Remark
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -66,7 +66,7 @@ class Plan:
     """Everything that was decided about a model.
 
     Attributes:
-        model: Its path, and how many nodes it has.
+        model: Its file name, how many nodes it has, and a hash of its graph without weights.
         backends: Name, strategy and options of each backend, in order of preference.
         nodes: In graph order; nodes in bodies by path.
         joins: The conversions that the placements imply.
@@ -141,16 +141,21 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a plan; see `dovetail.plan.plan_file`."""
-        from dovetail.plan.plan_file import load_plan
+        """Read a plan; see `dovetail.planning.plan_file`."""
+        from dovetail.planning.plan_file import load_plan
 
         return load_plan(Path(path))
 
     def save(self, path: str | Path) -> None:
         """Write the plan as YAML, or as JSON where the name ends so."""
-        from dovetail.plan.plan_file import save_plan
+        from dovetail.planning.plan_file import save_plan
 
         save_plan(self, Path(path))
+
+    def __str__(self) -> str:
+        from dovetail.planning.plan_file import plan_text
+
+        return plan_text(self)
 
     def _index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
         if "_by" not in self.__dict__:

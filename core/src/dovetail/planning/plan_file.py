@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.plan.join import Join
-from dovetail.plan.plan import VERSION, Plan, PlannedNode
-from dovetail.plan.remark import Remark
+from dovetail.planning.join import Join
+from dovetail.planning.plan import VERSION, Plan, PlannedNode
+from dovetail.planning.remark import Remark
 
-__all__ = ["load_plan", "save_plan"]
+__all__ = ["load_plan", "plan_text", "save_plan"]
 
 _NODE_FIELDS = {field.name for field in fields(PlannedNode)}
 
@@ -26,14 +26,18 @@ def save_plan(plan: Plan, path: Path) -> None:
     """
     from dovetail.ir.saving import replacing
 
-    data = plan.as_dict()
-    text = json.dumps(data, indent=1) + "\n" if path.suffix == ".json" else "".join(_lines(data))
+    text = json.dumps(plan.as_dict(), indent=1) + "\n" if path.suffix == ".json" else plan_text(plan)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write(text.encode())
     except OSError as error:
         raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan as YAML, ending in a newline."""
+    return "".join(_lines(plan.as_dict()))
 
 
 def _lines(data: dict[str, Any]) -> Iterator[str]:
@@ -63,7 +67,7 @@ def load_plan(path: Path) -> Plan:
         raise DovetailError(f"{path} does not exist", "`dovetail plan MODEL -o plan.yaml` makes one")
     data = _parsed(path)
     if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise DovetailError(f"{path} is not a plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one")
+        raise DovetailError(f"{path} is no plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one")
     try:
         return Plan(
             data.get("model") or {},
@@ -100,6 +104,7 @@ def _node(entry: dict[str, Any], path: Path) -> PlannedNode:
     unknown = sorted(entry.keys() - _NODE_FIELDS)
     if unknown or "output" not in entry or "backend" not in entry:
         what = f"unknown key '{unknown[0]}'" if unknown else "no output or no backend"
-        raise DovetailError(f"{path}: node '{entry.get('name', '?')}': {what}", f"keys: {', '.join(sorted(_NODE_FIELDS))}")
+        keys = ", ".join(sorted(_NODE_FIELDS))
+        raise DovetailError(f"{path}: node '{entry.get('name', '?')}': {what}", f"keys: {keys}")
     defaults = {"name": "", "key": "", "op_type": "", "precision": ""}
     return PlannedNode(**{**defaults, **entry, "origin": tuple(entry.get("origin", ()))})

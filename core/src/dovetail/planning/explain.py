@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.plan.plan import Plan
-    from dovetail.plan.remark import Remark
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.remark import Remark
 
 __all__ = ["explain_node"]
 

@@ -39,6 +39,10 @@ class Placement:
         """The type of one data port."""
         return self.ports.get(port, self.precision)
 
+    def in_region(self, region: int) -> Placement:
+        """The same placement in a region of that number."""
+        return Placement(self.backend, self.precision, self.ports, region)
+
 
 def get_placement(node: ir.Node) -> Placement | None:
     """The placement of `node`, or None if nothing placed it yet."""

@@ -1,0 +1,51 @@
+"""Bodies: the graphs that control-flow nodes hold in their attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["all_nodes", "bodies", "body_nodes", "named_bodies"]
+
+_GRAPH, _GRAPHS = 5, 10  # onnx.AttributeProto.AttributeType
+
+
+def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
+    """The bodies of `node` with the names of their attributes: `body`, or `branches0`, `branches1` for a list."""
+    found: list[tuple[str, ir.Graph]] = []
+    # `data` is the plain dictionary inside; every walk over a model asks this of every node.
+    for attribute in node.attributes.data.values():
+        kind = attribute.type
+        if kind == _GRAPH and not attribute.is_ref():
+            found.append((attribute.name, attribute.as_graph()))
+        elif kind == _GRAPHS and not attribute.is_ref():
+            found.extend((f"{attribute.name}{index}", body) for index, body in enumerate(attribute.as_graphs()))
+    return found
+
+
+def bodies(node: ir.Node) -> list[ir.Graph]:
+    """The bodies of `node`; empty for nearly all nodes."""
+    return [body for _, body in named_bodies(node)]
+
+
+def all_nodes(graph: Iterable[ir.Node]) -> Iterator[ir.Node]:
+    """Every node of `graph` and of all bodies in it; a node comes before the nodes of its own bodies."""
+    stack = [iter(graph)]
+    while stack:
+        for node in stack[-1]:
+            yield node
+            held = named_bodies(node)
+            if held:
+                stack.extend(iter(body) for _, body in reversed(held))
+                break
+        else:
+            stack.pop()
+
+
+def body_nodes(node: ir.Node) -> Iterator[ir.Node]:
+    """Every node of the bodies of `node`, and of theirs."""
+    for body in bodies(node):
+        yield from all_nodes(body)

@@ -1,0 +1,44 @@
+"""A glance at a backend file, for listings: no rule is read and nothing is checked, so that it costs milliseconds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dovetail.schema.yaml_source import Source, load_tree
+
+__all__ = ["BackendSummary", "peek_backend"]
+
+
+class BackendSummary(NamedTuple):
+    """What a listing shows.
+
+    Attributes:
+        name: Name of the backend.
+        summary: One line about it.
+        device: Where it runs.
+        engines: Engines that execute its parts, in order of preference.
+        source: Name of its file.
+    """
+
+    name: str
+    summary: str
+    device: str
+    engines: tuple[str, ...]
+    source: str
+
+
+def peek_backend(source: Source) -> BackendSummary:
+    """What a listing shows of a backend file; nothing else in it is checked, and onnx is not imported.
+
+    Raises:
+        SchemaError: It is not YAML, or its name is missing.
+    """
+    tree = load_tree(source)
+    emit = tree.get("emit")
+    engines = emit.entries("emit").get("engines") if emit else None
+    return BackendSummary(
+        tree.require("backend").text("backend"),
+        *(node.text(key) if (node := tree.get(key)) else "" for key in ("summary", "device")),
+        tuple(word.raw for word in engines.words("engines")) if engines else (),
+        source.name,
+    )
