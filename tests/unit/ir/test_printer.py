@@ -2,7 +2,7 @@
 
 import pytest
 from dovetail.ir.opening import open_text
-from dovetail.plan.placement import Placement, set_kind, set_placement
+from dovetail.planning.placement import Placement, set_kind, set_placement
 
 TEXT = """<ir_version: 10, opset_import: ["" : 22, "com.acme" : 1]>
 g (float[N,8] x, bool c, int64 n) => (float[N,8] y, float z)

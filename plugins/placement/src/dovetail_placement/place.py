@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
 
-from dovetail_placement.pins import Pin, pinned_claim, planned_pins, resolve_pins
+from dovetail_placement.pins import Pin, pinned_claim, pins_of_bodies, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
 from dovetail_placement.view import View
 
@@ -62,6 +62,7 @@ class Placer:
         plan = ctx.request.plan
         self.pins = {} if plan is None else planned_pins(model, plan, names)
         self.pins |= resolve_pins(model, ctx.request.pins, names)
+        self.pins |= pins_of_bodies(model, self.pins)
         self.banned: dict[str, set[int]] = {backend.name: set() for backend in ctx.backends}
         self._judges: dict[str, Judge] = {}
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from dovetail import api
 from dovetail.errors import DovetailError
-from dovetail.plan.plan import Plan
+from dovetail.planning.plan import Plan
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4,8] x) => (float[4,8] y) <float[8,8] w, float[8,8] v> {
@@ -128,7 +128,7 @@ def test_plans_that_are_refused(model, text, says):
 @pytest.mark.parametrize("text", ["", "version: 2\n", "- 1\n", json.dumps({"nodes": []})])
 def test_what_is_no_plan(model, text):
     Path("plan.yaml").write_text(text)
-    with pytest.raises(DovetailError, match="not a plan of version 1"):
+    with pytest.raises(DovetailError, match="no plan of version 1"):
         Plan.load("plan.yaml")
 
 
