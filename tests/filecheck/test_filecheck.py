@@ -9,6 +9,7 @@ A file is ONNX text whose first lines say how it is tested; lines that start wit
 
 import contextlib
 import io
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -16,14 +17,21 @@ from pathlib import Path
 import filecheck.main
 import pytest
 from dovetail.cli.main import main
+from dovetail.plugins import load_plugins
 
 HERE = Path(__file__).parent
 RUN = "// RUN:"
 FILES = sorted(HERE.rglob("*.onnxtxt"))
 
 
-def test_there_are_files():
-    assert FILES
+def test_every_registered_pass_has_a_file():
+    tested = {
+        step.split("{")[0].split("(")[-1].rstrip(")")
+        for path in FILES
+        for pipeline in re.findall(r"-p '([^']*)'", path.read_text(encoding="utf-8"))
+        for step in pipeline.split(",")
+    }
+    assert sorted(set(load_plugins().registry.pass_) - tested) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HERE)))

@@ -35,7 +35,7 @@ class OutputComparison:
         set_agreement: Of an index output, findings in both over findings in either; None for floats.
         equal: Share of elements that are exactly equal.
         hits: With labels, share of rows that original and result get right.
-        non_finite: Elements that are finite in one of both only, or missing.
+        non_finite: Elements that are not finite and not the same in both, or missing.
     """
 
     name: str
@@ -55,7 +55,7 @@ class OutputComparison:
             return f"{self.name}: {shares[0]:.1f} % of the findings agree, {shares[1]:.1f} % of the elements"
         parts = [f"SNR {_decibels(self.snr_db)}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
         if self.non_finite:
-            parts.append(f"{self.non_finite} elements are finite in one of both only")
+            parts.append(f"{self.non_finite} elements are infinite or no number, and not in both")
         if self.top1 is not None:
             parts.append(f"top-1 agreement {100 * self.top1:.2f} %")
         if self.hits is not None:

@@ -20,7 +20,7 @@ class Difference:
         signal, noise: Sums of squares of the original and of the difference.
         product, energy: Sums for the cosine: of products, and of squares of the result.
         max_abs: The largest difference of two finite elements.
-        broken: Elements that are finite in one of both only.
+        broken: Elements that are not finite, and not the same in both.
         rows, same_top: Rows of scores, and how many have their largest element in the same place.
         labelled, hits: Rows with a label, and how many of original and result hit it.
         shared, union: Findings (indices, or rows of them) in both, and in either.
@@ -63,7 +63,7 @@ class Difference:
             self.broken += max(a.size, b.size)
             return
         finite = np.isfinite(a) & np.isfinite(b)
-        self.broken += int(np.count_nonzero(np.isfinite(a) != np.isfinite(b)))
+        self.broken += int(np.count_nonzero(~finite & (a != b) & ~(np.isnan(a) & np.isnan(b))))
         x, y = a[finite], b[finite]
         self.elements += a.size
         self.equal += int(np.count_nonzero(a == b))

@@ -68,8 +68,8 @@ def _remove(graph: ir.Graph, node: ir.Node) -> bool:
         result.replace_all_uses_with(source)
         graph.remove(node, safe=True)
         result.name = f"{name}_removed"
-        if source.type is None:
-            source.type, source.shape = result.type, result.shape
+        # What is declared of an output may be more than inference found out about the value.
+        source.type, source.shape = source.type or result.type, source.shape or result.shape
         source.name = name
         return True
     result.replace_all_uses_with(source)

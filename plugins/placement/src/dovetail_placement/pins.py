@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.bodies import body_nodes
 from dovetail.ir.types import FLOATS
 from dovetail.planning.identity import identity, structural_keys, walk
 from dovetail.planning.placement import HOST
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.planning.claim import Claim
     from dovetail.planning.plan import Plan
 
-__all__ = ["Pin", "pinned_claim", "planned_pins", "resolve_pins"]
+__all__ = ["Pin", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,32 @@ def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> dict[int,
     if not pins and plan.nodes:
         raise DovetailError("the plan was made for another model: it knows no node of this one")
     return pins
+
+
+def pins_of_bodies(model: Model, pins: Mapping[int, Pin]) -> dict[int, Pin]:
+    """Pins for what goes along: a control-flow node and all nodes of its bodies are on one backend.
+
+    Raises:
+        DovetailError: Two of them are pinned to different backends.
+    """
+    added: dict[int, Pin] = {}
+    for node in model.graph if pins else ():
+        members = [node, *body_nodes(node)]
+        pinned = [pins[id(member)] for member in members if id(member) in pins]
+        if len(members) == 1 or not pinned:
+            continue
+        first = pinned[0]
+        other = next((pin for pin in pinned if pin.backend != first.backend), None)
+        if other is not None:
+            raise DovetailError(
+                f"{other.text}: '{other.node.name}' and '{first.node.name}' belong to '{node.name}', which one backend "
+                f"runs whole, but they are pinned to {other.backend} and {first.backend}",
+                f"pin '{node.name}' alone",
+            )
+        added |= {
+            id(member): Pin(member, first.backend, {}, first.text) for member in members if id(member) not in pins
+        }
+    return added
 
 
 def pinned_claim(claim: Claim, pin: Pin) -> Claim:

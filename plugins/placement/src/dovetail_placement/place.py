@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
 
-from dovetail_placement.pins import Pin, pinned_claim, planned_pins, resolve_pins
+from dovetail_placement.pins import Pin, pinned_claim, pins_of_bodies, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
 from dovetail_placement.view import View
 
@@ -61,6 +62,7 @@ class Placer:
         plan = ctx.request.plan
         self.pins = {} if plan is None else planned_pins(model, plan, names)
         self.pins |= resolve_pins(model, ctx.request.pins, names)
+        self.pins |= pins_of_bodies(model, self.pins)
         self.banned: dict[str, set[int]] = {backend.name: set() for backend in ctx.backends}
         self._judges: dict[str, Judge] = {}
 
@@ -134,10 +136,22 @@ class Placer:
         verdict = self._judge(self.host)(lost)
         operator = f"{lost.domain}::{lost.op_type}" if lost.domain not in ("", "ai.onnx") else lost.op_type
         why = "; ".join(reason.text for reason in verdict.reasons) or "no backend file lists it"
+        near = _misspelt(lost)
         raise DovetailError(
             f"node '{lost.name}': no engine here runs {operator} ({why})",
-            "install a backend that does, or cut the node out of the model",
+            near or "install a backend that does, or cut the node out of the model",
         )
+
+
+def _misspelt(node: ir.Node) -> str:
+    """What an operator that ONNX does not have is probably called; empty for operators of others."""
+    import onnx
+
+    if node.domain not in ("", "ai.onnx"):
+        return ""
+    known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+    near = difflib.get_close_matches(node.op_type, known, 1)
+    return f"ONNX has no such operator; did you mean '{near[0]}'?" if near and node.op_type not in known else ""
 
 
 def _pin_refused(pin: Pin, why: str) -> DovetailError:

@@ -1,0 +1,259 @@
+"""What a user may get wrong: one clear message, exit code 1, and nothing that was there is touched."""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+SMALL = """<ir_version: 10, opset_import: ["" : 22]>
+g (float[N,8] x) => (float[N,8] y) <float[8,8] w> { [mul] a = MatMul (x, w)  [relu] y = Relu (a) }"""
+
+
+def small():
+    """Two nodes and a weight of 256 bytes."""
+    model = onnx.parser.parse_model(SMALL)
+    del model.graph.value_info[:]
+    weight = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    return model
+
+
+def graph_of(nodes, opset=22, domains=()):
+    """`x` to `y`, both float32[2,2], through `nodes`."""
+    inputs, outputs = ([helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 2])] for n in ("x", "y"))
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=opsets, ir_version=10)
+
+
+def write(model, name="m.onnx"):
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_bytes(model.SerializeToString())
+
+
+def text_file():
+    Path("m.onnx").write_text("This is not a model.\n" * 100)
+
+
+def png():
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    pixels = zlib.compress(bytes(65) * 64)
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 64, 8, 0, 0, 0, 0))
+    Path("m.onnx").write_bytes(b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", pixels) + chunk(b"IEND", b""))
+
+
+def truncated():
+    data = small().SerializeToString()
+    Path("m.onnx").write_bytes(data[: len(data) // 2])
+
+
+def cycle():
+    write(graph_of([helper.make_node("Add", ["x", "b"], ["a"], "one"), helper.make_node("Relu", ["a"], ["b"], "two"),
+                    helper.make_node("Neg", ["a"], ["y"], "three")]))  # fmt: skip
+
+
+def external(location, size=256, length=256):
+    model = small()
+    weight = model.graph.initializer[0]
+    data = weight.raw_data
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "0"), ("length", str(length))):
+        weight.external_data.add(key=key, value=value)
+    write(model, "models/m.onnx")
+    if size:
+        Path("models", location).write_bytes(data[:size])
+
+
+def unknown_domain():
+    write(graph_of([helper.make_node("FusedMlp", ["x"], ["y"], "mlp", domain="com.acme")], domains=["com.acme"]))
+
+
+def misspelt():
+    write(graph_of([helper.make_node("Rellu", ["x"], ["y"], "act")]))
+
+
+def two_types():
+    write(graph_of([helper.make_node("Cast", ["x"], ["h"], "half", to=TensorProto.FLOAT16),
+                    helper.make_node("Add", ["x", "h"], ["y"], "sum")]))  # fmt: skip
+
+
+def nothing():
+    Path("m.onnx").write_bytes(b"")
+
+
+MODELS = [
+    # what is there, the model's path, what the message must say
+    (lambda: None, "m.onnx", ["m.onnx", "no such file"]),
+    (text_file, "m.onnx", ["m.onnx", "not an ONNX model"]),
+    (png, "m.onnx", ["m.onnx", "not an ONNX model"]),
+    (lambda: Path("m.onnx").mkdir(), "m.onnx", ["m.onnx is a folder", "name the .onnx file"]),
+    (nothing, "m.onnx", ["m.onnx is empty", "again"]),
+    (truncated, "m.onnx", ["m.onnx", "cut short", "again"]),
+    (cycle, "m.onnx", ["'one'", "'b'"]),
+    (lambda: external("w.bin", size=0), "models/m.onnx", ["initializer 'w'", "missing", "w.bin"]),
+    (lambda: external("../w.bin"), "models/m.onnx", ["initializer 'w'", "outside the model's folder", "copy"]),
+    (lambda: external("w.bin", size=100), "models/m.onnx", ["initializer 'w'", "cut short", "100 bytes", "256"]),
+    (unknown_domain, "m.onnx", ["'mlp'", "com.acme::FusedMlp", "install a backend"]),
+    (misspelt, "m.onnx", ["'act'", "Rellu", "Relu"]),
+    (two_types, "m.onnx", ["'sum'", "tensor(float16)", "tensor(float)"]),
+]
+NAMES = [
+    "missing", "text", "png", "folder", "empty", "truncated", "cycle", "external missing", "external outside",
+    "external short", "unknown domain", "misspelt", "two types",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "path", "says"), MODELS, ids=NAMES)
+def test_models(dovetail, earlier, make, path, says):
+    make()
+    unchanged = earlier()
+    refused(dovetail("compile", path, "--backend", "cpu-bf16", "-o", "out"), *says)
+    assert unchanged()
+
+
+def refused(done, *says, code=1):
+    """It failed with one message on standard error that says all of this, and no traceback."""
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stderr.count("error:") == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+    message = done.stderr[done.stderr.index("error:") :]  # progress may stand before it
+    assert len(message.splitlines()) <= 7, message
+    missing = [text for text in says if text not in message]
+    assert not missing, f"not said: {missing}\n{message}"
+
+
+REQUESTS = [
+    # arguments after `compile m.onnx`, what the message must say
+    ("--backend cpu-bf16 --pin mil=host", ["no node matches 'mil'", "did you mean 'mul'"]),
+    ("--backend cpu-bf16 --pin type:MatMull=host", ["type:MatMull", "did you mean 'MatMul'"]),
+    ("--backend cpu-bf16 --pin relu=npu", ["'npu'", "not chosen"]),
+    ("--backend cpu-bf16 --pin relu=cpu-bf16/bfloat17", ["'bfloat17' is no precision", "bfloat16"]),
+    ("--backend cpu-bf61", ["'cpu-bf61'", "cpu-bf16"]),
+    ("--backend acme-npu", ["'acme-npu'", "pip install"]),
+    ("--backend cpu-bf16:threds=2", ["threds"]),
+    ("--backend cpu-bf16 --data names.npz", ["names.npz", "no input 'X'", "its inputs are x"]),
+    ("--backend cpu-bf16 --data shapes.npz", ["shapes.npz", "input 'x'", "[N, 8]", "[4, 9]"]),
+    ("--backend cpu-bf16 --data text.npz", ["text.npz"]),
+    ("--backend cpu-bf16 --data empty", ["empty", ".npz"]),
+    ("--backend cpu-bf16 --plan broken.yaml", ["broken.yaml:2"]),
+    ("--backend cpu-bf16 --plan other.yaml", ["another model"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), REQUESTS, ids=[arguments for arguments, _ in REQUESTS])
+def test_requests(dovetail, earlier, arguments, says):
+    write(small())
+    np.savez("names.npz", X=np.zeros((4, 8), np.float32))
+    np.savez("shapes.npz", x=np.zeros((4, 9), np.float32))
+    Path("text.npz").write_text("no arrays")
+    Path("empty").mkdir()
+    Path("broken.yaml").write_text("version: 1\nnodes: ]\n")
+    Path("other.yaml").write_text("version: 1\nnodes:\n  - {name: n, output: of_another, backend: host}\n")
+    unchanged = earlier()
+    done = dovetail("compile", "m.onnx", *arguments.split(), "-o", "out")
+    refused(done, *says, code=done.returncode or 1)
+    assert done.returncode in (1, 2)
+    assert unchanged()
+
+
+def test_output_that_is_a_file(dovetail):
+    write(small())
+    Path("out").write_text("mine")
+    refused(dovetail("compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out"), "out is a file", "folder")
+    assert Path("out").read_text() == "mine"
+
+
+def test_output_that_cannot_be_written(dovetail):
+    """A file in the way stands for missing rights, which an administrator always has."""
+    write(small())
+    Path("file").write_text("mine")
+    refused(dovetail("compile", "m.onnx", "--backend", "cpu-bf16", "-o", "file/out"), "file/out")
+    assert Path("file").read_text() == "mine"
+
+
+def large():
+    """The same with 1 MiB of weights in bfloat16."""
+    model = small()
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((8, 65536), np.float32), "w"))
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 65536
+    return model
+
+
+@pytest.mark.parametrize("options", [[], ["--external-data"]], ids=["inline", "external"])
+def test_full_disk(dovetail, earlier, options):
+    """A limit on the size of files fails a write as a full disk does."""
+    write(large())
+    unchanged = earlier()
+    command = ["compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out", *options]
+    done = dovetail(*command, before="trap '' XFSZ; ulimit -f 256")  # blocks of 1024 bytes
+    refused(done, "out/model.onnx", "File too large", "nothing there was changed")
+    assert unchanged()
+
+
+def test_kill_while_saving(dovetail, earlier):
+    """What was there stays; the next run is not disturbed by what is left of the killed one."""
+    write(large())
+    unchanged = earlier()
+    partial = Path("out/.model.onnx.partial")
+    os.mkfifo(partial)  # the writer stops in the middle: a pipe holds less than the weights
+    command = [sys.executable, "-m", "dovetail.cli.main", "compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        with partial.open("rb") as pipe:
+            assert pipe.read(1000)
+            running.send_signal(signal.SIGKILL)
+            assert running.wait() == -signal.SIGKILL
+    partial.unlink()
+    assert unchanged()
+    partial.write_bytes(b"half a model")
+    assert dovetail(*command[3:]).returncode == 0
+    onnx.checker.check_model("out/model.onnx", full_check=True)
+    assert not partial.exists()
+
+
+def test_a_plugin_that_does_not_import(dovetail):
+    """It is listed with its error, and everything else works."""
+    info = Path("site/broken-1.0.dist-info")
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[dovetail]\nbroken = broken_plugin\n")
+    Path("site/broken_plugin.py").write_text("raise RuntimeError('no licence')\n")
+    write(small())
+    listed = dovetail("backends", PYTHONPATH="site")
+    assert listed.returncode == 0
+    assert "RuntimeError: no licence" in listed.stdout + listed.stderr
+    assert "cpu-bf16" in listed.stdout
+    done = dovetail("compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out", PYTHONPATH="site")
+    assert done.returncode == 0, done.stderr
+    assert "no licence" in done.stderr
+    assert Path("out/model.onnx").is_file()
+
+
+BACKENDS = [
+    ("  Conv2d: {policy: lower}\n", "unknown operator 'Conv2d' (did you mean 'Conv'?)"),
+    ("  Conv: {polcy: lower}\n", "polcy"),
+    ("  Conv: {limits: {kernel_shap: ..7}}\n", "kernel_shap"),
+    ("  Conv: [\n", ""),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), BACKENDS, ids=[line.strip() for line, _ in BACKENDS])
+def test_a_mistake_in_a_backend_file_is_named_with_its_line(dovetail, line, says):
+    header = "backend: npu\nsummary: s\nprecision: {low: float16, high: float32}\nops:\n"
+    Path("npu.backend.yaml").write_text(header + line)
+    done = dovetail("check", "npu.backend.yaml")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "npu.backend.yaml:5" in done.stderr or "npu.backend.yaml:6" in done.stderr, done.stderr
+    assert says in done.stderr

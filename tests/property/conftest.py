@@ -1,0 +1,15 @@
+"""How many examples: few, so that a run stays short; many with DOVETAIL_SLOW=1."""
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+
+CHECKS = list(HealthCheck)
+FIND = (Phase.explicit, Phase.reuse, Phase.generate)
+settings.register_profile(
+    "short", max_examples=25, deadline=None, derandomize=True, phases=FIND, suppress_health_check=CHECKS
+)
+settings.register_profile(
+    "long", max_examples=1000, deadline=None, phases=(*FIND, Phase.shrink), suppress_health_check=CHECKS
+)
+settings.load_profile("long" if os.environ.get("DOVETAIL_SLOW") == "1" else "short")

@@ -1,0 +1,80 @@
+"""Manual choices win, and are held to the same rules."""
+
+from pathlib import Path
+
+import pytest
+from dovetail import api
+from dovetail.errors import DovetailError
+
+TEXT = """<ir_version: 10, opset_import: ["": 22]>
+g (float[4,8] x, bool c) => (float[4,8] y, float[4,8] z) <float[8,8] w> {
+  [low] a = MatMul (x, w)
+  [pass] b = Tanh (a)
+  [prod] p = ReduceProd <keepdims = 1> (b)
+  [add] y = Add (b, p)
+  [choice] z = If (c) <
+    then_branch = t () => (float[4,8] t0) { [inner] t0 = Neg (b) },
+    else_branch = e () => (float[4,8] e0) { e0 = Relu (b) }
+  >
+}"""
+
+
+@pytest.fixture
+def placed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnxtxt").write_text(TEXT)
+
+    def plan(*pins):
+        nodes = api.plan("m.onnxtxt", ["cpu-bf16"], pins=pins).nodes
+        return {node.name: f"{node.backend}/{node.precision}" for node in nodes}
+
+    return plan
+
+
+LOW, HIGH, HOST = "cpu-bf16/bfloat16", "cpu-bf16/float32", "host/float32"
+
+
+@pytest.mark.parametrize(
+    ("pins", "expected"),
+    [
+        ([], {"low": LOW, "pass": LOW, "prod": HIGH, "add": HIGH, "choice": HIGH, "inner": LOW}),
+        (["low=host"], {"low": HOST, "pass": HIGH, "add": HIGH}),
+        (["low=cpu-bf16/float32"], {"low": HIGH, "pass": HIGH}),
+        (["prod=cpu-bf16/bfloat16"], {"prod": LOW, "add": LOW}),
+        (["type:*=host"], None),
+        (["*=host"], {"low": HOST, "pass": HOST, "prod": HOST, "add": HOST, "choice": HOST, "inner": HOST}),
+        (["*=host", "low=cpu-bf16"], {"low": LOW, "pass": HOST}),
+        # one backend runs a control-flow node with its bodies, whichever of them is pinned
+        (["choice=host"], {"choice": HOST, "inner": HOST}),
+        (["inner=host"], {"choice": HOST, "inner": HOST}),
+        (["inner=cpu-bf16/float32"], {"choice": HIGH, "inner": HIGH}),
+    ],
+)
+def test_pins(placed, pins, expected):
+    if expected is None:
+        with pytest.raises(DovetailError, match="no node matches"):
+            placed(*pins)
+        return
+    found = placed(*pins)
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("pin", "says"),
+    [
+        ("pass=cpu-bf16/float64", "cpu-bf16 cannot compute 'pass' in float64"),
+        ("low=npu", "'npu', which was not chosen"),
+        ("choice=host inner=cpu-bf16", "belong to 'choice', which one backend runs whole"),
+    ],
+)
+def test_what_a_backend_cannot_do_is_refused(placed, pin, says):
+    with pytest.raises(DovetailError, match=says):
+        placed(*pin.split())
+
+
+def test_the_order_of_backends_is_the_order_of_preference(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnxtxt").write_text(TEXT)
+    for order, expected in ((["cpu-bf16", "host"], "cpu-bf16"), (["host", "cpu-bf16"], "cpu-bf16")):
+        plan = api.plan("m.onnxtxt", order)  # the host takes what is left, wherever it is named
+        assert plan.nodes[0].backend == expected

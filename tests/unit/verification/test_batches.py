@@ -1,0 +1,86 @@
+"""Inputs from files: cut to what the model takes, or refused with the name of what does not fit."""
+
+import numpy as np
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.ir.opening import open_text
+from dovetail.verification.data import batches
+
+
+def model(inputs):
+    return open_text(f'<ir_version: 10, opset_import: ["": 22]> g ({inputs}) => (float[N,2] y) {{ y = Relu (x) }}', "test")
+
+
+def f32(*shape):
+    return np.zeros(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "arrays", "sizes"),
+    [
+        ("float[4,2] x", {"x": f32(4, 2)}, [4]),
+        ("float[4,2] x", {"x": f32(12, 2)}, [4, 4, 4]),
+        ("float[N,2] x", {"x": f32(10, 2)}, [10]),
+        ("float[N,2] x", {"x": f32(100, 2)}, [64, 36]),
+        ("float[4,2] x, float[3] c", {"x": f32(8, 2), "c": f32(3)}, [4, 4]),
+        ("float[4,2] x, float[4,2] b", {"x": f32(8, 2), "b": f32(8, 2)}, [4, 4]),
+        ("float x", {"x": f32()}, [None]),
+    ],
+)
+def test_samples_are_cut_into_runs(inputs, arrays, sizes):
+    runs = list(batches(model(inputs), arrays))
+    assert [len(feeds["x"]) if feeds["x"].ndim else None for feeds, _ in runs] == sizes
+    assert all(set(feeds) == set(arrays) for feeds, _ in runs)
+
+
+def test_labels_go_along():
+    arrays = {"x": f32(8, 2), "labels": np.arange(8), "labels:y": np.arange(8) * 10}
+    runs = list(batches(model("float[4,2] x"), arrays))
+    assert [labels[""].tolist() for _, labels in runs] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert [labels["y"].tolist() for _, labels in runs] == [[0, 10, 20, 30], [40, 50, 60, 70]]
+    assert all(set(feeds) == {"x"} for feeds, _ in runs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "arrays", "says"),
+    [
+        ("float[4,2] x", {"image": f32(4, 2)}, "no input 'image'"),
+        ("float[4,2] x, float[4,2] mask", {"x": f32(4, 2)}, "no array for input 'mask'"),
+        ("float[4,2] x", {"x": f32(4, 3)}, r"'x' wants \[4, 2\], the array has \[4, 3\]"),
+        ("float[4,2] x", {"x": f32(5, 2)}, r"'x' wants \[4, 2\], the array has \[5, 2\]"),
+        ("float[4,2] x", {"x": f32(4)}, r"'x' wants \[4, 2\]"),
+        ("float[4,2] x, float[4,2] b", {"x": f32(8, 2), "b": f32(12, 2)}, "has samples for 2 runs, others for 3"),
+    ],
+)
+def test_what_does_not_fit(inputs, arrays, says):
+    with pytest.raises(DovetailError, match=says):
+        list(batches(model(inputs), arrays))
+
+
+def test_files_and_folders(tmp_path):
+    for index in range(3):
+        np.savez(tmp_path / f"{index}.npz", x=f32(4, 2) + index)
+    seen = [feeds["x"][0, 0] for feeds, _ in batches(model("float[4,2] x"), tmp_path)]
+    assert seen == [0, 1, 2]
+    assert len(list(batches(model("float[4,2] x"), tmp_path / "1.npz"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "says"), [(b"hello", "is not an .npz file"), (b"", "1.npz"), (b"PK\x03\x04damaged", "1.npz")]
+)
+def test_files_that_are_none(tmp_path, data, says):
+    (tmp_path / "1.npz").write_bytes(data)
+    with pytest.raises(DovetailError, match=says):
+        list(batches(model("float[4,2] x"), tmp_path / "1.npz"))
+
+
+@pytest.mark.parametrize(
+    ("declared", "shape", "dtype"),
+    [("float[2,3]", (2, 3), "float32"), ("float[N,T]", (1, 16), "float32"), ("int64[N]", (1,), "int64"),
+     ("bool[2]", (2,), "bool"), ("bfloat16[2]", (2,), "bfloat16"), ("float16", (), "float16"), ("float[0,2]", (0, 2), "float32")],
+)  # fmt: skip
+def test_random_inputs(declared, shape, dtype):
+    ((feeds, labels),) = batches(model(f"{declared} x"), None, seed=1)
+    ((again, _),) = batches(model(f"{declared} x"), None, seed=1)
+    assert (feeds["x"].shape, feeds["x"].dtype.name, labels) == (shape, dtype, {})
+    assert (feeds["x"] == again["x"]).all()

@@ -1,0 +1,51 @@
+"""The comparison of two runs, as data and as lines."""
+
+import numpy as np
+import pytest
+from dovetail.ir.opening import open_text
+from dovetail.verification import verify
+
+MODEL = """<ir_version: 10, opset_import: ["": 22]>
+g (float[4,2] x) => (float[4,2] y, int64[4] best) { y = Relu (x)  best = ArgMax <axis = 1, keepdims = 0> (x) }"""
+
+
+def run(offset, best):
+    return lambda feeds: {"y": feeds["x"] + np.float32(offset), "best": np.array(best)}
+
+
+def compared(data=None, offset=0.0, best=(0, 1, 0, 1)):
+    return verify(open_text(MODEL, "test"), run(0, [0, 1, 0, 1]), run(offset, best), data)
+
+
+def test_equal_runs():
+    result = compared()
+    y, best = result.outputs
+    assert (y.name, y.snr_db, y.top1, best.set_agreement, best.equal) == ("y", np.inf, 1.0, 1.0, 1.0)
+    assert result.random
+    assert result.short() == "SNR exact"
+    assert result.as_dict()["outputs"][0]["snr_db"] == "inf"
+    assert result.lines()[0] == "verified on one batch of random inputs:"
+
+
+def test_runs_that_differ():
+    data = {"x": np.full((8, 2), 10.0, np.float32), "labels": np.zeros(8, np.int64)}
+    result = compared(data, offset=1.0, best=(0, 1, 2, 1))
+    y, best = result.outputs
+    assert (result.batches, result.random) == (2, False)
+    assert y.snr_db == pytest.approx(20.0)
+    assert y.hits == (1.0, 1.0)
+    assert best.equal == 0.75
+    assert best.set_agreement < 1
+    assert result.worst_snr_db == pytest.approx(20.0)
+    assert result.short() == "SNR 20.0 dB"
+    assert "SNR 20.0 dB" in result.lines()[1]
+    assert "of the findings agree" in result.lines()[2]
+    assert "75.0 % of the elements" in result.lines()[2]
+
+
+def test_what_broke_is_said():
+    result = compared(offset=np.nan)
+    assert result.worst_snr_db == -np.inf
+    assert result.short() == "SNR broken"
+    assert result.as_dict()["outputs"][0]["snr_db"] == "-inf"
+    assert "8 elements are infinite or no number, and not in both" in result.lines()[1]
