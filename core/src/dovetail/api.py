@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
-from dovetail.garbage import few_collections
+from dovetail.garbage import without_collections
 from dovetail.passes.request import BackendChoice, Request
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def _run(model: Model, ctx: Context, stages: Sequence[str], progress, instrument
     from dovetail.passes.instrumentation import Instrumentation
 
     pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins)
-    with few_collections():
+    with without_collections():
         pipeline.run(model, ctx, instrumentation or Instrumentation(progress=progress))
 
 

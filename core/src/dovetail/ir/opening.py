@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.garbage import few_collections
+from dovetail.garbage import without_collections
 from dovetail.ir.external import resolve_external_data
 from dovetail.ir.model import Model
 from dovetail.ir.skeleton import Skeleton, stub
@@ -44,7 +44,7 @@ def open_model(path: str | Path) -> Model:
         raise DovetailError(f"{path} does not exist", "check the path of the model")
     if path.suffix in _TEXT_ENDINGS:
         return open_text(path.read_text(encoding="utf-8", errors="replace"), str(path), path)
-    with few_collections():
+    with without_collections():
         return Model(skeleton=_read(path), path=path)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.garbage import without_collections
 from dovetail.ir.skeleton import is_stub
 from dovetail.ir.wire import join
 
@@ -43,8 +44,9 @@ def save_model(model: Model, path: str | Path, *, external: bool | None = None) 
     from dovetail.planning.annotations import mirror_annotations
 
     path = Path(path)
-    mirror_annotations(model)
-    skeleton = model.skeleton()
+    with without_collections():
+        mirror_annotations(model)
+        skeleton = model.skeleton()
     size = sum(tensor.nbytes for tensor in skeleton.weights.values())
     if external is None:
         external = size > EXTERNAL_ABOVE
