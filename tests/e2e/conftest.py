@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def dovetail(tmp_path, monkeypatch):
-    """Run `dovetail ARGUMENTS` in an empty folder, which is the current one; the result holds code, output and errors."""
+    """Run `dovetail ARGUMENTS` in an empty folder, the current one; the result holds code, output and errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DOVETAIL_PLUGINS", raising=False)
 

@@ -31,7 +31,11 @@ ZERO = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[0,8] x, float[8,8] w) => (float[0,8] y) { a = MatMul (x, w)  y = Relu (a) }"""
 
 SYMBOLIC = """<ir_version: 10, opset_import: ["" : 22]>
-g (float[N,T,8] x, float[8,8] w) => (float[N,T,8] y, int64[3] s) { a = MatMul (x, w)  y = Softmax (a)  s = Shape (a) }"""
+g (float[N,T,8] x, float[8,8] w) => (float[N,T,8] y, int64[3] s) {
+  a = MatMul (x, w)
+  y = Softmax (a)
+  s = Shape (a)
+}"""
 
 CONSTANT_OUTPUT = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[2] x) => (float[2] y, float[2] k, float[2] x2) <float[2] k = {1, 2}> { y = Add (x, k)  x2 = Identity (x) }"""
@@ -46,7 +50,8 @@ def fill(text):
     for value in list(model.graph.value_info):
         dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        model.graph.initializer.append(numpy_helper.from_array(generator.integers(0, 100, shape).astype(dtype), value.name))
+        array = generator.integers(0, 100, shape).astype(dtype)
+        model.graph.initializer.append(numpy_helper.from_array(array, value.name))
         model.graph.value_info.remove(value)
     return model
 
@@ -91,8 +96,14 @@ def test_what_is_float16_already_stays_so_and_a_remark_says_it(compiled):
     assert "stays float16: the model has it in float16 already" in remarks["mul"]
 
 
-@pytest.mark.parametrize(("text", "atoms"), [(QDQ, {"q": "QuantizeLinear", "dq": "DequantizeLinear", "wdq": "DequantizeLinear",
-    "q_out": "QuantizeLinear", "dq_out": "DequantizeLinear"}), (QLINEAR, {"mul": "QLinearMatMul"})], ids=["qdq", "qlinear"])  # fmt: skip
+Q, DQ = "QuantizeLinear", "DequantizeLinear"
+
+
+@pytest.mark.parametrize(
+    ("text", "atoms"),
+    [(QDQ, {"q": Q, "dq": DQ, "wdq": DQ, "q_out": Q, "dq_out": DQ}), (QLINEAR, {"mul": "QLinearMatMul"})],
+    ids=["qdq", "qlinear"],
+)
 def test_what_is_quantised_already_stays_so(compiled, text, atoms):
     compiled(text)
     before, after = fill(text), onnx.load("out/model.onnx")

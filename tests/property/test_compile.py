@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from .models import PLAIN, models
 
+PINNED = ["Relu", "MatMul", "Add", "Tanh", "Softmax", "Cast"]
 ENGINES = {name: [ReferenceEngine()] for name in ("cpu-bf16", "host")}
 
 
@@ -160,7 +161,7 @@ def live(proto):
     return wanted
 
 
-@given(proto=models(), pinned=st.sets(st.sampled_from(["Relu", "MatMul", "Add", "Tanh", "Softmax", "Cast"]), max_size=3))
+@given(proto=models(), pinned=st.sets(st.sampled_from(PINNED), max_size=3))
 def test_the_result_computes_what_the_original_does(folder, proto, pinned):
     """By the reference, and with some of the operators on the host, so that there are regions."""
     note(onnx.printer.to_text(proto))
@@ -177,4 +178,3 @@ def test_the_result_computes_what_the_original_does(folder, proto, pinned):
     for name, expected in theirs.items():
         error = np.abs(ours[name].astype(np.float64) - expected).max()
         assert error <= 0.1 * max(1.0, np.abs(expected).max()), name
-

@@ -48,7 +48,8 @@ MODELS = {
           a = Identity (x)
           k = Constant <value_float = 2.0> ()
           y = If (c) <
-            then_branch = t () => (float[2,3,4] p) { k2 = Constant <value_float = 3.0> ()  i = Identity (a)  p = Mul (i, k2) },
+            then_branch = t () => (float[2,3,4] p) {
+              k2 = Constant <value_float = 3.0> ()  i = Identity (a)  p = Mul (i, k2) },
             else_branch = e () => (float[2,3,4] q) { unread = Exp (a)  q = Mul (a, k) }
           >
           n = Constant <value = int64 {3}> ()
@@ -58,7 +59,8 @@ MODELS = {
           >
         }""",
     "local functions": """<ir_version: 8, opset_import: ["": 17, "local": 1]>
-        g (float[2,3,4] x, bool c) => (float[2,3,4] y) { a = local.scaled <by = 2.0> (x)  y = local.scaled <by = 0.5> (a) }
+        g (float[2,3,4] x, bool c) => (float[2,3,4] y) {
+          a = local.scaled <by = 2.0> (x)  y = local.scaled <by = 0.5> (a) }
         <domain: "local", opset_import: ["": 17]> scaled <by> (v) => (w) {
           k = Constant <value_float: float = @by> ()  w = Mul (v, k) }""",
 }  # fmt: skip

@@ -7,7 +7,8 @@ from dovetail.ir.editing import insert_after_value
 from dovetail.ir.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
-g (float[2] x) => (float[2] y, float[2] z) { [a] p = Relu (x)  [b] q = Neg (p)  [c] y = Add (p, p)  [d] z = Add (p, q) }"""
+g (float[2] x) => (float[2] y, float[2] z) {
+  [a] p = Relu (x)  [b] q = Neg (p)  [c] y = Add (p, p)  [d] z = Add (p, q) }"""
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ from dovetail.ir import open_model
 from onnx import TensorProto, numpy_helper
 
 WEIGHT = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)
+BYTES = WEIGHT.tobytes()
+HEAD = '<ir_version: 10, opset_import: ["": 22]>'
 
 
 @pytest.fixture
 def make(tmp_path):
     """A model whose weight lies elsewhere, with the given entries; `data` is written to `w.bin`."""
 
-    def write(data=WEIGHT.tobytes(), dtype=TensorProto.FLOAT, dims=(32, 64), **entries):
-        proto = onnx.parser.parse_model(
-            '<ir_version: 10, opset_import: ["": 22]> g (float[2,32] x) => (float[2,64] y) { y = MatMul (x, w) }'
-        )
+    def write(data=BYTES, dtype=TensorProto.FLOAT, dims=(32, 64), **entries):
+        proto = onnx.parser.parse_model(HEAD + "g (float[2,32] x) => (float[2,64] y) { y = MatMul (x, w) }")
         tensor = TensorProto(name="w", data_type=dtype, dims=dims, data_location=TensorProto.EXTERNAL)
         for key, value in ({"location": "w.bin"} | entries).items():
             tensor.external_data.add(key=key, value=str(value))
@@ -75,7 +75,7 @@ def test_a_link_out_of_the_folder_is_not_followed(make, tmp_path):
 
 
 def test_a_weight_whose_bytes_do_not_fit_its_shape_is_refused(tmp_path):
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 22]> g (float[2] x) => (float[2] y) { y = Relu (x) }')
+    proto = onnx.parser.parse_model(HEAD + "g (float[2] x) => (float[2] y) { y = Relu (x) }")
     tensor = numpy_helper.from_array(WEIGHT, "w")
     tensor.dims[0] = 33
     proto.graph.initializer.append(tensor)

@@ -56,9 +56,13 @@ class Failing(ir.LazyTensor):
 @pytest.mark.parametrize("external", [False, True], ids=["inline", "external"])
 @pytest.mark.parametrize(
     ("error", "raised"),
-    [(RuntimeError("gone"), RuntimeError), (OSError(28, "No space left on device"), DovetailError), (KeyboardInterrupt(), KeyboardInterrupt)],
+    [
+        (RuntimeError("gone"), RuntimeError),
+        (OSError(28, "No space left on device"), DovetailError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
     ids=["a defect", "a full disk", "an interrupt"],
-)  # fmt: skip
+)
 def test_a_save_that_fails_changes_nothing(make, tmp_path, external, error, raised):
     target = make("out.onnx")
     save_model(open_model(make("other.onnx", 2.0)), target, external=external)

@@ -32,7 +32,10 @@ BROKEN = {
         "g (float[2] x) => (int64[2] y) { [relu] y = Relu (x) }",
         "'Y' is tensor(int64) and 'X' is tensor(float)",
     ),
-    "too few inputs": ("g (float[2] x) => (float[2] y) { [add] y = Add (x) }", "Add 'add' has 1 inputs; Add takes 2 to 2"),
+    "too few inputs": (
+        "g (float[2] x) => (float[2] y) { [add] y = Add (x) }",
+        "Add 'add' has 1 inputs; Add takes 2 to 2",
+    ),
     "too many outputs": (
         "g (float[2] x) => (float[2] y) { [relu] y, z = Relu (x) }",
         "Relu 'relu' has 2 outputs; Relu gives 1 to 1",
@@ -105,7 +108,8 @@ EDITS = [
 
 @pytest.mark.parametrize(("edit", "says"), EDITS, ids=[edit.__name__ for edit, _ in EDITS])
 def test_broken_edits(edit, says):
-    broken = model("g (float[2] x) => (float[2] y) <float[2] k = {1, 2}> { [first] a = Relu (x)  [second] y = Add (a, k) }")
+    nodes = "[first] a = Relu (x)  [second] y = Add (a, k)"
+    broken = model("g (float[2] x) => (float[2] y) <float[2] k = {1, 2}> {" + nodes + "}")
     verify_model(broken)
     edit(broken.graph)
     with pytest.raises(DovetailError) as caught:

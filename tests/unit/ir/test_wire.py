@@ -7,10 +7,12 @@ import pytest
 from dovetail.ir.wire import join, split, tag, varint
 from onnx import numpy_helper
 
+TEXT = '<ir_version: 10, opset_import: ["": 22]> g (float[2] x) => (float[2] y) { y = Relu (x) }'
+
 
 def model(*sizes):
     """A model with one float32 weight per size."""
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 22]> g (float[2] x) => (float[2] y) { y = Relu (x) }')
+    proto = onnx.parser.parse_model(TEXT)
     for index, size in enumerate(sizes):
         array = np.arange(size, dtype=np.float32) + index
         proto.graph.initializer.append(numpy_helper.from_array(array, f"w{index}"))
@@ -28,7 +30,13 @@ def apart(proto, smallest):
 
 @pytest.mark.parametrize(
     ("sizes", "smallest", "taken"),
-    [([], 1, []), ([10], 41, []), ([10], 40, ["w0"]), ([1, 100, 2, 200], 100, ["w1", "w3"]), ([300, 300], 0, ["w0", "w1"])],
+    [
+        ([], 1, []),
+        ([10], 41, []),
+        ([10], 40, ["w0"]),
+        ([1, 100, 2, 200], 100, ["w1", "w3"]),
+        ([300, 300], 0, ["w0", "w1"]),
+    ],
 )
 def test_split_takes_out_what_is_large_enough(sizes, smallest, taken):
     proto = model(*sizes)

@@ -49,8 +49,13 @@ def test_the_form_of_a_plan(model):
     (first, *_) = data["nodes"]
     assert first.pop("key")
     assert first == {
-        "name": "first", "output": "a", "op_type": "MatMul", "backend": "cpu-bf16", "precision": "bfloat16", "region": 0,
-    }  # fmt: skip
+        "name": "first",
+        "output": "a",
+        "op_type": "MatMul",
+        "backend": "cpu-bf16",
+        "precision": "bfloat16",
+        "region": 0,
+    }
     assert data["joins"] == [
         {"value": "x", "from": "float32", "to": "bfloat16", "kind": "cast", "at": "first", "bytes": 64},
         {"value": "y", "from": "bfloat16", "to": "float32", "kind": "cast", "at": "y", "bytes": 128},
@@ -99,7 +104,8 @@ def test_a_plan_fits_another_export_of_the_model(model):
     api.plan(model, ["cpu-bf16"], pins=["act=host"]).save("plan.yaml")
     other = Path("renamed.onnxtxt")
     text = TEXT
-    for old, new in (("[first] a", "[m0] h0"), ("[act] b", "[m1] h1"), ("(a)", "(h0)"), ("(b, v)", "(h1, v)"), ("y", "out")):
+    names = {"[first] a": "[m0] h0", "[act] b": "[m1] h1", "(a)": "(h0)", "(b, v)": "(h1, v)", "y": "out"}
+    for old, new in names.items():
         text = text.replace(old, new)
     other.write_text(text)
     compiled = api.compile(other, plan="plan.yaml")

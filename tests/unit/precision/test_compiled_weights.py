@@ -11,7 +11,9 @@ from onnx import numpy_helper
 
 def test_clamped_weights_are_remarked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 22]> g (float[2,40] x) => (float[2,40] y) { y = MatMul (x, w) }')
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 22]> g (float[2,40] x) => (float[2,40] y) { y = MatMul (x, w) }'
+    )
     weight = np.eye(40, dtype=np.float32)
     weight[0, :3] = [3.4e38, -3.4e38, np.inf]
     proto.graph.initializer.append(numpy_helper.from_array(weight, "w"))

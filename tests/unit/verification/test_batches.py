@@ -8,7 +8,8 @@ from dovetail.verification.data import batches
 
 
 def model(inputs):
-    return open_text(f'<ir_version: 10, opset_import: ["": 22]> g ({inputs}) => (float[N,2] y) {{ y = Relu (x) }}', "test")
+    head = '<ir_version: 10, opset_import: ["": 22]>'
+    return open_text(f"{head} g ({inputs}) => (float[N,2] y) {{ y = Relu (x) }}", "test")
 
 
 def f32(*shape):
@@ -76,9 +77,16 @@ def test_files_that_are_none(tmp_path, data, says):
 
 @pytest.mark.parametrize(
     ("declared", "shape", "dtype"),
-    [("float[2,3]", (2, 3), "float32"), ("float[N,T]", (1, 16), "float32"), ("int64[N]", (1,), "int64"),
-     ("bool[2]", (2,), "bool"), ("bfloat16[2]", (2,), "bfloat16"), ("float16", (), "float16"), ("float[0,2]", (0, 2), "float32")],
-)  # fmt: skip
+    [
+        ("float[2,3]", (2, 3), "float32"),
+        ("float[N,T]", (1, 16), "float32"),
+        ("int64[N]", (1,), "int64"),
+        ("bool[2]", (2,), "bool"),
+        ("bfloat16[2]", (2,), "bfloat16"),
+        ("float16", (), "float16"),
+        ("float[0,2]", (0, 2), "float32"),
+    ],
+)
 def test_random_inputs(declared, shape, dtype):
     ((feeds, labels),) = batches(model(f"{declared} x"), None, seed=1)
     ((again, _),) = batches(model(f"{declared} x"), None, seed=1)

@@ -1,0 +1,78 @@
+"""The examples of the README run, and print what it says.
+
+A fenced block directly after `<!-- test -->` is executed: shell blocks by `bash -e`, Python blocks by Python, one after
+the other in one copy of the examples, without lines that install. A block after `<!-- output -->` must appear line by
+line in what the one before it printed; numbers may differ.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+BLOCK = re.compile(r"^<!-- (test|output) -->\n+```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+# What depends on the processor: only some have instructions for bfloat16.
+CAVEAT = re.compile(r"^note: ")
+
+
+def blocks():
+    """Each tested block as language, text and expected output."""
+    found = []
+    for kind, language, text in BLOCK.findall(README.read_text(encoding="utf-8")) if README.exists() else ():
+        if kind == "test":
+            found.append([language, text, ""])
+        else:
+            assert found, "an output without an example before it"
+            found[-1][2] += text
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A copy of the examples that all blocks share: later ones use what earlier ones wrote."""
+    folder = tmp_path_factory.mktemp("readme")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    return folder
+
+
+def test_there_are_examples():
+    assert README.exists()
+    assert blocks()
+
+
+def test_every_marked_block_is_found():
+    """A mark that does not stand directly before a fence would test nothing."""
+    marks = re.findall(r"^<!-- (?:test|output) -->", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(marks) == len(BLOCK.findall(README.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("number", range(len(blocks())))
+def test_example(folder, number):
+    language, text, expected = blocks()[number]
+    if language == "python":
+        command = [sys.executable, "-c", text]
+    else:
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("pip install")]
+        command = ["bash", "-e", "-c", "\n".join(lines)]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path})
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = [loosely(line) for line in done.stdout.splitlines()]
+    position = 0
+    for line in expected.splitlines():
+        if not line.strip() or CAVEAT.match(line):
+            continue
+        assert loosely(line) in printed[position:], f"not printed: {line}\n{done.stdout}"
+        position = printed.index(loosely(line), position) + 1
+
+
+def loosely(line):
+    """A line with its numbers blurred and its spaces narrowed."""
+    return " ".join(NUMBER.sub("#", line).split())
