@@ -146,6 +146,7 @@ def _why(variable: Variable) -> str:
         "promote": f"{chosen}, the widest type that reaches it",
         "pass": f"{chosen}, the type of its input",
         "follow-consumer": f"stays {chosen}",
+        "tail": f"{chosen}, the type of the output that it leads to",
     }.get(policy, f"computed in {chosen}")
     if policy == "lower" and chosen != variable.low:
         text += f", because {variable.node.op_type} does not take {variable.low} at this opset"

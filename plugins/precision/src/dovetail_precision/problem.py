@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TypingProblem", "Variable"]
 
+# What a quantised model computes with: in another type, its scales would be other numbers.
+_ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 # Control flow has no types of its own: its ports are the borders of its bodies, which keep the source model's types.
 _BORDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 # A rounded scale is another quantisation.
@@ -65,12 +67,14 @@ class TypingProblem:
     """All variables of a placed model.
 
     Attributes:
+        keeps_io_types: Whether the model's inputs and outputs keep their types.
         variables: In graph order; the variables of bodies follow those of the node that holds them.
         impossible: Nodes (with their reasons) for which the rules leave no type; they must be placed elsewhere.
     """
 
     def __init__(self, model: Model, ctx: Context):
         self.model = model
+        self.keeps_io_types = ctx.request.keep_io_types
         self.variables: list[Variable] = []
         self.impossible: list[tuple[ir.Node, str]] = []
         self._defined_by: dict[int, Variable] = {}
@@ -99,7 +103,7 @@ class TypingProblem:
         claim, backend = claims_of(node), self._backends[get_placement(node).backend]
         policy = ""
         if claim is not None and (backend.name != HOST or claim.role == "pinned"):
-            policy = claim.role
+            policy = "keep" if node.op_type in _ATOMS and claim.role != "pinned" else claim.role
         for group in groups:
             allowed = self._narrowed(group, claim)
             if not allowed:

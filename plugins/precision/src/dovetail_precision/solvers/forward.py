@@ -47,6 +47,30 @@ def solve_forward(problem: TypingProblem) -> None:
             back = arriving(activations[0])
             for _, value in variable.outputs:
                 taken_for[id(value)] = back
+    if problem.keeps_io_types:
+        _raise_tails(problem)
+
+
+def _raise_tails(problem: TypingProblem) -> None:
+    """Compute high what only leads to outputs of the model, and only hands on or promotes what reaches it.
+
+    The conversion to the output's type then stands before such a node instead of behind it: there are no more
+    conversions, and its result is not rounded.
+    """
+    outputs = {id(value) for value in problem.model.graph.outputs}
+    raised: set[int] = set()
+    for variable in reversed(problem.variables):
+        if variable.policy not in ("pass", "promote") or variable.chosen == variable.present:
+            continue
+        leads_out = variable.outputs and all(
+            (id(value) in outputs or value.uses()) and all(id(node) in raised for node, _ in value.uses())
+            for _, value in variable.outputs
+        )
+        activations = sum(not problem.is_constant(value) for _, value in variable.inputs)
+        if leads_out and activations <= 1 and variable.present in variable.allowed:
+            variable.chosen, variable.because = variable.present, ()
+            variable.policy = "tail"
+            raised.add(id(variable.node))
 
 
 def _wanted(variable: Variable, activations: list, arriving) -> str:
