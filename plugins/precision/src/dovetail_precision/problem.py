@@ -28,8 +28,6 @@ __all__ = ["TypingProblem", "Variable"]
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 # Control flow has no types of its own: its ports are the borders of its bodies, which keep the source model's types.
 _BORDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-# A rounded scale is another quantisation.
-_QUANTISERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
 @dataclass(slots=True)
@@ -112,7 +110,7 @@ class TypingProblem:
             variable = Variable(
                 node,
                 backend.name,
-                "keep" if claim is not None and _kept(node, group, claim) else policy,
+                "keep" if claim is not None and claim.keep >= group.names else policy,
                 group.present,
                 backend.low or group.present,
                 backend.high or group.present,
@@ -146,8 +144,3 @@ class TypingProblem:
                 allowed &= frozenset(claim.ports[name])
             known = self._known_allowed[key] = (claim.ports, allowed)
         return known[1]
-
-
-def _kept(node: ir.Node, group: PortGroup, claim: Claim) -> bool:
-    """Whether these ports stay high: all of them are to be kept, or they share their type with a kept scale."""
-    return claim.keep >= group.names or node.op_type in _QUANTISERS and not claim.keep.isdisjoint(group.names)
