@@ -55,7 +55,8 @@ ATTENTION = """
   [down] d = MatMul (e1, wd)
 """
 ATTENTION_WEIGHTS = """float[16,16] wq, float[16,16] wk, float[16,16] wv, float[16,16] wo, float[16,32] wu,
-  float[32,16] wd, float scale = {0.35}, int64[4] heads = {0, 0, 2, 8}, int64[3] whole = {0, 0, 16}, float[16] gain, float[16] shift"""
+  float[32,16] wd, float scale = {0.35}, int64[4] heads = {0, 0, 2, 8}, int64[3] whole = {0, 0, 16}, float[16] gain,
+  float[16] shift"""
 
 TRANSFORMER = (
     "g (float[2,6,16] x) => (float[2,6,16] y) <"
