@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,7 +146,13 @@ class CompiledModel:
                     break
         return notes
 
-    def save(self, folder: str | Path, *, external: bool | None = None) -> None:
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        external: bool | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None:
         """Write `model.onnx`, `plan.yaml` and `remarks.json` into `folder`.
 
         Each is written beside its target and renamed, the model first; a run that is killed leaves what was there.
@@ -161,7 +167,7 @@ class CompiledModel:
         if self.unchanged is not None:
             _copy(self.unchanged, target)
         else:
-            self.model.save(target, external=external)
+            self.model.save(target, external=external, progress=progress)
             self._add_losses()
         self.plan.save(folder / PLAN)
         self._save_remarks(folder / REMARKS)

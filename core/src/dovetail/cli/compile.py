@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     with Progress() as progress:
         compiled = api.compile(model, **request, progress=progress, instrumentation=instrumentation_of(args, progress))
         if args.output:
-            compiled.save(args.output, external=True if args.external_data else None)
+            compiled.save(args.output, external=True if args.external_data else None, progress=progress)
     if args.json:
         print_json(_document(args, compiled))
         return 0

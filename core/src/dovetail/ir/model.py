@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,11 +87,17 @@ class Model:
         """A copy of the graph; the weights are shared."""
         return Model(self.ir.clone(), self.path)
 
-    def save(self, path: str | Path, *, external: bool | None = None) -> None:
+    def save(
+        self,
+        path: str | Path,
+        *,
+        external: bool | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None:
         """Write the model to `path`; see `dovetail.ir.save_model`."""
         from dovetail.ir.saving import save_model
 
-        save_model(self, path, external=external)
+        save_model(self, path, external=external, progress=progress)
 
     def __str__(self) -> str:
         from dovetail.ir.printer import print_model

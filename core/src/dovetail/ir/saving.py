@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["data_files", "replacing", "save_model", "tensor_chunks"]
 
+Progress = Callable[[str, int, int], None]
+
 EXTERNAL_ABOVE = 1 << 30  # bytes of weights
 _ALIGNMENT = 4096  # bytes; a page, so that readers can map each weight
 _CHUNK = 1 << 22  # bytes
 
 
-def save_model(model: Model, path: str | Path, *, external: bool | None = None) -> None:
+def save_model(
+    model: Model, path: str | Path, *, external: bool | None = None, progress: Progress | None = None
+) -> None:
     """Write `model` to `path`.
 
     Placements are written into the nodes' `metadata_props`. Weights go into the file, or, above 1 GiB or when asked,
@@ -37,6 +41,7 @@ def save_model(model: Model, path: str | Path, *, external: bool | None = None) 
         model: The model; it may be open from `path` itself.
         path: The file to write; its folder is made.
         external: Weights beside the model (True), inside (False), or by their size (None).
+        progress: Called with ("save", weights written, weights in all) before each weight.
 
     Raises:
         DovetailError: The disk is full, the folder cannot be written to, or the model is too large for one file.
@@ -56,16 +61,17 @@ def save_model(model: Model, path: str | Path, *, external: bool | None = None) 
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     tensors = [skeleton.weights[tensor.name] for tensor in stubs]
     old_data = data_files(path)
+    tell = progress or _silent
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if external and tensors:
-            kept = _write_data(path, stubs, tensors)
+            kept = _write_data(path, stubs, tensors, tell)
             with replacing(path) as file:
                 file.write(proto.SerializeToString(deterministic=True))
             old_data.discard(kept)
         else:
             with replacing(path) as file:
-                _write_whole(file, proto, stubs, tensors)
+                _write_whole(file, proto, stubs, tensors, tell)
     except OSError as error:
         raise DovetailError(
             f"{path} could not be written: {error.strerror or error}",
@@ -118,7 +124,11 @@ def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
             left -= len(chunk)
 
 
-def _write_whole(file: IO[bytes], proto: onnx.ModelProto, stubs: Sequence, tensors: Sequence) -> None:
+def _silent(what: str, done: int, total: int) -> None:
+    """No progress is wanted."""
+
+
+def _write_whole(file: IO[bytes], proto: onnx.ModelProto, stubs: Sequence, tensors: Sequence, tell: Progress) -> None:
     import onnx
 
     outer, graph = onnx.ModelProto(), onnx.GraphProto()
@@ -135,6 +145,7 @@ def _write_whole(file: IO[bytes], proto: onnx.ModelProto, stubs: Sequence, tenso
         if isinstance(piece, bytes):
             file.write(piece)
         else:
+            tell("save", piece, len(tensors))
             for chunk in tensor_chunks(tensors[piece]):
                 file.write(chunk)
 
@@ -145,7 +156,7 @@ def _drop_stubs(graph: onnx.GraphProto) -> None:
     graph.initializer.extend(inline)
 
 
-def _write_data(path: Path, stubs: Sequence, tensors: Sequence) -> Path:
+def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) -> Path:
     """Write the weights, point the stubs at them, and return the data file; its name holds a digest of its content."""
     partial = path.with_name(f".{path.name}.data.partial")
     digest = hashlib.sha256()
@@ -153,7 +164,8 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence) -> Path:
     try:
         with partial.open("wb") as file:
             position = 0
-            for tensor in tensors:
+            for done, tensor in enumerate(tensors):
+                tell("save", done, len(tensors))
                 padding = -position % _ALIGNMENT
                 file.write(bytes(padding))
                 places.append((position + padding, tensor.nbytes))
