@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
 from dovetail.garbage import without_collections
+from dovetail.listing import BackendInfo, backends
 from dovetail.passes.request import BackendChoice, Request
+from dovetail.stamp import STAMP, stamp_for, stamp_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BackendInfo", "backends", "compile", "explain", "load", "open", "plan", "verify"]
 
-_STAMP = "dovetail.request"
 _DECIDE = ("normalise", "analyse", "place", "type")
 _CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "lower")
 
@@ -119,8 +116,8 @@ def compile(
     request = _request(backends, strategy, solver, pins, keep_io_types, data, planned)
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
-    stamp = _stamp(request, ctx)
-    if _stamp_of(original) == stamp and original.path is not None and planned is None:
+    stamp = stamp_for(request, ctx)
+    if stamp_of(original) == stamp and original.path is not None and planned is None:
         compiled = _recognised(original, engines, ctx)
     else:
         # The original is opened again rather than copied: its graph is needed whole for the comparison.
@@ -129,7 +126,7 @@ def compile(
         decided = Plan.extract(work, ctx)
         _run(work, ctx, _CARRY_OUT, progress, instrumentation)
         decided.remarks = list(ctx.remarks)
-        work.ir.metadata_props[_STAMP] = stamp
+        work.ir.metadata_props[STAMP] = stamp
         compiled = CompiledModel(work, decided, engines)
     if verify or verify is None and data is not None:
         reference = _reference(original, ctx)
@@ -213,52 +210,6 @@ def explain(plan_or_folder: Plan | str | Path, node: str) -> list[str]:
     return explain_node(decided, node)
 
 
-@dataclass(frozen=True)
-class BackendInfo:
-    """What a listing says of a backend.
-
-    Attributes:
-        name: As after `--backend`.
-        summary: One line.
-        distribution: Who brings it.
-        engines: Name, whether it runs here, and why not or with what caveat, in order of preference.
-        needs: The device it runs on.
-        error: What is wrong with its file, or empty.
-    """
-
-    name: str
-    summary: str
-    distribution: str
-    engines: tuple[tuple[str, bool, str], ...] = ()
-    needs: str = ""
-    error: str = ""
-
-
-def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
-    """The installed backends, by name. No engine is loaded."""
-    from dovetail.plugins import load_plugins
-    from dovetail.schema.peek import peek_backend
-
-    registry = (plugins or load_plugins()).registry
-    found = []
-    for entry in registry.backend.entries:
-        try:
-            seen = peek_backend(registry.backend[entry.name])
-            engines = tuple(_engine_info(name, registry) for name in seen.engines)
-            found.append(BackendInfo(entry.name, seen.summary, entry.owner, engines, seen.device))
-        except DovetailError as error:
-            found.append(BackendInfo(entry.name, "", entry.owner, error=error.message))
-    return found
-
-
-def _engine_info(name: str, registry) -> tuple[str, bool, str]:
-    try:
-        ok, why = registry.engine[name]().available()
-    except (DovetailError, ImportError) as error:
-        return name, False, str(error).partition("\n")[0]
-    return name, ok, why
-
-
 def _request(backends, strategy, solver, pins, keep_io_types, data, plan=None) -> Request:
     if not backends and plan is None:
         raise UsageError("no backend is named", "name at least one; `dovetail backends` lists them")
@@ -291,22 +242,6 @@ def _run(model: Model, ctx: Context, stages: Sequence[str], progress, instrument
     pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins)
     with without_collections():
         pipeline.run(model, ctx, instrumentation or Instrumentation(progress=progress))
-
-
-def _stamp(request: Request, ctx: Context) -> str:
-    """A hash of the request and of everything else that the result depends on besides the model."""
-    parts = {
-        "dovetail": __version__,
-        "request": {key: value for key, value in request.as_dict().items() if key not in ("data", "plan")},
-        "plugins": [(record.name, record.version) for record in ctx.plugins.plugins if record.status == "ok"],
-    }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _stamp_of(model: Model) -> str:
-    if not model.untouched:
-        return model.ir.metadata_props.get(_STAMP, "")
-    return next((entry.value for entry in model.skeleton().proto.metadata_props if entry.key == _STAMP), "")
 
 
 def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
