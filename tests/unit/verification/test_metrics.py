@@ -54,21 +54,22 @@ def test_another_shape_breaks_all():
 
 
 @pytest.mark.parametrize(
-    ("original", "result", "whole_rows", "shared", "union"),
+    ("original", "result", "findings", "shared", "union"),
     [
-        ([1, 2, 3], [3, 2, 1], False, 3, 3),  # the order does not matter
-        ([1, 2, 3], [1, 2, 4], False, 2, 4),
-        ([[1, 2], [3, 4]], [[2, 1], [4, 5]], False, 3, 5),  # a list per row
-        ([[1, 2], [3, 4]], [[3, 4], [1, 2]], False, 0, 8),
-        ([[0, 0, 5], [0, 1, 7]], [[0, 1, 7], [0, 0, 5]], True, 2, 2),  # a finding per row
-        ([[0, 0, 5], [0, 1, 7]], [[0, 1, 7]], True, 1, 2),
-        (7, 7, False, 1, 1),
-        (7, 8, False, 0, 2),
-        ([True, False], [True, True], False, 1, 2),
+        ([1, 2, 3], [3, 2, 1], "lists", 3, 3),  # the order does not matter
+        ([1, 2, 3], [1, 2, 4], "lists", 2, 4),
+        ([[1, 2], [3, 4]], [[2, 1], [4, 5]], "lists", 3, 5),  # a list per row
+        ([[1, 2], [3, 4]], [[3, 4], [1, 2]], "lists", 0, 8),
+        ([[0, 0, 5], [0, 1, 7]], [[0, 1, 7], [0, 0, 5]], "rows", 2, 2),  # a finding per row
+        ([[0, 0, 5], [0, 1, 7]], [[0, 1, 7]], "rows", 1, 2),
+        ([0, 1, 0, 1], [0, 1, 1, 1], "places", 3, 5),  # every element counts where it stands
+        (7, 7, "places", 1, 1),
+        (7, 8, "lists", 0, 2),
+        ([True, False], [True, True], "places", 1, 3),
     ],
 )
-def test_findings_are_sets(original, result, whole_rows, shared, union):
-    total = compared((np.array(original), np.array(result)), whole_rows=whole_rows)
+def test_findings_are_sets(original, result, findings, shared, union):
+    total = compared((np.array(original), np.array(result)), findings=findings)
     assert (total.shared, total.union) == (shared, union)
 
 

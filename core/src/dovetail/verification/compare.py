@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputComparison", "Verification", "verify"]
 
-# Operators whose results are lists of findings, a row each.
-_ROW_OPERATORS = frozenset({"NonMaxSuppression"})
+# Operators whose indices may come in another order and mean the same.
+_FINDINGS = {"NonMaxSuppression": "rows", "TopK": "lists"}
 Run = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
 
 
@@ -123,12 +123,12 @@ def verify(
     """
     sums: dict[str, Difference] = {}
     count = 0
-    in_rows = {v.name for v in model.graph.outputs if v.producer() and v.producer().op_type in _ROW_OPERATORS}
+    findings = {v.name: _FINDINGS.get(v.producer().op_type, "places") for v in model.graph.outputs if v.producer()}
     for count, (feeds, labels) in enumerate(batches(model, data, seed), start=1):
         ours, theirs = original(feeds), result(feeds)
         for position, (name, array) in enumerate(ours.items()):
             truth = labels.get(name, labels.get("") if position == 0 else None)
-            sums.setdefault(name, Difference()).add(array, theirs[name], truth, whole_rows=name in in_rows)
+            sums.setdefault(name, Difference()).add(array, theirs[name], truth, findings.get(name, "places"))
         if progress:
             progress("verify", count, 0)
     return Verification([_comparison(name, total) for name, total in sums.items()], count, data is None)

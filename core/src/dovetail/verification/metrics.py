@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Difference"]
+__all__ = ["Difference", "Findings"]
+
+Findings = Literal["rows", "lists", "places"]
 
 
 @dataclass(slots=True)
@@ -43,7 +45,11 @@ class Difference:
     equal: int = 0
 
     def add(
-        self, original: np.ndarray, result: np.ndarray, labels: np.ndarray | None = None, whole_rows: bool = False
+        self,
+        original: np.ndarray,
+        result: np.ndarray,
+        labels: np.ndarray | None = None,
+        findings: Findings = "places",
     ) -> None:
         """Add one pair of arrays; their types may differ.
 
@@ -51,12 +57,13 @@ class Difference:
             original: What the original computes.
             result: What the result computes.
             labels: The right column of every row of scores.
-            whole_rows: Of indices, that a row is one finding (NonMaxSuppression), and not a list of them (TopK).
+            findings: What counts as one finding among indices: `rows` (NonMaxSuppression), members of `lists` whose
+                order does not matter (TopK), or elements in their `places` (ArgMax).
         """
         import numpy as np
 
         if original.dtype.kind in "biuOSU":
-            self._add_exact(original, result, whole_rows)
+            self._add_exact(original, result, findings)
             return
         a, b = original.astype(np.float64), result.astype(np.float64)
         if a.shape != b.shape:
@@ -85,9 +92,8 @@ class Difference:
             for index, top in enumerate(tops):
                 self.hits[index] += int((top == labels.reshape(-1)).sum())
 
-    def _add_exact(self, a: np.ndarray, b: np.ndarray, whole_rows: bool) -> None:
-        """Indices: which of them are there matters, their order does not."""
-        sets = [_found(array, whole_rows) for array in (a, b)]
+    def _add_exact(self, a: np.ndarray, b: np.ndarray, findings: Findings) -> None:
+        sets = [_found(array, findings) for array in (a, b)]
         self.shared += len(sets[0] & sets[1])
         self.union += len(sets[0] | sets[1])
         self.elements += max(a.size, b.size)
@@ -109,11 +115,11 @@ class Difference:
         return self.product / norm if norm else float(self.signal == self.energy)
 
 
-def _found(array: np.ndarray, whole_rows: bool) -> set:
-    """The findings in an array of indices: its rows, or every element with the place of its list."""
-    if array.ndim == 0:
-        return {array.item()}
+def _found(array: np.ndarray, findings: Findings) -> set:
+    """The findings in an array of indices."""
+    if array.ndim == 0 or findings == "places":
+        return set(enumerate(array.reshape(-1).tolist()))
     rows = array.reshape(-1, array.shape[-1]).tolist()
-    if whole_rows:
+    if findings == "rows":
         return set(map(tuple, rows))
     return {(place, item) for place, row in enumerate(rows) for item in row}

@@ -51,7 +51,20 @@ class Join(Pass):
             joiner.join(border)
         for value, kind in decided:
             value.dtype = from_name(kind)
+        _drop_idle_casts(model, ctx)
         return bool(borders or decided or converted)
+
+
+def _drop_idle_casts(model: Model, ctx: Context) -> None:
+    """A Cast of the source model may find that its input has the wanted type by now."""
+    for node in model.nodes():
+        if node.op_type != "Cast" or node.domain not in ("", "ai.onnx"):
+            continue
+        value, result = node.inputs[0], node.outputs[0]
+        if value.dtype == result.dtype and not result.is_graph_output():
+            result.replace_all_uses_with(value)
+            node.graph.remove(node, safe=True)
+            ctx.count("idle casts removed")
 
 
 class _Joiner:
