@@ -69,11 +69,11 @@ def plan(
     """
     from dovetail.planning.plan import Plan
 
-    model = open(model) if isinstance(model, (str, Path)) else model.clone()
     request = _request(backends, strategy, solver, pins, keep_io_types, data)
     ctx = _context(request, plugins)
-    _run(model, ctx, _DECIDE, progress, instrumentation)
-    return Plan.extract(model, ctx)
+    work = _copy(open(model) if isinstance(model, (str, Path)) else model)
+    _run(work, ctx, _DECIDE, progress, instrumentation)
+    return Plan.extract(work, ctx)
 
 
 def compile(
@@ -120,8 +120,7 @@ def compile(
     if stamp_of(original) == stamp and original.path is not None and planned is None:
         compiled = _recognised(original, engines, ctx)
     else:
-        # The original is opened again rather than copied: its graph is needed whole for the comparison.
-        work = open(original.path) if original.path is not None and original.revision == 0 else original.clone()
+        work = _copy(original)
         _run(work, ctx, _DECIDE, progress, instrumentation)
         decided = Plan.extract(work, ctx)
         _run(work, ctx, _CARRY_OUT, progress, instrumentation)
@@ -208,6 +207,11 @@ def explain(plan_or_folder: Plan | str | Path, node: str) -> list[str]:
 
     decided = Plan.load(plan_or_folder) if isinstance(plan_or_folder, (str, Path)) else plan_or_folder
     return explain_node(decided, node)
+
+
+def _copy(model: Model) -> Model:
+    """A model to work on; one whose graph nobody has looked at yet is opened once more, which costs less."""
+    return open(model.path) if model.untouched and model.path is not None else model.clone()
 
 
 def _request(backends, strategy, solver, pins, keep_io_types, data, plan=None) -> Request:

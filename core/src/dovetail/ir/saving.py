@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -188,7 +190,10 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) 
 
 
 def data_files(path: Path) -> set[Path]:
-    """Data files that a model saved here before uses: only those that carry a name that `save_model` gives."""
-    if not path.is_file():
+    """The data files that the model at `path` names, if `save_model` wrote them; nobody else's file is among them."""
+    named = re.compile(re.escape(path.stem) + r"-[0-9a-f]{12}\.data")
+    beside = [file for file in path.parent.glob("*.data") if named.fullmatch(file.name)] if path.is_file() else []
+    if not beside or not path.stat().st_size:
         return set()
-    return {file for file in path.parent.glob(f"{path.stem}-????????????.data") if file.is_file()}
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return {file for file in beside if content.find(file.name.encode()) >= 0}

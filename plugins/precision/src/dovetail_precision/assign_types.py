@@ -13,7 +13,7 @@ from dovetail.passes import Pass
 from dovetail.planning.join import Join as PlannedJoin
 from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
 from dovetail_placement.form_regions import number_regions
-from dovetail_placement.place import Placer
+from dovetail_placement.place import Placer, claims_of
 
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.problem import TypingProblem, Variable
@@ -58,7 +58,7 @@ class AssignTypes(Pass):
 def _ban(problem: TypingProblem, placer: Placer, ctx: Context) -> None:
     for node, why in problem.impossible:
         backend = get_placement(node).backend
-        if backend == HOST:
+        if backend == HOST or claims_of(node).role == "pinned":
             raise DovetailError(f"node '{node.name}' ({node.op_type}) cannot be typed: {why}")
         ctx.remark("missed", node, "no-type", f"not on {backend}: {why}")
         placer.ban(node, backend)
