@@ -61,7 +61,8 @@ def _drop_idle_casts(model: Model, ctx: Context) -> None:
         if node.op_type != "Cast" or node.domain not in ("", "ai.onnx"):
             continue
         value, result = node.inputs[0], node.outputs[0]
-        if value.dtype == result.dtype and not result.is_graph_output():
+        known = value.dtype is not None and value.dtype.value == node.attributes.get_int("to", 0)
+        if known and not result.is_graph_output():
             result.replace_all_uses_with(value)
             node.graph.remove(node, safe=True)
             ctx.count("idle casts removed")

@@ -1,0 +1,94 @@
+"""The operator tests of the onnx package: each compiles and computes what it should, or is listed here with the reason.
+
+By default one in twenty runs; DOVETAIL_SLOW=1 runs all of them.
+"""
+
+import os
+import warnings
+
+import dovetail
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from onnx.backend.test.loader import load_model_tests
+
+    CASES = load_model_tests(kind="node")
+
+EVERY = 1 if os.environ.get("DOVETAIL_SLOW") else 20
+# Where the result is another one, and who makes it so.
+OTHER = {
+    "bernoulli": "random numbers",
+    "training_dropout": "random numbers",
+    "attention_4d_with_past_and_present_qk_matmul_bias_3d_mask_causal": "ONNX Runtime: scores under a causal mask",
+    "attention_4d_with_past_and_present_qk_matmul_bias_4d_mask_causal": "ONNX Runtime: scores under a causal mask",
+    "attention_causal_boolmask_nan_robustness_expanded": "OpenVINO fuses it; rows that a mask hides whole",
+    "attention_23_boolmask_fullymasked_row_nan_robustness_expanded": "OpenVINO fuses it; rows that a mask hides whole",
+    "attention_24_boolmask_fullymasked_row_nan_robustness_expanded": "OpenVINO fuses it; rows that a mask hides whole",
+    "attention_23_fullymasked": "OpenVINO fuses it; rows that a mask hides whole",
+    "attention_24_fullymasked": "OpenVINO fuses it; rows that a mask hides whole",
+    "attention_4d_causal_nonpad_negative_offset_structural_empty_expanded": "OpenVINO: rows that a mask hides whole",
+    "attention_24_qk_matmul_output_mode3_softmax_precision_expanded": "OpenVINO: another precision inside",
+    "attention_local_window_gqa_rank4_mask_expanded": "OpenVINO: rows that a mask hides whole",
+    "dynamicquantizelinear_expanded": "OpenVINO rounds halves up",
+    "maxunpool_export_with_output_shape": "the reference",
+    "range_float": "the reference: scalars that a loop collects",
+    "range_bfloat16": "the reference: scalars that a loop collects",
+    "range_int32_type_negative_delta_expanded": "the reference: scalars that a loop collects",
+    "reduce_max_empty_set": "OpenVINO: the largest float instead of infinity",
+    "reduce_min_empty_set": "OpenVINO: the largest float instead of infinity",
+    "resize_downsample_scales_linear_align_corners": "ONNX Runtime",
+    "resize_downsample_scales_cubic_align_corners": "ONNX Runtime",
+}
+# What no engine here runs.
+CANNOT_RUN = {
+    "image_decoder": "the reference needs Pillow",
+    "scan_sum": "its initial value has another shape than the test gives",
+}
+
+
+def listed(name, table):
+    return next((why for start, why in table.items() if name.startswith(f"test_{start}")), None)
+
+
+def arrays(values):
+    return [numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value for value in values]
+
+
+@pytest.fixture(scope="module")
+def plugins():
+    return dovetail.load_plugins()
+
+
+@pytest.mark.parametrize("case", CASES[::EVERY], ids=lambda case: case.name)
+def test_operator(case, tmp_path, plugins):
+    path = tmp_path / "model.onnx"
+    onnx.save(case.model, str(path))
+    compiled = dovetail.compile(path, ["cpu-bf16"], verify=False, plugins=plugins)
+    inputs, outputs = map(arrays, case.data_sets[0])
+    feeds = {value.name: given for value, given in zip(case.model.graph.input, inputs, strict=True)}
+    if why := listed(case.name, CANNOT_RUN):
+        with pytest.raises(dovetail.DovetailError):
+            compiled.run(feeds)
+        pytest.skip(why)
+    results = compiled.run(feeds)
+    if why := listed(case.name, OTHER):
+        pytest.skip(why)
+    for value, expected in zip(case.model.graph.output, outputs, strict=True):
+        agree(results[value.name], expected)
+
+
+def agree(result, expected):
+    if not isinstance(expected, np.ndarray | np.generic) or expected.dtype.kind in "OUS":
+        return  # sequences, optionals and strings run; their values are the engines' own
+    result, expected = np.asarray(result), np.asarray(expected)
+    assert result.shape == expected.shape
+    if expected.dtype.kind in "biu":
+        np.testing.assert_array_equal(result, expected)
+        return
+    a, b = result.astype(np.float64), expected.astype(np.float64)
+    largest = np.abs(b[np.isfinite(b)]).max(initial=0)
+    np.testing.assert_allclose(a, b, rtol=0, atol=0.02 * largest + 1e-3)
