@@ -143,7 +143,7 @@ REQUESTS = [
     ("--backend cpu-bf61", ["'cpu-bf61'", "cpu-bf16"]),
     ("--backend acme-npu", ["'acme-npu'", "pip install"]),
     ("--backend cpu-bf16:threds=2", ["threds"]),
-    ("--backend cpu-bf16 --data names.npz", ["names.npz", "no input 'X'", "its inputs are x"]),
+    ("--backend cpu-bf16 --data names.npz", ["names.npz", "no input 'X'", "did you mean 'x'?"]),
     ("--backend cpu-bf16 --data shapes.npz", ["shapes.npz", "input 'x'", "[N, 8]", "[4, 9]"]),
     ("--backend cpu-bf16 --data text.npz", ["text.npz"]),
     ("--backend cpu-bf16 --data empty", ["empty", ".npz"]),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
+from dovetail.near import near_misses
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -39,9 +40,7 @@ class Entry(NamedTuple):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A parenthesis with the known words nearest to `word`, or empty: `" (did you mean 'a' or 'b'?)"`."""
-    import difflib
-
-    near = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.6)
+    near = near_misses(word, known)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
 

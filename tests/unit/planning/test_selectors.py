@@ -63,7 +63,7 @@ def test_select(model, selector, found):
         ("type:FusedMlp", "'com.acme::FusedMlp'"),
         ("region:7", "`dovetail plan`"),
         ("conv*", "`dovetail plan`"),
-        ("LAYER1.RELU", "`dovetail plan`"),
+        ("LAYER1.RELU", "'layer1.relu'"),
     ],
 )
 def test_what_matches_nothing_is_an_error_with_near_misses(model, selector, near):

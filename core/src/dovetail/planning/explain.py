@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.near import near_misses
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
@@ -31,7 +31,7 @@ def explain_node(plan: Plan, name: str) -> list[str]:
     for remark in plan.remarks:
         remarks.setdefault(remark.node, []).append(remark)
     if found is None and name not in remarks:
-        near = difflib.get_close_matches(name, [node.name for node in plan.nodes], 3, 0.5)
+        near = near_misses(name, (node.name for node in plan.nodes), alike=0.5)
         hint = f"did you mean {', '.join(repr(n) for n in near)}?" if near else "plan.yaml lists all nodes"
         raise DovetailError(f"the plan has no node '{name}'", hint)
     lines = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.near import near_misses
 from dovetail.planning.identity import identity, walk
 from dovetail.planning.placement import get_placement
 
@@ -44,7 +44,7 @@ def select(model: Model, selector: str) -> list[ir.Node]:
     else:
         found, known = _by_name(model, rest)
     if not found:
-        near = difflib.get_close_matches(rest, known, n=3, cutoff=0.5)
+        near = near_misses(rest, known, alike=0.5)
         hint = f"did you mean {', '.join(repr(name) for name in near)}?" if near else "`dovetail plan` lists all nodes"
         raise DovetailError(f"no node matches '{selector}'", hint)
     return found

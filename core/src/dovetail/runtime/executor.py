@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.near import near_misses
 from dovetail.runtime.engine import Engine, Executed, RegionModel, Session
 from dovetail.runtime.extraction import extract
 from dovetail.runtime.regions import Region, form_regions, placed_backend
@@ -149,7 +149,7 @@ def _checked(graph: ir.Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.
         if name in graph.initializers:
             raise DovetailError(f"input '{name}' is a constant of this model and cannot be fed")
         if name not in wanted:
-            near = difflib.get_close_matches(name, wanted, 1)
+            near = near_misses(name, wanted, 1)
             hint = f"did you mean '{near[0]}'?" if near else f"its inputs are {', '.join(wanted) or 'none'}"
             raise DovetailError(f"the model has no input '{name}'", hint)
     missing = [name for name in wanted if name not in inputs]

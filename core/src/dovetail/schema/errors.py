@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dovetail.errors import DovetailError
+from dovetail.near import near_misses
 
 __all__ = ["SchemaError", "near_miss", "one_of"]
 
@@ -25,12 +26,7 @@ class SchemaError(DovetailError):
 
 def near_miss(word: str, candidates: Iterable[str]) -> str:
     """The candidate that looks most like `word` as ` (did you mean 'Conv'?)`, or an empty text."""
-    from difflib import get_close_matches
-
-    names = sorted(set(candidates))
-    by_lower = {name.lower(): name for name in reversed(names)}
-    exact = by_lower.get(word.lower())
-    found = [exact] if exact else get_close_matches(word, names, n=1, cutoff=0.6 if len(word) > 3 else 0.5)
+    found = near_misses(word, candidates, 1, 0.6 if len(word) > 3 else 0.5)
     return f" (did you mean '{found[0]}'?)" if found else ""
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.near import near_misses
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +71,7 @@ def _sources(data: object) -> Iterator[tuple[Mapping[str, np.ndarray], str]]:
 def _cut(inputs: Mapping[str, ir.Value], arrays: Mapping[str, np.ndarray], where: str) -> Iterator[Batch]:
     labels = {name: array for name, array in arrays.items() if name.partition(":")[0] == _LABELS and name not in inputs}
     for name in arrays.keys() - labels.keys() - inputs.keys():
-        near = difflib.get_close_matches(name, inputs, 1)
+        near = near_misses(name, inputs, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"its inputs are {', '.join(inputs) or 'none'}"
         raise DovetailError(f"{where}: the model has no input '{name}'", hint)
     for name in inputs.keys() - arrays.keys():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.near import near_misses
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
 
@@ -150,7 +150,7 @@ def _misspelt(node: ir.Node) -> str:
     if node.domain not in ("", "ai.onnx"):
         return ""
     known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
-    near = difflib.get_close_matches(node.op_type, known, 1)
+    near = near_misses(node.op_type, known, 1)
     return f"ONNX has no such operator; did you mean '{near[0]}'?" if near and node.op_type not in known else ""
 
 
