@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Port, Signature, input_name, output_name, signature
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["type_problems"]
+__all__ = ["node_problem", "type_problems"]
 
 
 def type_problems(model: Model) -> list[str]:
@@ -65,6 +65,12 @@ def _problem(node: ir.Node, sig: Signature) -> str | None:
         if text != expected:
             return f"'{name}' is {text} and '{first}' is {expected}; {sig.op_type} wants one type ({port.parameter})"
     return None
+
+
+def node_problem(node: ir.Node, opsets: Mapping[str, int]) -> str | None:
+    """What is wrong with the types of one node, or None; an operator that nobody describes is right."""
+    sig = signature(node, opsets)
+    return None if sig is None else _problem(node, sig)
 
 
 def _bindings(node: ir.Node, sig: Signature) -> Iterable[tuple[str, ir.Value, Port | None]]:

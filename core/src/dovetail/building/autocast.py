@@ -1,0 +1,145 @@
+"""Regions in which a builder casts by policy.
+
+The policies are those of PyTorch's autocast (https://pytorch.org/docs/stable/amp.html) as data, and regions nest as
+there. Three things are different on purpose. A cast is remembered by value *and* type, so that an inner region of
+another precision never gets a stale one. Types are promoted over a lattice: float16 and bfloat16 meet in float32, which
+is no error. And because ONNX promotes nothing by itself, operators without a policy promote as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from dovetail.errors import UsageError
+from dovetail.ir.signatures import Signature, find, input_name
+from dovetail.ir.types import float_name, from_name, promote
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.building.builder import Builder
+    from dovetail.plugins import PluginSet
+    from dovetail.schema.policies import Policies
+
+__all__ = ["autocast", "current_region"]
+
+_POLICIES = {"float16": "fp16", "bfloat16": "bf16"}
+_ELIGIBLE = frozenset({"float16", "bfloat16", "float32"})
+_HIGH = frozenset({"fp32", "fp32-accumulate", "fp32-round-trip"})
+_UNTOUCHED = frozenset({"none", "recurse", "follow-consumer"})
+_REGION: ContextVar[autocast | None] = ContextVar("dovetail-autocast", default=None)
+
+
+class autocast:  # noqa: N801  (used like a function, as in PyTorch)
+    """A region: `with dovetail.autocast("float16"): y = builder.MatMul(x, w)`.
+
+    Args:
+        precision: `float16` or `bfloat16`; by default that of the region around it, else `bfloat16`.
+        enabled: With False nothing is cast inside, and operators take only inputs that go together.
+        plugins: Where the policies come from; by default the installed plugins.
+
+    Raises:
+        UsageError: The precision is another one.
+    """
+
+    def __init__(self, precision: str | None = None, enabled: bool = True, plugins: PluginSet | None = None):
+        if precision is not None and precision not in _POLICIES:
+            raise UsageError(f"autocast to '{precision}' is not possible", f"one of {', '.join(_POLICIES)}")
+        self.precision = precision
+        self.enabled = enabled
+        self._plugins = plugins
+        self._policies: Policies | None = None
+        self._casts: dict[tuple[ir.Value, str], ir.Value] = {}
+
+    def __enter__(self) -> autocast:
+        outer = _REGION.get()
+        if self.precision is None:
+            self.precision = outer.precision if outer else "bfloat16"
+        # Inner regions share the casts of the outermost; keyed by type, they cannot be stale.
+        self._casts = outer._casts if outer else {}
+        if self.enabled:
+            same = outer is not None and outer.enabled and outer.precision == self.precision
+            self._policies = outer._policies if same else _load(self.precision, self._plugins)
+        self._token = _REGION.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _REGION.reset(self._token)
+
+    def prepare(
+        self, builder: Builder, op_type: str, domain: str, inputs: Sequence[ir.Value | None]
+    ) -> tuple[list[ir.Value | None], Callable[[ir.Value], ir.Value]]:
+        """The inputs of an operator, cast as its policy says, and what to do with each of its outputs."""
+        policy = self._policies.policy.get((domain, op_type), "") if self.enabled else "none"
+        if policy in _UNTOUCHED:
+            return list(inputs), lambda value: value
+        sig = find(domain, op_type, builder.opset)
+        keep = self._policies.keep.get((domain, op_type), frozenset())
+        wanted = _wanted(policy, self.precision, sig, inputs, keep)
+        cast = [
+            value if kind is None else self._cast(builder, value, kind)
+            for value, kind in zip(inputs, wanted, strict=True)
+        ]
+        if policy != "fp32-round-trip" or not inputs or (back := _eligible(inputs[0])) is None:
+            return cast, lambda value: value
+        return cast, lambda value: self._cast(builder, value, back) if _eligible(value) else value
+
+    def _cast(self, builder: Builder, value: ir.Value, kind: str) -> ir.Value:
+        if float_name(value) == kind:
+            return value
+        key = (value, kind)
+        if key not in self._casts:
+            (self._casts[key],) = builder.plain_op("Cast", [value], {"to": from_name(kind).value})
+        return self._casts[key]
+
+
+def current_region() -> autocast | None:
+    """The innermost region that is open, in this thread and task."""
+    return _REGION.get()
+
+
+def _load(precision: str, plugins: PluginSet | None) -> Policies:
+    from dovetail.plugins import load_plugins
+    from dovetail.schema.policies import load_policies
+
+    shelf = (plugins or load_plugins()).registry.policy
+    return load_policies(shelf[_POLICIES[precision]], lambda _source, name: shelf.get(name))
+
+
+def _eligible(value: ir.Value | None) -> str | None:
+    """The float type of a value that may be cast; float64 is somebody's choice and never touched."""
+    kind = float_name(value)
+    return kind if kind in _ELIGIBLE else None
+
+
+def _wanted(
+    policy: str, low: str, sig: Signature | None, inputs: Sequence[ir.Value | None], keep: frozenset[str]
+) -> list[str | None]:
+    """The type that each input is cast to; None for those that stay as they are."""
+    kinds = [_eligible(value) for value in inputs]
+    if sig is None:
+        return [None] * len(inputs)
+    wanted: list[str | None] = []
+    for index, kind in enumerate(kinds):
+        port = sig.input(index)
+        if kind is None or port is None or port.variadic and not port.homogeneous:
+            wanted.append(None)
+        elif policy in _HIGH:
+            wanted.append("float32")
+        elif input_name(index, sig) in keep:
+            wanted.append(None)
+        elif policy == "lower":
+            wanted.append(low)
+        else:
+            # What shares a type parameter has one type, the widest among them.
+            peers = [k for i, k in enumerate(kinds) if k and sig.input(i) and sig.input(i).parameter == port.parameter]
+            wanted.append(promote(*peers))
+    return [kind if kind is None or _takes(sig, index, kind) else "float32" for index, kind in enumerate(wanted)]
+
+
+def _takes(sig: Signature, index: int, kind: str) -> bool:
+    """Whether the operator takes a type there at this version."""
+    name = {"float32": "float"}.get(kind, kind)
+    return f"tensor({name})" in sig.input(index).allowed
