@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value
-from dovetail.ir.types import FLOATS, from_name
+from dovetail.ir.types import FLOATS, dtype_name, float_name, from_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
@@ -51,8 +51,23 @@ class Join(Pass):
             joiner.join(border)
         for value, kind in decided:
             value.dtype = from_name(kind)
+        if not ctx.request.keep_io_types:
+            _lower_inputs(model, ctx)
         _drop_idle_casts(model, ctx)
         return bool(borders or decided or converted)
+
+
+def _lower_inputs(model: Model, ctx: Context) -> None:
+    """An input that is only read through casts to one type is given in that type; the casts are idle then."""
+    for value in model.graph.inputs:
+        readers = [node for node, _ in value.uses()]
+        wanted = {node.attributes.get_int("to", 0) if node.op_type == "Cast" else 0 for node in readers}
+        if len(wanted) != 1 or 0 in wanted or value.is_graph_output() or value.is_initializer():
+            continue
+        dtype = readers[0].outputs[0].dtype
+        if float_name(value) is not None and dtype is not None and dtype_name(dtype) in FLOATS:
+            ctx.remark("passed", readers[0], "input-type", f"input '{value.name}' is given in {dtype_name(dtype)}")
+            value.dtype = dtype
 
 
 def _drop_idle_casts(model: Model, ctx: Context) -> None:
