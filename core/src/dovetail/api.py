@@ -129,7 +129,7 @@ def compile(
         compiled = CompiledModel(work, decided, engines)
     if verify or verify is None and data is not None:
         reference = _reference(original, ctx)
-        compiled.verification = _verify(original, reference, compiled.run, data, request.seed, progress)
+        compiled.verification = _verify(original, reference, _runner(compiled), data, request.seed, progress)
     return compiled
 
 
@@ -192,7 +192,7 @@ def verify(
     original = open(original) if isinstance(original, (str, Path)) else original
     if isinstance(result, (str, Path)):
         result = load(result, plugins) if Path(result).is_dir() else open(result)
-    run = result.run if isinstance(result, CompiledModel) else _reference(result, ctx)
+    run = _runner(result) if isinstance(result, CompiledModel) else _reference(result, ctx)
     return _verify(original, _reference(original, ctx), run, data, seed, progress)
 
 
@@ -268,6 +268,13 @@ def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]
     from dovetail.runtime.executor import Executor
 
     return Executor(model, engines_of([ctx.host], ctx.registry), backend_of=lambda node: HOST).run
+
+
+def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Runs a result on the data of its original."""
+    from dovetail.verification.data import fitted
+
+    return lambda feeds: compiled.run(fitted(compiled.model, feeds))
 
 
 def _verify(original, reference, run, data, seed, progress) -> Verification:

@@ -78,11 +78,11 @@ class CompiledModel:
         """
         import numpy as np
 
-        from dovetail.verification.data import batches
+        from dovetail.verification.data import batches, fitted
 
         parts: dict[str, list[np.ndarray]] = {}
         for feeds, _ in batches(self.model, data):
-            for name, array in self.run(feeds).items():
+            for name, array in self.run(fitted(self.model, feeds)).items():
                 parts.setdefault(name, []).append(array)
         return {name: arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for name, arrays in parts.items()}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir.opening import open_text
-from dovetail.verification.data import batches
+from dovetail.verification.data import batches, fitted
 
 MODEL = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[{batch},3] x, int64[2] k) => (float[{batch},3] y) {{ y = Identity(x) }}"""
@@ -71,3 +71,10 @@ def test_random_inputs_are_the_same_for_the_same_seed():
     np.testing.assert_array_equal(first["x"], again["x"])
     assert (first["x"] != other["x"]).any()
     assert first["x"].shape == (1, 3)
+
+
+def test_floats_are_given_in_the_type_that_a_result_takes():
+    text = MODEL.format(batch="N").replace("float[N,3] x", "bfloat16[N,3] x").replace("float[N,3] y", "bfloat16[N,3] y")
+    given = {"x": np.ones((1, 3), np.float32), "k": np.ones(2, np.int64)}
+    found = fitted(open_text(text, "text"), given)
+    assert {name: array.dtype.name for name, array in found.items()} == {"x": "bfloat16", "k": "int64"}

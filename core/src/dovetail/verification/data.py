@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.types import float_name
 from dovetail.near import near_misses
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["Batch", "batches"]
+__all__ = ["Batch", "batches", "fitted"]
 
 Batch = tuple[dict[str, "np.ndarray"], dict[str, "np.ndarray"]]
 """Inputs by name, and labels by output name ("" for the first output)."""
@@ -44,6 +45,16 @@ def batches(model: Model, data: object, seed: int = 0) -> Iterator[Batch]:
         return
     for arrays, where in _sources(data):
         yield from _cut(inputs, arrays, where)
+
+
+def fitted(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """`feeds` in the float types that `model` takes; data rarely has them, because NumPy's files know no bfloat16."""
+    found = dict(feeds)
+    for value in model.graph.inputs:
+        array = found.get(value.name)
+        if array is not None and float_name(value) is not None and array.dtype.kind == "f":
+            found[value.name] = array.astype(value.dtype.numpy(), copy=False)
+    return found
 
 
 def _sources(data: object) -> Iterator[tuple[Mapping[str, np.ndarray], str]]:
