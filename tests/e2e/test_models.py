@@ -54,8 +54,9 @@ ATTENTION = """
   [gelu] e1 = Mul (u, e0)
   [down] d = MatMul (e1, wd)
 """
-ATTENTION_WEIGHTS = """float[16,16] wq, float[16,16] wk, float[16,16] wv, float[16,16] wo, float[16,32] wu, float[32,16] wd,
-  float scale = {0.35}, int64[4] heads = {0, 0, 2, 8}, int64[3] whole = {0, 0, 16}, float[16] gain, float[16] shift"""
+ATTENTION_WEIGHTS = """float[16,16] wq, float[16,16] wk, float[16,16] wv, float[16,16] wo, float[16,32] wu,
+  float[32,16] wd, float scale = {0.35}, int64[4] heads = {0, 0, 2, 8}, int64[3] whole = {0, 0, 16},
+  float[16] gain, float[16] shift"""
 
 TRANSFORMER = (
     "g (float[2,6,16] x) => (float[2,6,16] y) <"
@@ -109,8 +110,9 @@ DECODER = (
 )
 
 DETECTOR = """g (float[1,3,H,W] image) => (int64[K,3] kept, float[1,8,4] boxes_top, float[1,2,H2,W2] map)
-<float[8,3,3,3] w1, float[6,8,1,1] w2, float[2,8,1,1] w3, int64[3] as_boxes = {1, 4, -1}, int64[3] as_scores = {1, 2, -1},
- int64 most = {5}, float iou = {0.5}, float least = {0.1}, int64[1] eight = {8}, float[4] twice = {1, 1, 2, 2}> {
+<float[8,3,3,3] w1, float[6,8,1,1] w2, float[2,8,1,1] w3, int64[3] as_boxes = {1, 4, -1},
+ int64[3] as_scores = {1, 2, -1}, int64 most = {5}, float iou = {0.5}, float least = {0.1},
+ int64[1] eight = {8}, float[4] twice = {1, 1, 2, 2}> {
   [stem] f = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (image, w1)
   [act] f1 = Relu (f)
   [extents] sh = Shape <start = 2> (image)
