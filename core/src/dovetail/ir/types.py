@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FLOATS", "dtype_name", "float_name", "from_name", "is_float_name", "promote", "type_text"]
+__all__ = ["FLOATS", "dtype_name", "float_name", "from_name", "is_float_name", "our_name", "promote", "type_text"]
 
 # Each float type with the types it loses nothing in. float16 and bfloat16 hold neither each other's range nor each
 # other's digits, so they meet in float32.
@@ -37,11 +37,15 @@ def is_float_name(name: str) -> bool:
     return name in FLOATS
 
 
+def our_name(text: str) -> str:
+    """Our name of an element type that onnx calls `text`: `float32` for `float`."""
+    return _ONNX_NAMES.get(text, text)
+
+
 @cache
 def dtype_name(dtype: ir.DataType) -> str:
     """The name we use for an element type: `float32`, `bfloat16`, `int64`, `bool`."""
-    lower = dtype.name.lower()
-    return _ONNX_NAMES.get(lower, lower)
+    return our_name(dtype.name.lower())
 
 
 @cache

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.ir.signatures import Opsets
 from dovetail.schema.backend import Backend
 from dovetail.schema.errors import SchemaError
 from dovetail.schema.limits import Refusal
@@ -57,7 +58,7 @@ class Judge:
     Args:
         backend: The backend.
         facts: The facts that its limits use, by name.
-        opset: The version of the default ONNX domain of the model.
+        opset: The version of the default ONNX domain of the model, or those of all domains that it imports.
         constants: Constants known besides initializers and Constant nodes, by value name.
 
     Raises:
@@ -68,7 +69,7 @@ class Judge:
         self,
         backend: Backend,
         facts: Mapping[str, Fact] | None = None,
-        opset: int = 22,
+        opset: Opsets = 22,
         constants: Mapping[str, np.ndarray] | None = None,
     ):
         self.backend = backend

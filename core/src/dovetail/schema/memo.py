@@ -33,7 +33,7 @@ def question(view: NodeView, names: tuple[str, ...]) -> tuple:
     values = tuple([value and (_type_key(value), _shape_key(value), view.is_constant(value)) for value in view.inputs])
     results = tuple([(_type_key(value), _shape_key(value), bool(value.name)) for value in view.outputs])
     region = tuple(sorted(view.region.items())) if view.region else ()
-    since = view.signature.since if view.signature else node.version
+    since = view.signature.version if view.signature else node.version
     content = tuple([view[name] for name in names])
     return node.domain, node.op_type, since, attributes, values, results, region, content
 

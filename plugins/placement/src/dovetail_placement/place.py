@@ -116,7 +116,7 @@ class Placer:
 
         if backend.name not in self._judges:
             facts = {name: self.ctx.registry.fact[name] for name in backend.facts}
-            self._judges[backend.name] = Judge(backend, facts=facts, opset=self.model.opset)
+            self._judges[backend.name] = Judge(backend, facts=facts, opset=self.model.ir.opset_imports)
         return self._judges[backend.name]
 
     def _pinned(self, claimed: dict) -> None:
