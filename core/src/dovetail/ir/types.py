@@ -63,11 +63,13 @@ def from_name(name: str) -> ir.DataType:
 
 def float_name(value: ir.Value | None) -> str | None:
     """The float type that `value` carries, or None when it carries none, or none that is known."""
-    import onnx_ir as ir
+    kind = None if value is None else value.type
+    return _float_name(kind.dtype) if kind.__class__.__name__ == "TensorType" else None
 
-    if value is None or not isinstance(value.type, ir.TensorType):
-        return None
-    name = dtype_name(value.type.dtype)
+
+@cache
+def _float_name(dtype: ir.DataType) -> str | None:
+    name = dtype_name(dtype)
     return name if name in FLOATS else None
 
 
