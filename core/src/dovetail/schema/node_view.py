@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Opsets, Signature, port_names, signature
 from dovetail.schema.effective import effective
+from dovetail.schema.memo import is_constant
 from dovetail.schema.operators import later_name
 from dovetail.schema.terms import ABSENT, Unknown
 
@@ -60,14 +61,16 @@ class NodeView:
         self.op_type = node.op_type
         self.opsets = opsets
         self.region = region
-        self.signature: Signature | None = signature(node, opsets)
         self._constants, self._facts = constants, facts
         self._swapped = swapped
         self._values: dict[str, object] = {}
-        self.inputs = list(node.inputs)
-        if swapped:
-            self.inputs[:2] = self.inputs[1::-1]
-        self.outputs = list(node.outputs)
+        self.inputs = (*node.inputs[1::-1], *node.inputs[2:]) if swapped else tuple(node.inputs)
+        self.outputs = tuple(node.outputs)
+
+    @cached_property
+    def signature(self) -> Signature | None:
+        """What its operator's schema says."""
+        return signature(self.node, self.opsets)
 
     @cached_property
     def ports(self) -> dict[str, ir.Value | None]:
@@ -154,11 +157,7 @@ class NodeView:
 
     def is_constant(self, value: ir.Value | None) -> bool:
         """Is it known before run time; says so without reading its content."""
-        if value is None:
-            return False
-        producer = value.producer()
-        made = producer is not None and producer.op_type == "Constant" and not producer.domain
-        return made or value.const_value is not None or value.name in self._constants
+        return value is not None and is_constant(value, self._constants)
 
     def count_outputs(self) -> int:
         """How many of its outputs it gives."""

@@ -27,9 +27,9 @@ def verify_model(model: Model, *, changed: str = "") -> None:
     from dovetail.ir.verifier.structure import structure_problems
     from dovetail.ir.verifier.types import type_problems
 
-    problems = structure_problems(model)
+    problems, nodes = structure_problems(model)
     # Types are only worth reading where edges and names hold.
-    problems = problems or type_problems(model)
+    problems = problems or type_problems(model, nodes)
     if problems:
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         by = f" after {changed}" if changed else ""

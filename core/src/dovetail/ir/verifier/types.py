@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Port, Signature, input_name, output_name, signature
+from dovetail.ir.signatures import Port, Signature, Signatures, input_name, output_name
 from dovetail.ir.types import type_text
 
 if TYPE_CHECKING:
@@ -16,28 +16,32 @@ if TYPE_CHECKING:
 __all__ = ["type_problems"]
 
 
-def type_problems(model: Model) -> list[str]:
-    """What is wrong with the types in `model`, one line each. A value without a type agrees with everything."""
+def type_problems(model: Model, nodes: Iterable[ir.Node]) -> list[str]:
+    """What is wrong with the types of `nodes`, which are all of `model`, and of its weights, one line each.
+
+    A value without a type agrees with everything.
+    """
     problems: list[str] = []
     answers: dict[tuple, str | None] = {}
-    opsets = model.ir.opset_imports
-    for node in model.nodes():
+    signatures = Signatures(model.ir.opset_imports)
+    for node in nodes:
+        op_type = node.op_type
         # A form (operator and types) is judged once; big models repeat a few of them.
         key = (
-            node.op_type,
+            op_type,
             node.domain,
             node.version,
             tuple([None if v is None else _key(v) for v in node.inputs]),
             tuple([_key(v) for v in node.outputs]),
         )
         if key not in answers:
-            sig = signature(node, opsets)
+            sig = signatures(node)
             answers[key] = None if sig is None else _problem(node, sig)
         problem = answers[key]
         if problem is not None:
-            problems.append(f"{node.op_type} '{node.name}': {problem}")
-        if node.attributes and node.op_type in _BORDERS and node.domain in ("", "ai.onnx"):
-            problems.extend(f"{node.op_type} '{node.name}': {text}" for text in _BORDERS[node.op_type](node))
+            problems.append(f"{op_type} '{node.name}': {problem}")
+        if op_type in _BORDERS and node.domain in ("", "ai.onnx") and node.attributes:
+            problems.extend(f"{op_type} '{node.name}': {text}" for text in _BORDERS[op_type](node))
     for value in model.graph.initializers.values():
         tensor = value.const_value
         if tensor is not None and value.dtype is not None and tensor.dtype != value.dtype:
