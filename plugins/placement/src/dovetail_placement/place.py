@@ -49,7 +49,7 @@ class Place(Pass):
 
 def claims_of(node: ir.Node) -> Claim | None:
     """The claim that placed `node`."""
-    return node.meta.get(_CLAIM)
+    return node.meta.data.get(_CLAIM)
 
 
 class Placer:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import bodies
-from dovetail.ir.signatures import Signatures
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["structure_problems"]
 
 
-def structure_problems(model: Model) -> tuple[list[str], list[ir.Node]]:
-    """What is wrong with the structure of `model`, one line each, and the nodes of the main graph and of all bodies."""
-    problems = _version_problems(model)
-    scope = _Scope(model.ir.opset_imports, problems)
-    scope.graph(model.graph)
-    for function in model.ir.functions.values():
-        body = _Scope(function.opset_imports, problems)
-        body.graph(function)
-    return problems, scope.nodes
+def structure_problems(model: Model) -> tuple[list[str], list[tuple[Mapping[str, int], list[ir.Node]]]]:
+    """What is wrong with the structure of `model`, one line each.
+
+    Also the nodes of the main graph and of every function, those of bodies among them, with the opsets they count at.
+    """
+    problems, nodes = _version_problems(model), []
+    for part in (model.graph, *model.ir.functions.values()):
+        scope = _Scope(problems)
+        scope.graph(part)
+        nodes.append((part.opset_imports, scope.nodes))
+    return problems, nodes
 
 
 def _version_problems(model: Model) -> list[str]:
@@ -39,14 +41,12 @@ def _version_problems(model: Model) -> list[str]:
 class _Scope:
     """One pass over a graph and its bodies. What is visible where is kept in one set that grows and shrinks."""
 
-    def __init__(self, opsets, problems: list[str]):
-        self.signatures = Signatures(opsets)
+    def __init__(self, problems: list[str]):
         self.problems = problems
         self.nodes: list[ir.Node] = []
         self.values: set[int] = set()
         self.names: dict[str, ir.Value] = {}
         self.node_names: dict[str, ir.Node] = {}
-        self.arity: dict[tuple, str | None] = {}
 
     def graph(self, graph) -> None:
         added: list[ir.Value] = []
@@ -79,9 +79,6 @@ class _Scope:
         for value in node.outputs:
             if value.name != "":
                 self._define(value, added, node)
-        problem = self._arity(node)
-        if problem is not None:
-            self.problems.append(f"{_label(node)} {problem}")
 
     def _define(self, value: ir.Value, added: list[ir.Value], producer: ir.Node | None) -> None:
         self.values.add(id(value))
@@ -91,23 +88,6 @@ class _Scope:
             self.problems.append(f"{_label(producer)}: a value has no name")
         elif self.names.setdefault(name, value) is not value:
             self.problems.append(f"value '{name}' is defined twice, once by {_label(producer)}")
-
-    def _arity(self, node: ir.Node) -> str | None:
-        """Numbers of inputs and outputs against the operator's schema; remembered per form."""
-        key = (node.domain, node.op_type, node.version, len(node.inputs), len(node.outputs))
-        if key not in self.arity:
-            self.arity[key] = self._arity_problem(node)
-        return self.arity[key]
-
-    def _arity_problem(self, node: ir.Node) -> str | None:
-        sig = self.signatures(node)
-        if sig is None:
-            return None
-        if not sig.min_inputs <= len(node.inputs) <= sig.max_inputs:
-            return f"has {len(node.inputs)} inputs; {sig.op_type} takes {sig.min_inputs} to {sig.max_inputs}"
-        if not sig.min_outputs <= len(node.outputs) <= sig.max_outputs:
-            return f"has {len(node.outputs)} outputs; {sig.op_type} gives {sig.min_outputs} to {sig.max_outputs}"
-        return None
 
 
 def _label(node: ir.Node | None) -> str:
