@@ -25,8 +25,10 @@ def int64_data(node: ir.Node) -> bool:
     """
     if node.op_type in _READ_NO_ELEMENTS:
         return False
-    wide = [value for value in (*node.inputs, *node.outputs) if value is not None and value.dtype in _WIDE]
-    return any(map(_may_be_wide, wide))
+    for value in (*node.inputs, *node.outputs):
+        if value is not None and value.dtype in _WIDE and _may_be_wide(value):
+            return True
+    return False
 
 
 def _may_be_wide(value: ir.Value) -> bool:

@@ -37,10 +37,8 @@ def question(node: ir.Node, constants: Collection[str], region: Mapping[str, obj
     # `data` is the plain dictionary inside.
     written = node.attributes.data
     attributes = tuple([(name, attr.type, _content(attr)) for name, attr in written.items()]) if written else ()
-    values = tuple(
-        [value and (_type_key(value), _shape_key(value), is_constant(value, constants)) for value in node.inputs]
-    )
-    results = tuple([(_type_key(value), _shape_key(value), bool(value.name)) for value in node.outputs])
+    values = tuple([value and (_key(value), is_constant(value, constants)) for value in node.inputs])
+    results = tuple([(_key(value), bool(value.name)) for value in node.outputs])
     return (
         node.op_type,
         node.domain,
@@ -61,15 +59,13 @@ def is_constant(value: ir.Value, constants: Collection[str]) -> bool:
     return made or value.name in constants
 
 
-def _type_key(value: ir.Value) -> object:
-    """Tells types apart; the element type is enough for tensors."""
-    kind = value.type
-    return kind.dtype if kind.__class__.__name__ == "TensorType" else str(kind)
-
-
-def _shape_key(value: ir.Value) -> tuple | None:
-    shape = value.shape
-    return None if shape is None else shape.dims
+def _key(value: ir.Value) -> tuple:
+    """Tells types and shapes apart; the element type is enough for tensors."""
+    kind, shape = value.type, value.shape
+    return (
+        kind.dtype if kind.__class__.__name__ == "TensorType" else str(kind),
+        None if shape is None else shape.dims,
+    )
 
 
 def _content(attribute: ir.Attr) -> object:

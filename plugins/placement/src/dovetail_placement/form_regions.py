@@ -40,7 +40,7 @@ def number_regions(model: Model, ctx: Context) -> None:
     parts = ctx.analysis(Parts, model)
     regions = form_regions(model.graph, lambda node: get_placement(node).backend)
     for region in regions:
-        # Nodes that share a placement go on sharing one.
+        # Nodes that share a placement go on sharing one; those that are looked up here are all older than this loop.
         moved: dict[int, Placement] = {}
         for node in region.nodes:
             for part in (node, *parts.body_nodes(node)):
