@@ -118,7 +118,8 @@ def test_commutative_operators_are_seen_in_both_orders(node):
         (DATA + "{ y = Concat<axis=0>(x, x) }", (("in0", "in1"), ("concat_result",))),
         (DATA + "{ y, z = Split<num_outputs=2>(x) }", (("input",), ("out0", "out1"))),
         (DATA + "{ y = com.acme.Own(x) }", (("in0",), ("out0",))),
+        (DATA + "{ y = com.microsoft.FusedMatMul(x, x) }", (("A", "B"), ("Y",))),
     ],
 )
 def test_names_of_ports(text, names, node):
-    assert port_names(node(text, domains=', "com.acme": 1'), 22) == names
+    assert port_names(node(text, domains=', "com.acme": 1, "com.microsoft": 1'), 22) == names

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["int64_data"]
 
+_WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
 _BITS_THERE = 31
 # Constants beyond that are no extents; reading them would cost more than leaving the node to another backend.
 _LOOKED_AT = 4096  # elements
@@ -24,11 +25,14 @@ def int64_data(node: ir.Node) -> bool:
     """
     if node.op_type in _READ_NO_ELEMENTS:
         return False
-    return any(value is not None and _may_be_wide(value) for value in (*node.inputs, *node.outputs))
+    for value in (*node.inputs, *node.outputs):
+        if value is not None and value.dtype in _WIDE and _may_be_wide(value):
+            return True
+    return False
 
 
 def _may_be_wide(value: ir.Value) -> bool:
-    if value.dtype is None or value.dtype.name not in ("INT64", "UINT64") or kind_of(value) != "data":
+    if kind_of(value) != "data":
         return False
     constant = value.const_value if value.is_initializer() else None
     if constant is None:

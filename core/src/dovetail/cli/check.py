@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     for path in args.models:
         model = open_model(existing(path))
         _normalise(model, backend, plugins)
-        operators = _judge(model, Judge(backend, facts=facts, opset=model.opset))
+        operators = _judge(model, Judge(backend, facts=facts, opset=model.ir.opset_imports))
         documents.append({"model": str(path), "operators": operators})
     if args.json:
         print_json({"file": str(args.file), "valid": True, "models": documents})

@@ -28,7 +28,8 @@ def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
 
 def bodies(node: ir.Node) -> list[ir.Graph]:
     """The bodies of `node`; empty for nearly all nodes."""
-    return [body for _, body in named_bodies(node)]
+    held = named_bodies(node)
+    return [body for _, body in held] if held else []
 
 
 def all_nodes(graph: Iterable[ir.Node]) -> Iterator[ir.Node]:

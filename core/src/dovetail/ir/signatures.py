@@ -1,16 +1,29 @@
-"""What a node's operator says of its ports: names, types that must agree, and types that are allowed."""
+"""What a node's operator says of its ports and attributes: the one place that reads operator schemas.
+
+onnx is imported at the first question, so that listing backends stays fast.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dovetail.ir.types import our_name
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Port", "Signature", "find", "input_name", "output_name", "signature"]
+__all__ = [
+    "Opsets", "Port", "Signature", "Signatures", "find", "input_name", "output_name", "port_names", "signature",
+]  # fmt: skip
+
+Opsets = Mapping[str, int] | int
+"""The versions of the domains that a model imports; a number is that of the default domain."""
+
+_TENSOR = re.compile(r"tensor\((\w+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +34,7 @@ class Port:
         name: As the operator's schema calls it.
         parameter: The type parameter that its type must agree in (`T`), or the one type it has.
         allowed: Types it may have, as onnx writes them (`tensor(float)`).
+        dtypes: Element types that a tensor there may have, as we write them (`float32`).
         variadic: It takes any number of values.
         homogeneous: All values of a variadic port have one type.
         optional: It may be left out.
@@ -29,6 +43,7 @@ class Port:
     name: str
     parameter: str
     allowed: frozenset[str]
+    dtypes: frozenset[str]
     variadic: bool = False
     homogeneous: bool = True
     optional: bool = False
@@ -36,7 +51,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An operator at one version."""
+    """An operator in one form; `version` is the version of its domain that brought it."""
 
     domain: str
     op_type: str
@@ -44,6 +59,7 @@ class Signature:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     attributes: frozenset[str]
+    defaults: Mapping[str, object]
     min_inputs: int
     max_inputs: int
     min_outputs: int
@@ -76,27 +92,60 @@ def output_name(index: int, sig: Signature | None) -> str:
     return formal.name if formal and not formal.variadic else f"out{index}"
 
 
-def signature(node: ir.Node, opsets: Mapping[str, int]) -> Signature | None:
-    """The signature of `node` in a model that imports `opsets`; None for an operator nobody describes.
+def port_names(node: ir.Node, opsets: Opsets) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of a node's ports, one for each of its inputs and outputs: `("X", "W", "B"), ("Y",)`.
 
-    Sources: onnx's registered schemas, then ONNX Runtime's own (`com.microsoft` and the like).
+    Elements of a variadic port, and ports of an operator that nobody describes, are called by position: `in0`.
     """
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    version = node.version if node.version is not None else opsets.get(domain, opsets.get("ai.onnx", 1))
-    return find(domain, node.op_type, version)
+    sig = signature(node, opsets)
+    return (
+        tuple(input_name(index, sig) for index in range(len(node.inputs))),
+        tuple(output_name(index, sig) for index in range(len(node.outputs))),
+    )
+
+
+class Signatures:
+    """The signatures of one model's nodes, looked up once per operator."""
+
+    def __init__(self, opsets: Opsets):
+        self._opsets = opsets
+        self._known: dict[tuple[str, str, int | None], Signature | None] = {}
+
+    def __call__(self, node: ir.Node) -> Signature | None:
+        """See `signature`."""
+        key = (node.op_type, node.domain, node.version)
+        if key not in self._known:
+            self._known[key] = signature(node, self._opsets)
+        return self._known[key]
+
+
+def signature(node: ir.Node, opsets: Opsets) -> Signature | None:
+    """The signature of `node` in a model that imports `opsets`; None for an operator nobody describes."""
+    return find(node.domain, node.op_type, node.version or _imported(node.domain, opsets))
+
+
+def _imported(domain: str, opsets: Opsets) -> int | None:
+    """The version of `domain`; 1 for the default domain and the newest of others if the model does not import it."""
+    known = {"": opsets} if isinstance(opsets, int) else opsets
+    return known.get("", known.get("ai.onnx", 1)) if domain in ("", "ai.onnx") else known.get(domain)
 
 
 @cache
-def find(domain: str, op_type: str, version: int) -> Signature | None:
-    """The signature of an operator in the newest form that is not newer than `version`."""
+def find(domain: str, op_type: str, version: int | None) -> Signature | None:
+    """The signature of an operator in the newest form that is not newer than `version` (None: the newest of all).
+
+    Sources: onnx's registered schemas, then ONNX Runtime's own (`com.microsoft` and the like).
+    """
     import onnx
 
+    domain = "" if domain == "ai.onnx" else domain
+    wanted = (op_type, domain) if version is None else (op_type, version, domain)
     try:
-        return _convert(onnx.defs.get_schema(op_type, version, domain))
+        return _convert(onnx.defs.get_schema(*wanted))
     except onnx.defs.SchemaError:
-        pass
-    schemas = [s for s in _runtime_schemas().get((domain, op_type), ()) if s.since_version <= version]
-    return _convert(max(schemas, key=lambda s: s.since_version)) if schemas else None
+        schemas = _runtime_schemas().get((domain, op_type), ())
+    fitting = [schema for schema in schemas if version is None or schema.since_version <= version]
+    return _convert(max(fitting, key=lambda schema: schema.since_version)) if fitting else None
 
 
 @cache
@@ -118,10 +167,12 @@ def _convert(schema) -> Signature:
         # Both libraries number their options alike: 0 single, 1 optional, 2 variadic.
         option = formal.option.name if hasattr(formal.option, "name") else str(formal.option).rpartition(".")[2]
         text = formal.type_str if hasattr(formal, "type_str") else formal.typeStr
+        allowed = parameters.get(text, frozenset({text}))
         return Port(
             formal.name,
             text,
-            parameters.get(text, frozenset({text})),
+            allowed,
+            frozenset(our_name(tensor[1]) for tensor in map(_TENSOR.fullmatch, allowed) if tensor),
             option.lower() == "variadic",
             getattr(formal, "is_homogeneous", getattr(formal, "isHomogeneous", True)),
             option.lower() == "optional",
@@ -134,8 +185,29 @@ def _convert(schema) -> Signature:
         tuple(map(port, schema.inputs)),
         tuple(map(port, schema.outputs)),
         frozenset(schema.attributes),
+        _defaults(schema),
         schema.min_input,
         schema.max_input,
         schema.min_output,
         schema.max_output,
     )
+
+
+def _defaults(schema) -> dict[str, object]:
+    """The attributes of a schema that have a default."""
+    from onnx import AttributeProto, helper
+
+    found = {}
+    for name, attribute in schema.attributes.items():
+        default = getattr(attribute, "default_value", None)
+        if default is None:  # ONNX Runtime hands the message out in bytes
+            default = AttributeProto.FromString(attribute._default_value)
+        if default.name:
+            found[name] = _plain(helper.get_attribute_value(default))
+    return found
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode()
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value

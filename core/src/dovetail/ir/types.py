@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FLOATS", "dtype_name", "float_name", "from_name", "is_float_name", "promote", "type_text"]
+__all__ = ["FLOATS", "dtype_name", "float_name", "from_name", "is_float_name", "our_name", "promote", "type_text"]
 
 # Each float type with the types it loses nothing in. float16 and bfloat16 hold neither each other's range nor each
 # other's digits, so they meet in float32.
@@ -37,11 +37,15 @@ def is_float_name(name: str) -> bool:
     return name in FLOATS
 
 
+def our_name(text: str) -> str:
+    """Our name of an element type that onnx calls `text`: `float32` for `float`."""
+    return _ONNX_NAMES.get(text, text)
+
+
 @cache
 def dtype_name(dtype: ir.DataType) -> str:
     """The name we use for an element type: `float32`, `bfloat16`, `int64`, `bool`."""
-    lower = dtype.name.lower()
-    return _ONNX_NAMES.get(lower, lower)
+    return our_name(dtype.name.lower())
 
 
 @cache
@@ -59,11 +63,13 @@ def from_name(name: str) -> ir.DataType:
 
 def float_name(value: ir.Value | None) -> str | None:
     """The float type that `value` carries, or None when it carries none, or none that is known."""
-    import onnx_ir as ir
+    kind = None if value is None else value.type
+    return _float_name(kind.dtype) if kind.__class__.__name__ == "TensorType" else None
 
-    if value is None or not isinstance(value.type, ir.TensorType):
-        return None
-    name = dtype_name(value.type.dtype)
+
+@cache
+def _float_name(dtype: ir.DataType) -> str | None:
+    name = dtype_name(dtype)
     return name if name in FLOATS else None
 
 

@@ -46,7 +46,8 @@ class Placement:
 
 def get_placement(node: ir.Node) -> Placement | None:
     """The placement of `node`, or None if nothing placed it yet."""
-    return node.meta.get(_PLACEMENT)
+    # `data` is the plain dictionary inside: every pass asks this of every node, once per edge.
+    return node.meta.data.get(_PLACEMENT)
 
 
 def set_placement(node: ir.Node, placement: Placement | None) -> None:

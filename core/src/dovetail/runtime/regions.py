@@ -77,14 +77,13 @@ def form_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_
     return _regions(graph, nodes, [sorted(wave) for wave in waves], backends, used)
 
 
-def used_values(node: ir.Node) -> Iterator[ir.Value]:
+def used_values(node: ir.Node) -> list[ir.Value]:
     """The values of a node's own graph that it or its bodies use, with repetitions."""
-    yield from (value for value in node.inputs if value is not None)
+    used = [value for value in node.inputs if value is not None]
     for body in bodies(node):
         inner = (value for nested in all_nodes(body) for value in nested.inputs if value is not None)
-        for value in (*inner, *_body_outputs(body)):
-            if value.graph is node.graph:
-                yield value
+        used += [value for value in (*inner, *_body_outputs(body)) if value.graph is node.graph]
+    return used
 
 
 def _body_outputs(body: ir.Graph) -> Iterator[ir.Value]:

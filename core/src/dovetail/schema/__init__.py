@@ -16,7 +16,7 @@ _PUBLIC = {
     "Judge": "dovetail.schema.legality",
     "Refusal": "dovetail.schema.limits",
     **dict.fromkeys(("OperatorFacts", "load_operator_facts"), "dovetail.schema.operator_facts"),
-    "port_names": "dovetail.schema.operators",
+    "port_names": "dovetail.ir.signatures",
     **dict.fromkeys(("POLICIES", "Policies"), "dovetail.schema.policies"),
     "Rule": "dovetail.schema.rules",
     "TypeSpec": "dovetail.schema.type_specs",

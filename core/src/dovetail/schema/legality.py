@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.ir.signatures import Opsets
 from dovetail.schema.backend import Backend
 from dovetail.schema.errors import SchemaError
 from dovetail.schema.limits import Refusal
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["Judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """What the backend's file says of one operator, and what its answers depend on besides types and attributes."""
+
+    rule: Rule
+    facts: tuple[Fact, ...]
+    names: tuple[str, ...]
+    refused: Verdict | None
 
 
 @dataclass(slots=True)
@@ -57,7 +68,7 @@ class Judge:
     Args:
         backend: The backend.
         facts: The facts that its limits use, by name.
-        opset: The version of the default ONNX domain of the model.
+        opset: The version of the default ONNX domain of the model, or those of all domains that it imports.
         constants: Constants known besides initializers and Constant nodes, by value name.
 
     Raises:
@@ -68,7 +79,7 @@ class Judge:
         self,
         backend: Backend,
         facts: Mapping[str, Fact] | None = None,
-        opset: int = 22,
+        opset: Opsets = 22,
         constants: Mapping[str, np.ndarray] | None = None,
     ):
         self.backend = backend
@@ -76,7 +87,7 @@ class Judge:
         given = facts or {}
         self._constants = constants or {}
         self._memo: dict[tuple, Verdict] = {}
-        self._rules: dict[tuple[str, str], tuple[Rule, tuple[str, ...]]] = {}
+        self._operators: dict[tuple[str, str], _Operator] = {}
         missing = sorted(backend.facts - given.keys())
         if missing:
             raise SchemaError(f"its limits need the fact '{missing[0]}', which no plugin registers", backend.source)
@@ -89,22 +100,33 @@ class Judge:
             node: A node of the model; its values should be typed.
             region: What is known of its region (`{"last": True}`); None before regions are formed.
         """
-        operator = (node.domain, node.op_type)
-        if operator not in self._rules:
-            rule = self.backend.rule(*operator)
-            self._rules[operator] = (rule, content_names(rule, self.backend.facts))
-        rule, names = self._rules[operator]
-        view = NodeView(node, self.opset, self._constants, self._facts, region)
-        if rule.status == "ok" and (name := untyped(view)):
-            return _verdict(rule, False, [Refusal(f"type of '{name}' is not known", rule.source)])
-        key = question(view, names)
-        if key not in self._memo:
-            self._memo[key] = self._judge(rule, view)
-        return self._memo[key]
+        key = (node.domain, node.op_type)
+        operator = self._operators.get(key) or self._operators.setdefault(key, self._look_up(*key))
+        if operator.refused is not None:
+            return operator.refused
+        content = [fact(node) for fact in operator.facts]
+        if operator.names:
+            view = self._view(node, region)
+            content += [view[name] for name in operator.names]
+        asked = (question(node, self._constants, region), *content)
+        verdict = self._memo.get(asked)
+        if verdict is None:
+            view, rule = self._view(node, region), operator.rule
+            if name := untyped(view):
+                return _verdict(rule, False, [Refusal(f"type of '{name}' is not known", rule.source)])
+            verdict = self._memo[asked] = self._judge(rule, view)
+        return verdict
+
+    def _look_up(self, domain: str, op_type: str) -> _Operator:
+        rule = self.backend.rule(domain, op_type)
+        refused = None if rule.status == "ok" else _verdict(rule, False, [_not_taken(rule, self.backend.name)])
+        facts, names = content_names(rule, self.backend.facts)
+        return _Operator(rule, tuple(self._facts[name] for name in facts), names, refused)
+
+    def _view(self, node: ir.Node, region: Mapping[str, object] | None) -> NodeView:
+        return NodeView(node, self.opset, self._constants, self._facts, region)
 
     def _judge(self, rule: Rule, view: NodeView) -> Verdict:
-        if rule.status != "ok":
-            return _verdict(rule, False, [_not_taken(rule, self.backend.name)])
         fit = self._fit(rule, view)
         if isinstance(fit, list):
             return _verdict(rule, False, fit)

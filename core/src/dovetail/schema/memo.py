@@ -2,55 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.schema.node_view import NodeView, extents_of
 from dovetail.schema.operators import is_position, known_names
 from dovetail.schema.rules import Rule
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["content_names", "question"]
+__all__ = ["content_names", "is_constant", "question"]
+
+_SCALARS, _LISTS = frozenset({1, 2, 3}), frozenset({6, 7, 8})  # onnx.AttributeProto.AttributeType
 
 
-def content_names(rule: Rule, facts: frozenset[str]) -> tuple[str, ...]:
-    """The names in a rule whose value neither types nor attributes determine: these belong into the key."""
+def content_names(rule: Rule, facts: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The facts in a rule, and its other names whose value neither types nor attributes determine.
+
+    What they stand for belongs into the key.
+    """
     names = {name for row in rule.rows for name in row.names}
     operator = known_names(rule.domain, rule.op_type)
-    known = facts | operator.ports if operator else facts
+    known = operator.ports if operator else ()
     volatile = (".is_output", ".consumers")
-    return tuple(sorted(n for n in names if n in known or is_position(n) or n.endswith(volatile)))
+    others = (n for n in names - facts if n in known or is_position(n) or n.endswith(volatile))
+    return tuple(sorted(names & facts)), tuple(sorted(others))
 
 
-def question(view: NodeView, names: tuple[str, ...]) -> tuple:
-    """All that an answer depends on, given the names of its rule from `content_names`."""
-    node = view.node
-    # `data` is the plain dictionary inside: this is asked of every node, once per backend.
-    attributes = tuple(
-        [(name, None if attr.is_ref() else _hashable(attr.value)) for name, attr in node.attributes.data.items()]
+def question(node: ir.Node, constants: Collection[str], region: Mapping[str, object] | None) -> tuple:
+    """What an answer depends on apart from facts and the names of `content_names`.
+
+    This is asked of every node, once per backend.
+    """
+    # `data` is the plain dictionary inside.
+    written = node.attributes.data
+    attributes = tuple([(name, attr.type, _content(attr)) for name, attr in written.items()]) if written else ()
+    values = tuple([value and (_key(value), is_constant(value, constants)) for value in node.inputs])
+    results = tuple([(_key(value), bool(value.name)) for value in node.outputs])
+    return (
+        node.op_type,
+        node.domain,
+        node.version,
+        attributes,
+        values,
+        results,
+        tuple(sorted(region.items())) if region else None,
     )
-    values = tuple([value and (_type_key(value), _shape_key(value), view.is_constant(value)) for value in view.inputs])
-    results = tuple([(_type_key(value), _shape_key(value), bool(value.name)) for value in view.outputs])
-    region = tuple(sorted(view.region.items())) if view.region else ()
-    since = view.signature.since if view.signature else node.version
-    content = tuple([view[name] for name in names])
-    return node.domain, node.op_type, since, attributes, values, results, region, content
 
 
-def _type_key(value: ir.Value) -> object:
-    """Tells types apart; the element type is enough for tensors."""
-    kind = value.type
-    return kind.dtype if kind.__class__.__name__ == "TensorType" else str(kind)
+def is_constant(value: ir.Value, constants: Collection[str]) -> bool:
+    """Is it known before run time, or named among `constants`; says so without reading its content."""
+    if value.const_value is not None:
+        return True
+    producer = value.producer()
+    made = producer is not None and producer.op_type == "Constant" and not producer.domain
+    return made or value.name in constants
 
 
-def _shape_key(value: ir.Value) -> tuple | None:
-    extents = extents_of(value)
-    return None if extents is None else tuple(extents)
+def _key(value: ir.Value) -> tuple:
+    """Tells types and shapes apart; the element type is enough for tensors."""
+    kind, shape = value.type, value.shape
+    return (
+        kind.dtype if kind.__class__.__name__ == "TensorType" else str(kind),
+        None if shape is None else shape.dims,
+    )
 
 
-def _hashable(value: object) -> object:
-    if isinstance(value, (int, float, str, bytes)):
-        return type(value).__name__, value
-    plain = isinstance(value, (tuple, list)) and all(isinstance(item, (int, float, str, bytes)) for item in value)
-    return tuple(value) if plain else None
+def _content(attribute: ir.Attr) -> object:
+    """What a limit may read of an attribute; tensors, graphs and references have nothing."""
+    if attribute.is_ref():
+        return None
+    if attribute.type in _SCALARS:
+        return attribute.value
+    return tuple(attribute.value) if attribute.type in _LISTS else None

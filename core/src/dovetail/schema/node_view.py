@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dovetail.ir.signatures import Opsets, Signature, port_names, signature
 from dovetail.schema.effective import effective
-from dovetail.schema.operators import Signature, later_name, port_names, signature, version_of
+from dovetail.schema.memo import is_constant
+from dovetail.schema.operators import later_name
 from dovetail.schema.terms import ABSENT, Unknown
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class NodeView:
 
     Args:
         node: The node.
-        opset: The version of the default ONNX domain, for nodes that do not say.
+        opsets: The versions of the model's domains, for nodes that do not say.
         constants: Constants known besides initializers and Constant nodes, by value name.
         facts: Facts by name.
         region: What is known of its region (`{"last": True}`); None before regions are formed.
@@ -49,7 +51,7 @@ class NodeView:
     def __init__(
         self,
         node: ir.Node,
-        opset: int,
+        opsets: Opsets,
         constants: Mapping[str, np.ndarray],
         facts: Mapping[str, Fact],
         region: Mapping[str, object] | None = None,
@@ -57,21 +59,23 @@ class NodeView:
     ):
         self.node = node
         self.op_type = node.op_type
-        self.opset = opset
+        self.opsets = opsets
         self.region = region
-        self.signature: Signature | None = signature(node.domain, node.op_type, version_of(node, opset))
         self._constants, self._facts = constants, facts
         self._swapped = swapped
         self._values: dict[str, object] = {}
-        self.inputs = list(node.inputs)
-        if swapped:
-            self.inputs[:2] = self.inputs[1::-1]
-        self.outputs = list(node.outputs)
+        self.inputs = (*node.inputs[1::-1], *node.inputs[2:]) if swapped else tuple(node.inputs)
+        self.outputs = tuple(node.outputs)
+
+    @cached_property
+    def signature(self) -> Signature | None:
+        """What its operator's schema says."""
+        return signature(self.node, self.opsets)
 
     @cached_property
     def ports(self) -> dict[str, ir.Value | None]:
         """Its values by port, and by position (`in0`, `out0`)."""
-        names_in, names_out = port_names(self.node, self.opset)
+        names_in, names_out = port_names(self.node, self.opsets)
         # Inputs last: BatchNormalization had an input and an output of one name before opset 14.
         found = dict(zip((*names_out, *names_in), (*self.outputs, *self.inputs)))
         for kind, values in (("in", self.inputs), ("out", self.outputs)):
@@ -82,7 +86,7 @@ class NodeView:
         """The same node with its two inputs exchanged, if that changes nothing."""
         if self.op_type not in COMMUTATIVE or self.node.domain or len(self.inputs) != 2:
             return None
-        return NodeView(self.node, self.opset, self._constants, self._facts, self.region, not self._swapped)
+        return NodeView(self.node, self.opsets, self._constants, self._facts, self.region, not self._swapped)
 
     def __getitem__(self, name: str) -> object:
         if name not in self._values:
@@ -94,7 +98,7 @@ class NodeView:
             value = self._facts[name](self.node)
             return Unknown(name) if value is None else value
         if name == "version":
-            return self.signature.since if self.signature else self.node.version or ABSENT
+            return self.signature.version if self.signature else self.node.version or ABSENT
         if name == "constants":
             return sum(self.is_constant(value) for value in self.inputs)
         if name == "outputs":
@@ -153,11 +157,7 @@ class NodeView:
 
     def is_constant(self, value: ir.Value | None) -> bool:
         """Is it known before run time; says so without reading its content."""
-        if value is None:
-            return False
-        producer = value.producer()
-        made = producer is not None and producer.op_type == "Constant" and not producer.domain
-        return made or value.const_value is not None or value.name in self._constants
+        return value is not None and is_constant(value, self._constants)
 
     def count_outputs(self) -> int:
         """How many of its outputs it gives."""

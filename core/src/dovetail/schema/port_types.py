@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.signatures import Port, input_name, output_name
 from dovetail.schema.limits import Refusal
 from dovetail.schema.node_view import NodeView
-from dovetail.schema.operators import FLOATS, Formal, dtype_name
+from dovetail.schema.operators import FLOATS, dtype_name
 from dovetail.schema.terms import Unknown
 from dovetail.schema.type_specs import PortTypes, TypeSpec
 
@@ -55,7 +56,7 @@ class TypeAnswer:
 class _Port:
     name: str
     present: str
-    formal: Formal | None
+    formal: Port | None
     contained: bool = False
     plain: tuple[str, ...] = ()
     quantised: tuple[str, ...] = ()
@@ -126,15 +127,15 @@ def _take(
     return _allow_other(port, apart, chosen, specs)
 
 
-def _values(view: NodeView) -> Iterable[tuple[str, str, ir.Value, Formal | None]]:
+def _values(view: NodeView) -> Iterable[tuple[str, str, ir.Value, Port | None]]:
     """(port, its position, value, formal) of every value that is there."""
-    for kind, values, output in (("in", view.inputs, False), ("out", view.outputs, True)):
-        for i, value in enumerate(values):
-            if value is None or not value.name:
-                continue
-            formal = view.signature.formal(i, output) if view.signature else None
-            position = f"{kind}{i}"
-            yield formal.name if formal and not formal.variadic else position, position, value, formal
+    sig = view.signature
+    for i, value in enumerate(view.inputs):
+        if value is not None and value.name:
+            yield input_name(i, sig), f"in{i}", value, sig and sig.input(i)
+    for i, value in enumerate(view.outputs):
+        if value.name:
+            yield output_name(i, sig), f"out{i}", value, sig and sig.output(i)
 
 
 def _held(specs: Iterable[TypeSpec], view: NodeView) -> tuple[list[TypeSpec], bool]:
@@ -143,7 +144,7 @@ def _held(specs: Iterable[TypeSpec], view: NodeView) -> tuple[list[TypeSpec], bo
     return [spec for spec, answer in answers if answer is True], any(isinstance(a, Unknown) for _, a in answers)
 
 
-def _dtypes(formal: Formal | None) -> frozenset[str]:
+def _dtypes(formal: Port | None) -> frozenset[str]:
     return formal.dtypes if formal else frozenset()
 
 
@@ -193,11 +194,11 @@ def _refuse(port: _Port, specs: Iterable[TypeSpec], source: str) -> Refusal:
 def _tie(ports: list[_Port], view: NodeView, source: str) -> list[Refusal]:
     """Narrow ports that have one type: those of one type parameter, and those that share one choice."""
     sets: list[list[_Port]] = []
-    by_variable: dict[str, list[_Port]] = {}
+    by_parameter: dict[str, list[_Port]] = {}
     for port in ports:
-        if port.plain and port.formal and port.formal.variable:
-            by_variable.setdefault(port.formal.variable, []).append(port)
-    for tied in by_variable.values():
+        if port.plain and port.formal and port.formal.homogeneous:
+            by_parameter.setdefault(port.formal.parameter, []).append(port)
+    for tied in by_parameter.values():
         for port in tied:
             if not port.said and any(other.said for other in tied):
                 port.plain = next(other.plain for other in tied if other.said)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import input_name, output_name, signature
+from dovetail.ir.parts import Parts
+from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_kind
 
@@ -27,23 +29,24 @@ __all__ = ["EdgeKinds", "MarkEdgeKinds"]
 class EdgeKinds:
     """The kind of every node and value of a model, as an analysis."""
 
-    def __init__(self, model: Model, facts: OperatorFacts):
+    def __init__(self, model: Model, parts: Parts, facts: OperatorFacts):
         self._facts = facts
-        self._opsets = model.ir.opset_imports
+        self._signatures = Signatures(model.ir.opset_imports)
+        self._known_inputs: dict[tuple, str] = {}
+        self._known_outputs: dict[tuple, str] = {}
         self._flows_to: dict[int, str] = {}
         self._comes_from: dict[int, str] = {}
-        nodes = list(model.nodes())
-        for node in nodes:
+        for node in parts.nodes:
             self._forward(node)
-        for node in reversed(nodes):
+        for node in reversed(parts.nodes):
             self._backward(node.outputs)
-        for _, graph in model.graphs():
+        for graph in parts.graphs:
             self._backward(_outer_values(graph))
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> EdgeKinds:
         """The analysis of `model` as it is now."""
-        return cls(model, operator_facts())
+        return cls(model, ctx.analysis(Parts, model), operator_facts())
 
     def of_node(self, node: ir.Node) -> str:
         """`shape`, `index` or `data`: what the node computes. A node with one output of data computes data."""
@@ -60,14 +63,28 @@ class EdgeKinds:
             if inputs:
                 self._comes_from[id(inputs[0])] = "shape"  # the iteration number counts up to an extent
         known = self._inherited(node)
-        sig = signature(node, self._opsets)
         for index, value in enumerate(node.outputs):
-            port = output_name(index, sig)
-            kind = self._facts.output_kind(node.domain, node.op_type, port)
+            kind = self._output_kind(node, index)
             if kind == "data" and known and _counts(value):
                 kind = known
             if kind != "data":
                 self._comes_from[id(value)] = kind
+
+    def _output_kind(self, node: ir.Node, index: int) -> str:
+        """What flows out of a port by the operator's facts; looked up once per operator."""
+        key = (node.op_type, node.domain, node.version, index)
+        if key not in self._known_outputs:
+            port = output_name(index, self._signatures(node))
+            self._known_outputs[key] = self._facts.output_kind(node.domain, node.op_type, port)
+        return self._known_outputs[key]
+
+    def _input_kind(self, node: ir.Node, index: int) -> str:
+        """What flows into a port by the operator's facts; looked up once per operator."""
+        key = (node.op_type, node.domain, node.version, index)
+        if key not in self._known_inputs:
+            port = input_name(index, self._signatures(node))
+            self._known_inputs[key] = self._facts.input_kind(node.domain, node.op_type, port)
+        return self._known_inputs[key]
 
     def _inherited(self, node: ir.Node) -> str | None:
         """The kind of all inputs that are not constant, if they have one in common.
@@ -93,24 +110,27 @@ class EdgeKinds:
                 self._flows_to[id(value)] = kind
 
     def _by_readers(self, value: ir.Value) -> str:
-        if value.is_graph_output() or not value.uses():
+        uses, counts, kinds = value.uses(), _counts(value), set()
+        if value.is_graph_output() or not uses:
             return "data"
-        kinds = set()
-        for reader, index in value.uses():
-            sig = signature(reader, self._opsets)
-            port = input_name(index, sig)
-            kind = self._facts.input_kind(reader.domain, reader.op_type, port)
-            if kind == "data" and _counts(value):
+        for reader, index in uses:
+            kind = self._input_kind(reader, index)
+            if kind == "data" and counts:
                 kind = self.of_node(reader)
+            if kind == "data":
+                return kind
             kinds.add(kind)
-        if kinds == {"shape"}:
-            return "shape"
-        return "index" if kinds <= {"shape", "index"} else "data"
+        return "shape" if kinds == {"shape"} else "index"
 
 
 def _counts(value: ir.Value) -> bool:
     """Whether values of this type can be extents or indices; a type that is not known cannot."""
-    return value.dtype is not None and (value.dtype.is_integer() or value.dtype.name == "BOOL")
+    return value.dtype is not None and _is_count(value.dtype)
+
+
+@cache
+def _is_count(dtype: ir.DataType) -> bool:
+    return dtype.is_integer() or dtype.name == "BOOL"
 
 
 def operator_facts() -> OperatorFacts:
@@ -136,10 +156,11 @@ class MarkEdgeKinds(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Annotate; the graph does not change."""
         kinds = ctx.analysis(EdgeKinds)
-        for _, graph in model.graphs():
+        parts = ctx.analysis(Parts, model)
+        for graph in parts.graphs:
             for value in _outer_values(graph):
                 _mark(value, kinds)
-        for node in model.nodes():
+        for node in parts.nodes:
             kind = kinds.of_node(node)
             set_kind(node, kind)
             ctx.count(kind)

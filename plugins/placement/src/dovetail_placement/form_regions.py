@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import body_nodes
+from dovetail.ir.parts import Parts
 from dovetail.passes import Pass
-from dovetail.planning.placement import get_placement, set_placement
+from dovetail.planning.placement import Placement, get_placement, set_placement
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -37,9 +37,14 @@ def number_regions(model: Model, ctx: Context) -> None:
     """Do it; planning needs the numbers before there are joins, compiling after."""
     from dovetail.runtime.regions import form_regions
 
+    parts = ctx.analysis(Parts, model)
     regions = form_regions(model.graph, lambda node: get_placement(node).backend)
     for region in regions:
+        # Nodes that share a placement go on sharing one; those that are looked up here are all older than this loop.
+        moved: dict[int, Placement] = {}
         for node in region.nodes:
-            for part in (node, *body_nodes(node)):
-                set_placement(part, get_placement(part).in_region(region.index))
+            for part in (node, *parts.body_nodes(node)):
+                before = get_placement(part)
+                after = moved.get(id(before)) or moved.setdefault(id(before), before.in_region(region.index))
+                set_placement(part, after)
     ctx.count("regions", len(regions))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.parts import Parts
 from dovetail.near import near_misses
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
@@ -48,7 +49,7 @@ class Place(Pass):
 
 def claims_of(node: ir.Node) -> Claim | None:
     """The claim that placed `node`."""
-    return node.meta.get(_CLAIM)
+    return node.meta.data.get(_CLAIM)
 
 
 class Placer:
@@ -57,6 +58,7 @@ class Placer:
     def __init__(self, model: Model, ctx: Context):
         self.model = model
         self.ctx = ctx
+        self.parts = ctx.analysis(Parts, model)
         self.host = ctx.host
         names = [backend.name for backend in ctx.backends]
         plan = ctx.request.plan
@@ -84,9 +86,10 @@ class Placer:
         self._claim(self.host, set(claimed), claimed)
         self._everything_has_a_place(claimed)
         sizes = Counter(name for name, _ in claimed.values())
-        for node in self.model.nodes():
+        placements = {name: Placement(name) for name in sizes}
+        for node in self.parts.nodes:
             backend, claim = claimed[id(node)]
-            set_placement(node, Placement(backend))
+            set_placement(node, placements[backend])
             node.meta[_CLAIM] = claim
         for name, size in sizes.items():
             self.ctx.count(name, size)
@@ -116,7 +119,7 @@ class Placer:
 
         if backend.name not in self._judges:
             facts = {name: self.ctx.registry.fact[name] for name in backend.facts}
-            self._judges[backend.name] = Judge(backend, facts=facts, opset=self.model.opset)
+            self._judges[backend.name] = Judge(backend, facts=facts, opset=self.model.ir.opset_imports)
         return self._judges[backend.name]
 
     def _pinned(self, claimed: dict) -> None:
@@ -130,7 +133,7 @@ class Placer:
             self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 
     def _everything_has_a_place(self, claimed: dict) -> None:
-        lost = next((node for node in self.model.nodes() if id(node) not in claimed), None)
+        lost = next((node for node in self.parts.nodes if id(node) not in claimed), None)
         if lost is None:
             return
         verdict = self._judge(self.host)(lost)

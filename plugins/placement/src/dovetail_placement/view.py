@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dovetail.ir.parts import Parts
 from dovetail.planning.placement import kind_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class View:
         self.model = model
         self.backend = backend
         self.remark = ctx.remark
+        self._parts = ctx.analysis(Parts, model)
         self._judge = judge
         self._hidden = hidden
         self._verdicts: dict[int, Verdict] = {}
@@ -35,6 +37,10 @@ class View:
     def nodes(self) -> Iterator[ir.Node]:
         """Unclaimed nodes of the main graph in graph order; bodies belong to the node that holds them."""
         return (node for node in self.model.graph if id(node) not in self._hidden)
+
+    def whole(self, node: ir.Node) -> list[ir.Node]:
+        """The node and all nodes of its bodies, which one engine runs together."""
+        return [node, *self._parts.body_nodes(node)]
 
     def verdict(self, node: ir.Node) -> Verdict:
         """What the backend's file says of `node`."""

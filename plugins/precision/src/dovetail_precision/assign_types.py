@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.parts import Parts
 from dovetail.ir.types import dtype_name, float_name, from_name
 from dovetail.passes import Pass
 from dovetail.planning.join import Join as PlannedJoin
@@ -51,7 +52,8 @@ class AssignTypes(Pass):
         solve(problem)
         _annotate(problem, model, ctx)
         number_regions(model, ctx)
-        ctx.joins = [_join(border) for border in find_borders(model, PlannedTypes(model), ctx.request.keep_io_types)]
+        borders = find_borders(ctx.analysis(Parts, model), PlannedTypes(model), ctx.request.keep_io_types)
+        ctx.joins = [_join(border) for border in borders]
         return False
 
 
@@ -78,7 +80,8 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
         by_node.setdefault(id(variable.node), []).append(variable)
         _remark(variable, ctx)
     counts: Counter[str] = Counter()
-    for node in model.nodes():
+    plain: dict[tuple[str, str], Placement] = {}
+    for node in ctx.analysis(Parts, model).nodes:
         variables = by_node.get(id(node), ())
         precision = _precision(node, variables)
         ports = {
@@ -89,11 +92,18 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
         }
         if not variables:
             ports = _border_ports(node, precision)
-        set_placement(node, Placement(get_placement(node).backend, precision, ports))
+        set_placement(node, _placement(get_placement(node).backend, precision, ports, plain))
         counts[precision] += 1
     for precision, number in counts.items():
         if precision:
             ctx.count(precision, number)
+
+
+def _placement(backend: str, precision: str, ports: dict[str, str], plain: dict) -> Placement:
+    """Nodes without ports of another type share their placement."""
+    if ports:
+        return Placement(backend, precision, ports)
+    return plain.get((backend, precision)) or plain.setdefault((backend, precision), Placement(backend, precision))
 
 
 def _precision(node: ir.Node, variables) -> str:

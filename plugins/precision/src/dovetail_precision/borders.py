@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import input_name, output_name, signature
+from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.ir.types import float_name
 from dovetail.planning.placement import HOST, get_placement
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
+    from dovetail.ir.parts import Parts
 
 __all__ = ["Border", "PlannedTypes", "find_borders"]
 
@@ -47,7 +48,7 @@ class PlannedTypes:
     """The types that a plan gives to values and to the readers of values."""
 
     def __init__(self, model: Model):
-        self._opsets = model.ir.opset_imports
+        self._signatures = Signatures(model.ir.opset_imports)
 
     def held(self, value: ir.Value) -> str | None:
         """The float type that `value` is computed in; None where it carries no float."""
@@ -56,38 +57,44 @@ class PlannedTypes:
         placement = get_placement(producer) if producer is not None else None
         if present is None or placement is None:
             return present
-        return placement.port_type(output_name(value.index(), signature(producer, self._opsets)))
+        if not placement.ports:
+            return placement.precision
+        return placement.port_type(output_name(value.index(), self._signatures(producer)))
 
     def wanted(self, node: ir.Node, index: int) -> str | None:
         """The float type that `node` reads its input `index` in; None where that carries no float."""
         if float_name(node.inputs[index]) is None:
             return None
-        return get_placement(node).port_type(input_name(index, signature(node, self._opsets)))
+        placement = get_placement(node)
+        if not placement.ports:
+            return placement.precision
+        return placement.port_type(input_name(index, self._signatures(node)))
 
 
-def find_borders(model: Model, types: PlannedTypes, keep_io_types: bool = True) -> list[Border]:
+def find_borders(parts: Parts, types: PlannedTypes, keep_io_types: bool = True) -> list[Border]:
     """All borders of a planned model in the order of their first readers; weights are none, they are converted.
 
     Args:
-        model: A model whose nodes have placements, before joins.
+        parts: The parts of a model whose nodes have placements, before joins.
         types: Its planned types.
         keep_io_types: Give the model's outputs in the types of the source model.
     """
     found: dict[tuple[int, str], Border] = {}
-    overridable = {id(value) for value in model.graph.inputs}
+    main = parts.graphs[0]
+    overridable = {id(value) for value in main.inputs}
 
     def border(value: ir.Value, held: str, wanted: str) -> Border:
         return found.setdefault((id(value), wanted), Border(value, held, wanted))
 
-    for node in model.nodes():
+    for node in parts.nodes:
         for index, value in enumerate(node.inputs):
             if value is None or value.is_initializer() and id(value) not in overridable:
                 continue
-            wanted, held = types.wanted(node, index), types.held(value)
-            if wanted is not None and wanted != held:
+            wanted = types.wanted(node, index)
+            if wanted is not None and wanted != (held := types.held(value)):
                 border(value, held, wanted).uses.append((node, index))
-    for _, graph in model.graphs():
-        if graph is model.graph and not keep_io_types:
+    for graph in parts.graphs:
+        if graph is main and not keep_io_types:
             continue
         for index, value in enumerate(graph.outputs):
             present, held = float_name(value), types.held(value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value
+from dovetail.ir.parts import Parts
 from dovetail.ir.types import FLOATS, dtype_name, float_name, from_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
@@ -42,15 +43,16 @@ class Join(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Insert joins, then give every value its type."""
-        joiner = _Joiner(model, ctx)
-        borders = find_borders(model, joiner.types, ctx.request.keep_io_types)
-        decided = [(value, kind) for node in model.nodes() for value, kind in joiner.retyped(node)]
+        parts = ctx.analysis(Parts, model)
+        joiner = _Joiner(model, parts, ctx)
+        borders = find_borders(parts, joiner.types, ctx.request.keep_io_types)
+        decided = [(value, dtype) for node in parts.nodes for value, dtype in joiner.retyped(node)]
         # Weights go along: a node whose activations are converted and whose weights are not would be invalid.
-        converted = convert_weights(model, joiner.types, ctx)
+        converted = convert_weights(parts, joiner.types, ctx)
         for border in borders:
             joiner.join(border)
-        for value, kind in decided:
-            value.dtype = from_name(kind)
+        for value, dtype in decided:
+            value.dtype = dtype
         if not ctx.request.keep_io_types:
             _lower_inputs(model, ctx)
         _drop_idle_casts(model, ctx)
@@ -86,18 +88,18 @@ def _drop_idle_casts(model: Model, ctx: Context) -> None:
 class _Joiner:
     """Inserts the joins of one model."""
 
-    def __init__(self, model: Model, ctx: Context):
+    def __init__(self, model: Model, parts: Parts, ctx: Context):
         self.types = PlannedTypes(model)
         self._ctx = ctx
-        self._scopes = Scopes(model)
-        self._names = _Names(model)
+        self._scopes = Scopes(parts)
+        self._names = _Names(parts)
 
-    def retyped(self, node: ir.Node) -> Iterator[tuple[ir.Value, str]]:
+    def retyped(self, node: ir.Node) -> Iterator[tuple[ir.Value, ir.DataType]]:
         """The outputs of `node` whose planned type is not the one they have."""
         for value in node.outputs:
             kind = self.types.held(value)
-            if kind is not None and value.dtype != from_name(kind):
-                yield value, kind
+            if kind is not None and value.dtype != (dtype := from_name(kind)):
+                yield value, dtype
 
     def join(self, border: Border) -> None:
         """Let every reader at the border read its value in the wanted type."""
@@ -170,14 +172,12 @@ class _Joiner:
 class _Names:
     """Names that are not taken in the whole model."""
 
-    def __init__(self, model: Model):
-        self._taken = set()
-        for _, graph in model.graphs():
+    def __init__(self, parts: Parts):
+        self._taken = {value.name for node in parts.nodes for value in node.outputs}
+        self._taken.update(node.name for node in parts.nodes)
+        for graph in parts.graphs:
             self._taken.update(value.name for value in graph.inputs)
             self._taken.update(graph.initializers)
-        for node in model.nodes():
-            self._taken.add(node.name)
-            self._taken.update(value.name for value in node.outputs)
 
     def fresh(self, wanted: str) -> str:
         name, number = wanted, 1

@@ -10,8 +10,6 @@ from dovetail.ir.types import FLOATS
 
 __all__ = ["PortGroup", "port_groups"]
 
-_NAMES = {"tensor(float)": "float32", "tensor(double)": "float64"}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PortGroup:
@@ -66,6 +64,4 @@ def port_groups(
 
 
 def _allowed(present: str, port: Port | None) -> frozenset[str]:
-    if port is None:
-        return frozenset({present})
-    return frozenset(_NAMES.get(text, text[len("tensor(") : -1]) for text in port.allowed) & frozenset(FLOATS)
+    return frozenset({present}) if port is None else port.dtypes.intersection(FLOATS)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import signature
+from dovetail.ir.parts import Parts
+from dovetail.ir.signatures import Signatures
 from dovetail.ir.types import float_name
 from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
@@ -76,12 +77,15 @@ class TypingProblem:
         self.variables: list[Variable] = []
         self.impossible: list[tuple[ir.Node, str]] = []
         self._defined_by: dict[int, Variable] = {}
-        self._overridable = {id(value) for value in model.graph.inputs}
-        self._opsets = model.ir.opset_imports
+        self._signatures = Signatures(model.ir.opset_imports)
         self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
         self._known_allowed: dict[tuple[int, int], tuple[object, frozenset[str]]] = {}
-        for node in model.nodes():
+        parts = ctx.analysis(Parts, model)
+        weights = (value for graph in parts.graphs for value in graph.initializers.values())
+        overridable = {id(value) for value in model.graph.inputs}
+        self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
+        for node in parts.nodes:
             self._add(node)
 
     def defined_by(self, value: ir.Value) -> Variable | None:
@@ -90,7 +94,7 @@ class TypingProblem:
 
     def is_constant(self, value: ir.Value) -> bool:
         """Whether `value` is a weight that can be stored in any type."""
-        return value.const_value is not None and value.is_initializer() and id(value) not in self._overridable
+        return id(value) in self._constants
 
     def _add(self, node: ir.Node) -> None:
         if node.op_type in _BORDERS and node.domain in ("", "ai.onnx"):
@@ -129,7 +133,7 @@ class TypingProblem:
         outputs = tuple([float_name(value) if value.name else None for value in node.outputs])
         key = (node.domain, node.op_type, node.version, inputs, outputs)
         if key not in self._known_groups:
-            self._known_groups[key] = port_groups(signature(node, self._opsets), inputs, outputs)
+            self._known_groups[key] = port_groups(self._signatures(node), inputs, outputs)
         return self._known_groups[key]
 
     def _narrowed(self, group: PortGroup, claim: Claim | None) -> frozenset[str]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import bodies
-
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir.parts import Parts
 
     from dovetail_precision.borders import Border
 
@@ -20,15 +18,12 @@ _REPEATS = frozenset({"Loop", "Scan", "SequenceMap"})
 class Scopes:
     """The nesting of a model's graphs."""
 
-    def __init__(self, model: Model):
-        self._holder: dict[int, ir.Node] = {}
+    def __init__(self, parts: Parts):
+        self._holders = parts.holders
         self._of_inputs: dict[int, ir.Graph] = {}
-        for _, graph in model.graphs():
+        for graph in parts.graphs:
             for value in (*graph.inputs, *graph.initializers.values()):
                 self._of_inputs[id(value)] = graph
-            for node in graph:
-                for body in bodies(node):
-                    self._holder[id(body)] = node
 
     def graph_of(self, value: ir.Value) -> ir.Graph:
         """The graph that defines `value`."""
@@ -48,7 +43,7 @@ class Scopes:
             shared = [ours for ours, theirs in zip(common, chain, strict=False) if ours is theirs]
             common = common[: len(shared)]
         for depth, graph in enumerate(common[1:], start=1):
-            if self._holder[id(graph)].op_type in _REPEATS:
+            if self._holders[id(graph)].op_type in _REPEATS:
                 return common[depth - 1]
         return common[-1]
 
@@ -56,5 +51,5 @@ class Scopes:
         """The graphs from `home` inwards to `graph`."""
         chain = [graph]
         while chain[-1] is not home:
-            chain.append(self._holder[id(chain[-1])].graph)
+            chain.append(self._holders[id(chain[-1])].graph)
         return chain[::-1]

@@ -10,7 +10,7 @@ from dovetail_precision.cast_tensor import CastTensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir.parts import Parts
     from dovetail.passes import Context
 
     from dovetail_precision.borders import PlannedTypes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["convert_weights"]
 
 
-def convert_weights(model: Model, types: PlannedTypes, ctx: Context) -> bool:
+def convert_weights(parts: Parts, types: PlannedTypes, ctx: Context) -> bool:
     """Give every weight, of the main graph and of all bodies, one version per precision that reads it.
 
     A weight that is read in one type only is replaced. Nothing is converted here: the new weights convert themselves
@@ -28,8 +28,8 @@ def convert_weights(model: Model, types: PlannedTypes, ctx: Context) -> bool:
         Whether any weight got a new version.
     """
     changed = False
-    overridable = {id(value) for value in model.graph.inputs}
-    for _, graph in model.graphs():
+    overridable = {id(value) for value in parts.graphs[0].inputs}
+    for graph in parts.graphs:
         for value in list(graph.initializers.values()):
             if id(value) not in overridable and value.const_value is not None and float_name(value):
                 changed |= _convert(graph, value, types, ctx)

@@ -25,11 +25,13 @@ def verify_model(model: Model, *, changed: str = "") -> None:
         DovetailError: The model is not correct; the message names nodes, at most five of them.
     """
     from dovetail.ir.verifier.structure import structure_problems
-    from dovetail.ir.verifier.types import type_problems
+    from dovetail.ir.verifier.types import type_problems, weight_problems
 
-    problems = structure_problems(model)
+    problems, scopes = structure_problems(model)
     # Types are only worth reading where edges and names hold.
-    problems = problems or type_problems(model)
+    if not problems:
+        problems = [problem for opsets, nodes in scopes for problem in type_problems(nodes, opsets)]
+        problems += weight_problems(model)
     if problems:
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         by = f" after {changed}" if changed else ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import bodies
-from dovetail.ir.signatures import signature
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["structure_problems"]
 
 
-def structure_problems(model: Model) -> list[str]:
-    """What is wrong with the structure of `model`, one line each; empty when nothing is."""
-    problems = _version_problems(model)
-    scope = _Scope(model.ir.opset_imports, problems)
-    scope.graph(model.graph)
-    for function in model.ir.functions.values():
-        body = _Scope(function.opset_imports, problems)
-        body.graph(function)
-    return problems
+def structure_problems(model: Model) -> tuple[list[str], list[tuple[Mapping[str, int], list[ir.Node]]]]:
+    """What is wrong with the structure of `model`, one line each.
+
+    Also the nodes of the main graph and of every function, those of bodies among them, with the opsets they count at.
+    """
+    problems, nodes = _version_problems(model), []
+    for part in (model.graph, *model.ir.functions.values()):
+        scope = _Scope(problems)
+        scope.graph(part)
+        nodes.append((part.opset_imports, scope.nodes))
+    return problems, nodes
 
 
 def _version_problems(model: Model) -> list[str]:
@@ -39,19 +41,18 @@ def _version_problems(model: Model) -> list[str]:
 class _Scope:
     """One pass over a graph and its bodies. What is visible where is kept in one set that grows and shrinks."""
 
-    def __init__(self, opsets, problems: list[str]):
-        self.opsets = opsets
+    def __init__(self, problems: list[str]):
         self.problems = problems
+        self.nodes: list[ir.Node] = []
         self.values: set[int] = set()
         self.names: dict[str, ir.Value] = {}
         self.node_names: dict[str, ir.Node] = {}
-        self.arity: dict[tuple, str | None] = {}
 
     def graph(self, graph) -> None:
         added: list[ir.Value] = []
         for value in (*graph.inputs, *getattr(graph, "initializers", {}).values()):
             if id(value) not in self.values:
-                self._define(value, added, "the graph's inputs and initializers")
+                self._define(value, added, None)
         for node in graph:
             self._node(node, added)
         for value in graph.outputs:
@@ -64,10 +65,12 @@ class _Scope:
                 del self.names[value.name]
 
     def _node(self, node: ir.Node, added: list[ir.Value]) -> None:
-        if node.name:
-            other = self.node_names.setdefault(node.name, node)
+        self.nodes.append(node)
+        name = node.name
+        if name:
+            other = self.node_names.setdefault(name, node)
             if other is not node:
-                self.problems.append(f"two nodes are called '{node.name}' ({other.op_type}, {node.op_type})")
+                self.problems.append(f"two nodes are called '{name}' ({other.op_type}, {node.op_type})")
         for value in node.inputs:
             if value is not None and id(value) not in self.values:
                 self.problems.append(f"{_label(node)} reads '{value.name}' before it is defined")
@@ -75,36 +78,19 @@ class _Scope:
             self.graph(body)
         for value in node.outputs:
             if value.name != "":
-                self._define(value, added, _label(node))
-        problem = self._arity(node)
-        if problem is not None:
-            self.problems.append(f"{_label(node)} {problem}")
+                self._define(value, added, node)
 
-    def _define(self, value: ir.Value, added: list[ir.Value], where: str) -> None:
+    def _define(self, value: ir.Value, added: list[ir.Value], producer: ir.Node | None) -> None:
         self.values.add(id(value))
         added.append(value)
-        if not value.name:
-            self.problems.append(f"{where}: a value has no name")
-        elif self.names.setdefault(value.name, value) is not value:
-            self.problems.append(f"value '{value.name}' is defined twice, once by {where}")
-
-    def _arity(self, node: ir.Node) -> str | None:
-        """Numbers of inputs and outputs against the operator's schema; remembered per form."""
-        key = (node.domain, node.op_type, node.version, len(node.inputs), len(node.outputs))
-        if key not in self.arity:
-            self.arity[key] = self._arity_problem(node)
-        return self.arity[key]
-
-    def _arity_problem(self, node: ir.Node) -> str | None:
-        sig = signature(node, self.opsets)
-        if sig is None:
-            return None
-        if not sig.min_inputs <= len(node.inputs) <= sig.max_inputs:
-            return f"has {len(node.inputs)} inputs; {sig.op_type} takes {sig.min_inputs} to {sig.max_inputs}"
-        if not sig.min_outputs <= len(node.outputs) <= sig.max_outputs:
-            return f"has {len(node.outputs)} outputs; {sig.op_type} gives {sig.min_outputs} to {sig.max_outputs}"
-        return None
+        name = value.name
+        if not name:
+            self.problems.append(f"{_label(producer)}: a value has no name")
+        elif self.names.setdefault(name, value) is not value:
+            self.problems.append(f"value '{name}' is defined twice, once by {_label(producer)}")
 
 
-def _label(node: ir.Node) -> str:
+def _label(node: ir.Node | None) -> str:
+    if node is None:
+        return "the graph's inputs and initializers"
     return f"{node.op_type} '{node.name}'" if node.name else f"an unnamed {node.op_type}"

@@ -1,11 +1,11 @@
-"""Types: every node against its operator's schema, every body against the node that holds it."""
+"""Forms: every node's ports and types against its operator's schema, every body against the node that holds it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Port, Signature, input_name, output_name, signature
+from dovetail.ir.signatures import Port, Signature, Signatures, input_name, output_name, signature
 from dovetail.ir.types import type_text
 
 if TYPE_CHECKING:
@@ -13,31 +13,41 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["node_problem", "type_problems"]
+__all__ = ["node_problem", "type_problems", "weight_problems"]
 
 
-def type_problems(model: Model) -> list[str]:
-    """What is wrong with the types in `model`, one line each. A value without a type agrees with everything."""
+def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
+    """What is wrong with the numbers and types of the ports of `nodes`, one line each.
+
+    A value without a type agrees with everything.
+    """
     problems: list[str] = []
     answers: dict[tuple, str | None] = {}
-    opsets = model.ir.opset_imports
-    for node in model.nodes():
-        # A form (operator and types) is judged once; big models repeat a few of them.
+    signatures = Signatures(opsets)
+    for node in nodes:
+        op_type = node.op_type
+        # A form (operator, number and types of ports) is judged once; big models repeat a few of them.
         key = (
-            node.op_type,
+            op_type,
             node.domain,
             node.version,
             tuple([None if v is None else _key(v) for v in node.inputs]),
             tuple([_key(v) for v in node.outputs]),
         )
         if key not in answers:
-            sig = signature(node, opsets)
-            answers[key] = None if sig is None else _problem(node, sig)
+            sig = signatures(node)
+            answers[key] = None if sig is None else _arity_problem(node, sig) or _problem(node, sig)
         problem = answers[key]
         if problem is not None:
-            problems.append(f"{node.op_type} '{node.name}': {problem}")
-        if node.attributes and node.op_type in _BORDERS and node.domain in ("", "ai.onnx"):
-            problems.extend(f"{node.op_type} '{node.name}': {text}" for text in _BORDERS[node.op_type](node))
+            problems.append(f"{op_type} '{node.name}'{problem}")
+        if op_type in _BORDERS and node.domain in ("", "ai.onnx") and node.attributes:
+            problems.extend(f"{op_type} '{node.name}': {text}" for text in _BORDERS[op_type](node))
+    return problems
+
+
+def weight_problems(model: Model) -> list[str]:
+    """Weights of the main graph whose content is of another type than they say, one line each."""
+    problems = []
     for value in model.graph.initializers.values():
         tensor = value.const_value
         if tensor is not None and value.dtype is not None and tensor.dtype != value.dtype:
@@ -51,6 +61,14 @@ def _key(value: ir.Value):
     return kind.dtype if kind.__class__.__name__ == "TensorType" else type_text(kind)
 
 
+def _arity_problem(node: ir.Node, sig: Signature) -> str | None:
+    if not sig.min_inputs <= len(node.inputs) <= sig.max_inputs:
+        return f" has {len(node.inputs)} inputs; {sig.op_type} takes {sig.min_inputs} to {sig.max_inputs}"
+    if not sig.min_outputs <= len(node.outputs) <= sig.max_outputs:
+        return f" has {len(node.outputs)} outputs; {sig.op_type} gives {sig.min_outputs} to {sig.max_outputs}"
+    return None
+
+
 def _problem(node: ir.Node, sig: Signature) -> str | None:
     bound: dict[str, tuple[str, str]] = {}
     for name, value, port in _bindings(node, sig):
@@ -58,12 +76,12 @@ def _problem(node: ir.Node, sig: Signature) -> str | None:
         if text is None or port is None:
             continue
         if text not in port.allowed:
-            return f"'{name}' is {text}, which {sig.op_type}-{sig.version} does not take there"
+            return f": '{name}' is {text}, which {sig.op_type}-{sig.version} does not take there"
         if port.variadic and not port.homogeneous:
             continue
         first, expected = bound.setdefault(port.parameter, (name, text))
         if text != expected:
-            return f"'{name}' is {text} and '{first}' is {expected}; {sig.op_type} wants one type ({port.parameter})"
+            return f": '{name}' is {text} and '{first}' is {expected}; {sig.op_type} wants one type ({port.parameter})"
     return None
 
 

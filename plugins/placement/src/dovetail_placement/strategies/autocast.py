@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import body_nodes
 from dovetail.planning.claim import Claim, Claims
 
 if TYPE_CHECKING:
@@ -27,10 +26,10 @@ class Autocast:
         """Claim nodes of `view` for `backend`."""
         claims = Claims()
         for node in view.nodes():
-            parts = [node, *body_nodes(node)]
-            refused = next((part for part in parts if not view.verdict(part).ok), None)
+            verdicts = [(part, view.verdict(part)) for part in view.whole(node)]
+            refused = next((part for part, verdict in verdicts if not verdict.ok), None)
             if refused is None:
-                claims.claims.extend(claim_of(part, view.verdict(part)) for part in parts)
+                claims.claims.extend(claim_of(part, verdict) for part, verdict in verdicts)
             else:
                 _remark(view, backend, node, refused)
         return claims

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import body_nodes
 from dovetail.planning.claim import Claim, Claims
 
 from dovetail_placement.strategies.autocast import claim_of
@@ -25,7 +24,7 @@ class Host:
         """Claim all nodes of `view` that the host's engines run."""
         claims = Claims()
         for node in view.nodes():
-            for part in (node, *body_nodes(node)):
+            for part in view.whole(node):
                 verdict = view.verdict(part)
                 if verdict.ok:
                     claims.claims.append(claim_of(part, verdict))

@@ -34,11 +34,11 @@ def solve_forward(problem: TypingProblem) -> None:
         return known
 
     for variable in problem.variables:
-        activations = [value for _, value in variable.inputs if not problem.is_constant(value)]
+        activations, constants = [], []
+        for _, value in variable.inputs:
+            (constants if problem.is_constant(value) else activations).append(value)
         wanted = _wanted(variable, activations, arriving)
-        if wanted in FLOATS and any(
-            problem.is_constant(value) and not fits(value.const_value, wanted) for _, value in variable.inputs
-        ):
+        if wanted in FLOATS and not all(fits(value.const_value, wanted) for value in constants):
             wanted = promote(wanted, variable.high)
         variable.chosen = _nearest(variable, wanted)
         if variable.chosen == variable.high:
