@@ -103,7 +103,7 @@ class Builder:
             value.name = self._fresh(f"{name}_out{index or ''}")
         problem = node_problem(node, self._graph.opset_imports)
         if problem is not None:
-            raise DovetailError(f"{op_type} '{name}': {problem}", "cast one of them, or build it inside autocast(...)")
+            raise DovetailError(problem, "cast one of them, or build it inside autocast(...)")
         _infer(node, self.opset)
         self._graph.append(node)
         return tuple(node.outputs)

@@ -86,9 +86,10 @@ def _problem(node: ir.Node, sig: Signature) -> str | None:
 
 
 def node_problem(node: ir.Node, opsets: Mapping[str, int]) -> str | None:
-    """What is wrong with the types of one node, or None; an operator that nobody describes is right."""
+    """What is wrong with the ports of one node, named, or None; an operator that nobody describes is right."""
     sig = signature(node, opsets)
-    return None if sig is None else _problem(node, sig)
+    problem = sig and (_arity_problem(node, sig) or _problem(node, sig))
+    return f"{node.op_type} '{node.name}'{problem}" if problem else None
 
 
 def _bindings(node: ir.Node, sig: Signature) -> Iterable[tuple[str, ir.Value, Port | None]]:
