@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dovetail_precision.problem import TypingProblem, Variable
 
-__all__ = ["activations", "choices", "demanded", "settled"]
+__all__ = ["activations", "choices", "demanded", "settled", "too_large"]
 
 
 def activations(problem: TypingProblem, variable: Variable) -> list[ir.Value]:
@@ -41,7 +41,7 @@ def settled(problem: TypingProblem, variable: Variable, wanted: str) -> str:
 
     That is `wanted` if possible, else the smallest allowed type that holds it, else the widest there is.
     """
-    if wanted in FLOATS and _too_large(problem, variable, wanted):
+    if wanted in FLOATS and too_large(problem, variable, wanted):
         wanted = promote(wanted, variable.high)
     if wanted in variable.allowed:
         return wanted
@@ -64,5 +64,6 @@ def choices(problem: TypingProblem, variable: Variable) -> tuple[str, str]:
     return only, only
 
 
-def _too_large(problem: TypingProblem, variable: Variable, name: str) -> bool:
+def too_large(problem: TypingProblem, variable: Variable, name: str) -> bool:
+    """Whether a constant that `variable` reads would leave the range of float type `name`."""
     return any(problem.is_constant(value) and not fits(value.const_value, name) for _, value in variable.inputs)
