@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
+from dovetail_precision.rules import follows
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -25,6 +27,7 @@ class Flow:
         producer: The variable that decides its type; without one it has the type of the source model.
         constant: It is a weight, of which there is one version per type that it is read in.
         readers: Variables that read it, one entry per reading.
+        followers: Inputs of Casts that read it in the type that it has.
         kept: It is also read in the type of the source model: by control flow, or as the output of a graph.
     """
 
@@ -33,6 +36,7 @@ class Flow:
     producer: Variable | None
     constant: bool
     readers: list[Variable] = field(default_factory=list)
+    followers: list[Variable] = field(default_factory=list)
     kept: bool = False
 
     @property
@@ -43,8 +47,13 @@ class Flow:
     @property
     def wanted(self) -> set[str]:
         """The types it is read in, once its readers have one."""
-        types = {variable.chosen for variable in self.readers}
+        types = {variable.chosen for variable in (*self.readers, *self.followers)}
         return types | {self.present} if self.kept else types
+
+    def lead(self) -> None:
+        """Let the followers have the type of the value, which its producer has by now, or the next that they take."""
+        for variable in self.followers:
+            variable.chosen = self.held if self.held in variable.allowed else variable.present
 
 
 def find_flows(problem: TypingProblem) -> list[Flow]:
@@ -60,7 +69,8 @@ def find_flows(problem: TypingProblem) -> list[Flow]:
 
     for variable in problem.variables:
         for _, value in variable.inputs:
-            flow(value).readers.append(variable)
+            known = flow(value)
+            (known.followers if follows(problem, variable) else known.readers).append(variable)
         for _, value in variable.outputs:
             flow(value)
     for value in _kept(problem):

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from dovetail_precision.flows import Flow, find_flows
-from dovetail_precision.solvers.rules import choices, demanded, too_large
+from dovetail_precision.rules import choices, demanded, too_large
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,15 +25,19 @@ __all__ = ["solve_fixpoint"]
 def solve_fixpoint(problem: TypingProblem) -> None:
     """Choose a type for every variable of `problem`."""
     candidates: dict[int, Variable] = {}
+    flows = find_flows(problem)
+    followers = {id(variable) for flow in flows for variable in flow.followers}
     for variable in problem.variables:
         low, high = choices(problem, variable)
         variable.chosen = low
-        if low != high:
+        if low != high and id(variable) not in followers:
             candidates[id(variable)] = variable
             variable.why = f"{low}: nothing forbids it"
         elif _could_be_low(variable) and too_large(problem, variable, variable.low):
             variable.why = f"{high}: a constant that it reads is too large for {variable.low}"
-    _Worklist(problem, candidates).run()
+    _Worklist(flows, candidates).run()
+    for flow in flows:
+        flow.lead()
 
 
 def _could_be_low(variable: Variable) -> bool:
@@ -65,11 +69,11 @@ class _Worklist:
     which happens a few times per value because candidates never return: the whole is linear.
     """
 
-    def __init__(self, problem: TypingProblem, candidates: dict[int, Variable]):
+    def __init__(self, flows: list[Flow], candidates: dict[int, Variable]):
         self._candidates = candidates
         # Each value that a candidate reads or computes, with how often it reads it.
         self._around: dict[int, list[tuple[_Joins, int]]] = {key: [] for key in candidates}
-        for flow in find_flows(problem):
+        for flow in flows:
             if flow.constant:
                 continue
             joins, times = _Joins(flow), Counter(map(id, flow.readers))

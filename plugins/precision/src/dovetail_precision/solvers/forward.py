@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name, promote
 
-from dovetail_precision.solvers.rules import activations, demanded, settled
+from dovetail_precision.rules import activations, demanded, settled
 
 if TYPE_CHECKING:
     import onnx_ir as ir

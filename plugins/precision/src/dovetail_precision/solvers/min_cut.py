@@ -14,8 +14,8 @@ from dovetail.errors import DovetailError
 
 from dovetail_precision.costs import CostModel, MovedBytes
 from dovetail_precision.flows import Flow, find_flows
+from dovetail_precision.rules import choices
 from dovetail_precision.solvers.energy import INF, Energy
-from dovetail_precision.solvers.rules import choices
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -34,13 +34,15 @@ def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> Non
         DovetailError: The cost model is not one, or SciPy is missing.
     """
     flows = find_flows(problem)
-    builder = _Builder(problem, costs or MovedBytes())
+    builder = _Builder(problem, flows, costs or MovedBytes())
     for flow in flows:
         builder.add(flow)
     low = builder.energy.minimise()
     for variable in problem.variables:
         vertex = builder.vertices.get(id(variable))
         variable.chosen = builder.types[id(variable)][0 if vertex is not None and low[vertex] else 1]
+    for flow in flows:
+        flow.lead()
     _explain(problem, flows, builder.vertices)
 
 
@@ -52,19 +54,23 @@ class _Builder:
         vertices: The vertex of each variable that may choose, by its id.
     """
 
-    def __init__(self, problem: TypingProblem, costs: CostModel):
+    def __init__(self, problem: TypingProblem, flows: list[Flow], costs: CostModel):
         self.energy = Energy()
         self.types = {id(variable): choices(problem, variable) for variable in problem.variables}
         self.vertices: dict[int, int] = {}
         self._costs = costs
+        followers = {id(variable) for flow in flows for variable in flow.followers}
         for variable in problem.variables:
             low, high = self.types[id(variable)]
-            if low != high:
-                bias = _price(costs.compute(variable, high)) - _price(costs.compute(variable, low))
-                self.vertices[id(variable)] = self.energy.add(bias)
+            if low != high and id(variable) not in followers:
+                self.vertices[id(variable)] = self.energy.add(self._gain(variable, low, high))
 
     def add(self, flow: Flow) -> None:
         """Add what it costs to convert `flow`, or to have its weight in one type or more."""
+        producer = self.vertices.get(id(flow.producer))
+        if producer is not None:
+            types = self.types[id(flow.producer)]
+            self.energy.bias[producer] += sum(self._gain(follower, *types) for follower in flow.followers)
         always = {flow.present} if flow.kept else set()
         when_low: dict[str, list[int]] = {}
         when_high: list[int] = []
@@ -79,13 +85,18 @@ class _Builder:
         for kind in sorted(always | when_low.keys() | ({"float32"} if when_high else set())):
             self._add_need(flow, kind, kind in always, when_low.get(kind, ()), when_high if kind == "float32" else ())
 
+    def _gain(self, variable: Variable, low: str, high: str) -> int:
+        """How much less computing takes in the low type."""
+        return _price(self._costs.compute(variable, high)) - _price(self._costs.compute(variable, low))
+
     def _add_need(self, flow: Flow, kind: str, always: bool, when_low, when_high) -> None:
         """Add the cost of `flow` in type `kind`, which some vertices need when they are low, or others when high."""
         producer = self.vertices.get(id(flow.producer))
+        if always and producer is None:
+            return  # paid for whatever anybody chooses
         from_low, from_high = self._prices(flow, kind)
-        if always or not (when_low or when_high):
-            if producer is not None:
-                self.energy.bias[producer] += from_high - from_low
+        if always:
+            self.energy.bias[producer] += from_high - from_low
         elif when_low:
             need = self._need(when_low, low=True)
             self.energy.bias[need] -= from_low

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dovetail_precision.problem import TypingProblem, Variable
 
-__all__ = ["activations", "choices", "demanded", "settled", "too_large"]
+__all__ = ["activations", "choices", "demanded", "follows", "settled", "too_large"]
 
 
 def activations(problem: TypingProblem, variable: Variable) -> list[ir.Value]:
@@ -52,7 +52,7 @@ def settled(problem: TypingProblem, variable: Variable, wanted: str) -> str:
 def choices(problem: TypingProblem, variable: Variable) -> tuple[str, str]:
     """The two types, low and high, that a solver which optimises may give `variable`; equal where it may not choose.
 
-    It may choose where the policy is to hand on or promote what arrives, or where there is none, and both the low
+    It may choose where the policy is to hand on or promote what arrives, or where there is none, and where both the low
     type of the backend and float32 are allowed.
     """
     wanted = demanded(variable)
@@ -62,6 +62,15 @@ def choices(problem: TypingProblem, variable: Variable) -> tuple[str, str]:
         return (low, high) if low == variable.low and high == variable.present else (high, high)
     only = settled(problem, variable, wanted or variable.present)
     return only, only
+
+
+def follows(problem: TypingProblem, variable: Variable) -> bool:
+    """Whether `variable` is the input of a Cast that may be in either type: it converts from whatever arrives."""
+    node = variable.node
+    if node.op_type != "Cast" or node.domain not in ("", "ai.onnx") or variable.outputs:
+        return False
+    low, high = choices(problem, variable)
+    return low != high
 
 
 def too_large(problem: TypingProblem, variable: Variable, name: str) -> bool:
