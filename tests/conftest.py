@@ -1,4 +1,4 @@
-"""A backend in float16 that ONNX Runtime executes, so that its results can be compared with the original's."""
+"""Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's."""
 
 import sys
 
@@ -20,16 +20,23 @@ emit: {engines: [onnxruntime-cpu]}
 """
 
 
+SOME = FILE.replace("test-fp16", "test-some").replace(
+    "unlisted: {types: f}", "unlisted: refuse\nops:\n  MatMul, Relu, Tanh, Add, Max, Where: {types: f}"
+)
+
+
 @pytest.fixture(scope="session")
 def fp16(tmp_path_factory):
-    """The installed plugins with `test-fp16`."""
+    """The installed plugins with `test-fp16`, which takes everything, and `test-some`, which takes a few operators."""
     root = tmp_path_factory.mktemp("backends")
     package = root / "dovetail_backend_of_tests"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "fp16.yaml").write_text(FILE)
+    (package / "some.yaml").write_text(SOME)
     sys.path.insert(0, str(root))
     plugins = load_plugins()
     plugins.registry.backend("test-fp16", "dovetail_backend_of_tests:fp16.yaml")
+    plugins.registry.backend("test-some", "dovetail_backend_of_tests:some.yaml")
     yield plugins
     sys.path.remove(str(root))

@@ -24,6 +24,7 @@ from .models import PLAIN, models
 
 NAMES = ("fixpoint", "forward", "min-cut")
 COSTS = {"moved bytes": MovedBytes(), "unit joins": UnitJoins()}
+BACKENDS = [("test-fp16",), ("cpu-bf16",), ("test-some", "cpu-bf16")]  # the last with two low types
 # Many that hand on or promote, so that there is much to choose; bodies, weights with several readers, casts.
 KINDS = (*PLAIN, "unary", "binary", "binary", "bias", "matmul", "high", "if", "loop")
 
@@ -96,10 +97,10 @@ def cheapest(problem, costs):
 
 
 @pytest.mark.parametrize("costs", [*COSTS.values(), Cheap()], ids=lambda costs: type(costs).__name__)
-@given(proto=models(KINDS), keep=st.booleans(), backend=st.sampled_from(["test-fp16", "cpu-bf16"]))
-def test_min_cut_finds_the_cheapest(placed, costs, proto, keep, backend):
+@given(proto=models(KINDS), keep=st.booleans(), backends=st.sampled_from(BACKENDS))
+def test_min_cut_finds_the_cheapest(placed, costs, proto, keep, backends):
     note(onnx.printer.to_text(proto))
-    problem = placed(proto, [backend], keep_io_types=keep)
+    problem = placed(proto, backends, keep_io_types=keep)
     solve_min_cut(problem, costs)
     assert cost_of(problem, costs) == cheapest(problem, costs)
 
