@@ -6,7 +6,7 @@ from dovetail.passes import Context, Pipeline, Request
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.solvers import solver
 
-HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
+HEAD = '<ir_version: 10, opset_import: ["": 22, "com.microsoft": 1]>\n'
 
 
 @pytest.fixture

@@ -47,6 +47,15 @@ def test_a_cast_is_not_its_own_source(name, tmp_path, monkeypatch, capsys):
     assert "[c] z = Cast <to = 16> (x_bfloat16)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("name", "kind"), [("forward", "float32"), ("fixpoint", "float16"), ("min-cut", "float16")])
+def test_an_operator_without_a_policy_is_left_alone_or_chosen_for(solved, name, kind):
+    text = """g (float[4,8] x) => (float[4,8] y) <float[8,8] w, float[8,8] v, float[4,8] b> {
+                a = MatMul (x, w)  b = com.microsoft.QuickGelu (a)  y = MatMul (b, v) }"""
+    problem, types = solved(name, text)
+    assert [variable.policy for variable in problem.variables] == ["lower", "", "lower"]
+    assert types == {"a": "float16", "b": kind, "y": "float16"}
+
+
 def flows(problem):
     return {flow.value.name: flow for flow in find_flows(problem)}
 
