@@ -148,6 +148,8 @@ def _why(variable: Variable) -> str:
         return f"{chosen}, as pinned"
     if variable.present != "float32":
         return f"stays {chosen}: the model has it in {variable.present} already"
+    if variable.why:
+        return variable.why
     text = {
         "lower": f"computed in {chosen}",
         "fp32": f"computed in {chosen}: its policy is fp32",

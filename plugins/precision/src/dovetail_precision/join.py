@@ -128,8 +128,12 @@ class _Joiner:
     def _existing_cast(self, border: Border) -> ir.Value | None:
         """The result of a Cast of the same value to the wanted type; it moves up to where every reader can see it."""
         home = self._scopes.graph_of(border.value)
+        # A Cast that is to read the converted value cannot be what converts it.
+        waiting = {id(node) for node, _ in border.uses}
         for node, _ in border.value.uses():
-            if node.op_type == "Cast" and node.domain in ("", "ai.onnx") and node.graph is home:
+            if node.op_type != "Cast" or id(node) in waiting:
+                continue
+            if node.domain in ("", "ai.onnx") and node.graph is home:
                 result = node.outputs[0]
                 if result.dtype == from_name(border.wanted) and not result.is_graph_output():
                     home.remove(node)

@@ -46,6 +46,7 @@ class Variable:
         outputs: Port name and value of each float output.
         chosen: The solver's choice.
         because: Nodes that forced the choice.
+        why: The choice in one clause, where a solver has more to say than the policy.
     """
 
     node: ir.Node
@@ -60,6 +61,7 @@ class Variable:
     outputs: list[tuple[str, ir.Value]] = field(default_factory=list)
     chosen: str = ""
     because: tuple[ir.Node, ...] = ()
+    why: str = ""
 
 
 class TypingProblem:

@@ -7,11 +7,17 @@ from collections.abc import Callable
 from dovetail.errors import UsageError
 
 from dovetail_precision.problem import TypingProblem
+from dovetail_precision.solvers.fixpoint import solve_fixpoint
 from dovetail_precision.solvers.forward import solve_forward
+from dovetail_precision.solvers.min_cut import solve_min_cut
 
 __all__ = ["solver"]
 
-_SOLVERS: dict[str, Callable[[TypingProblem], None]] = {"forward": solve_forward}
+_SOLVERS: dict[str, Callable[[TypingProblem], None]] = {
+    "fixpoint": solve_fixpoint,
+    "forward": solve_forward,
+    "min-cut": solve_min_cut,
+}
 
 
 def solver(name: str) -> Callable[[TypingProblem], None]:

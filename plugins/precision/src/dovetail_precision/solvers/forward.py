@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.types import FLOATS, float_name, promote
+from dovetail.ir.types import float_name, promote
 
-from dovetail_precision.fits import fits
+from dovetail_precision.rules import activations, demanded, settled
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -34,17 +34,12 @@ def solve_forward(problem: TypingProblem) -> None:
         return known
 
     for variable in problem.variables:
-        activations, constants = [], []
-        for _, value in variable.inputs:
-            (constants if problem.is_constant(value) else activations).append(value)
-        wanted = _wanted(variable, activations, arriving)
-        if wanted in FLOATS and not all(fits(value.const_value, wanted) for value in constants):
-            wanted = promote(wanted, variable.high)
-        variable.chosen = _nearest(variable, wanted)
+        arrives = activations(problem, variable)
+        variable.chosen = settled(problem, variable, _wanted(variable, arrives, arriving))
         if variable.chosen == variable.high:
-            variable.because = tuple(_producers(problem, activations, variable.high)) if activations else ()
-        if variable.policy == "fp32-round-trip" and activations:
-            back = arriving(activations[0])
+            variable.because = tuple(_producers(problem, arrives, variable.high))
+        if variable.policy == "fp32-round-trip" and arrives:
+            back = arriving(arrives[0])
             for _, value in variable.outputs:
                 taken_for[id(value)] = back
     if problem.keeps_io_types:
@@ -66,43 +61,27 @@ def _raise_tails(problem: TypingProblem) -> None:
             (id(value) in outputs or value.uses()) and all(id(node) in raised for node, _ in value.uses())
             for _, value in variable.outputs
         )
-        activations = sum(not problem.is_constant(value) for _, value in variable.inputs)
-        if leads_out and activations <= 1 and variable.present in variable.allowed:
+        if leads_out and len(activations(problem, variable)) <= 1 and variable.present in variable.allowed:
             variable.chosen, variable.because = variable.present, ()
             variable.policy = "tail"
             raised.add(id(variable.node))
 
 
-def _wanted(variable: Variable, activations: list, arriving) -> str:
-    policy, present = variable.policy, variable.present
-    if policy == "pinned":
-        return next(iter(variable.allowed)) if len(variable.allowed) == 1 else present
-    # What the source model keeps in another type than float32 is somebody's choice already.
-    if present != "float32" or policy in ("", "keep", "recurse", "follow-consumer"):
-        return present
-    if policy == "lower":
-        return variable.low
-    if policy in ("fp32", "fp32-accumulate", "fp32-round-trip"):
-        return variable.high
-    if not activations:
-        return present
-    if policy in ("pass", "none"):
-        return arriving(activations[0])
-    return promote(*map(arriving, activations))
-
-
-def _nearest(variable: Variable, wanted: str) -> str:
-    """`wanted` if it is allowed, else the smallest allowed type that holds it, else the widest there is."""
-    if wanted in variable.allowed:
+def _wanted(variable: Variable, arrives: list[ir.Value], arriving) -> str:
+    wanted = demanded(variable)
+    if wanted is not None:
         return wanted
-    wider = [name for name in FLOATS if name in variable.allowed and name in FLOATS[wanted]]
-    return wider[0] if wider else [name for name in FLOATS if name in variable.allowed][-1]
+    if not variable.policy or not arrives:
+        return variable.present
+    if variable.policy in ("pass", "none"):
+        return arriving(arrives[0])
+    return promote(*map(arriving, arrives))
 
 
-def _producers(problem: TypingProblem, activations: list, high: str) -> list[ir.Node]:
+def _producers(problem: TypingProblem, arrives: list[ir.Value], high: str) -> list[ir.Node]:
     """The nodes whose high results reach this one."""
     found = []
-    for value in activations:
+    for value in arrives:
         variable = problem.defined_by(value)
         if variable is not None and variable.chosen == high:
             found.append(variable.node)

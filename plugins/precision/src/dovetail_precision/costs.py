@@ -1,0 +1,115 @@
+"""What a choice of types costs, in integers that are near to nanoseconds."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+from dovetail.ir.types import from_name
+
+from dovetail_precision.flows import find_flows
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_precision.problem import TypingProblem, Variable
+
+__all__ = ["CostModel", "MovedBytes", "UnitJoins", "cost_of"]
+
+
+class CostModel(Protocol):
+    """Prices of everything that types decide; integers that are not negative.
+
+    A join from a narrow type never costs more than one from a wide type to the same type.
+    """
+
+    def compute(self, variable: Variable, kind: str) -> int:
+        """Computing the part of a node that `variable` stands for in type `kind`."""
+
+    def join(self, value: ir.Value, held: str, wanted: str) -> int:
+        """Converting `value` once, for all that read it in type `wanted`."""
+
+    def version(self, value: ir.Value, kind: str) -> int:
+        """Having a version of the weight `value` in type `kind`; it is converted before the model runs."""
+
+
+class UnitJoins:
+    """Every join costs one, and nothing else costs anything."""
+
+    def compute(self, variable: Variable, kind: str) -> int:
+        """Nothing."""
+        return 0
+
+    def join(self, value: ir.Value, held: str, wanted: str) -> int:
+        """One."""
+        return 1
+
+    def version(self, value: ir.Value, kind: str) -> int:
+        """Nothing."""
+        return 0
+
+
+class MovedBytes:
+    """Bytes moved over bandwidth, and floating point operations of products over the rate of their type.
+
+    The figures are those of one server core with AMX, rounded: only their proportions matter. An extent that is not
+    known counts as 64, a value of unknown rank as 4096 elements.
+    """
+
+    bandwidth = 10  # bytes per nanosecond
+    rates = {"float64": 25, "float32": 50}  # operations per nanosecond
+    low_rate = 400
+    start = 500  # nanoseconds that one more operator takes before it does anything
+
+    def compute(self, variable: Variable, kind: str) -> int:
+        """Reading all inputs and writing all outputs, and the products."""
+        values = [value for _, value in (*variable.inputs, *variable.outputs)]
+        moved = sum(map(_elements, values)) * _width(kind)
+        return moved // self.bandwidth + _operations(variable) // self.rates.get(kind, self.low_rate)
+
+    def join(self, value: ir.Value, held: str, wanted: str) -> int:
+        """Starting a Cast, reading the one type and writing the other."""
+        return self.start + _elements(value) * (_width(held) + _width(wanted)) // self.bandwidth
+
+    def version(self, value: ir.Value, kind: str) -> int:
+        """Fetching it once more than computing does: two versions take the caches that one would."""
+        return _elements(value) * _width(kind) // self.bandwidth
+
+
+def cost_of(problem: TypingProblem, costs: CostModel) -> int:
+    """What the types that a solver chose for `problem` cost: every variable, join and version of a weight."""
+    total = sum(costs.compute(variable, variable.chosen) for variable in problem.variables)
+    for flow in find_flows(problem):
+        if flow.constant:
+            total += sum(costs.version(flow.value, kind) for kind in flow.wanted)
+        else:
+            total += sum(costs.join(flow.value, flow.held, kind) for kind in flow.wanted if kind != flow.held)
+    return total
+
+
+def _width(kind: str) -> int:
+    return from_name(kind).bitwidth // 8
+
+
+def _extents(value: ir.Value) -> list[int]:
+    if value.shape is None:
+        return [4096]
+    return [extent if isinstance(extent, int) else 64 for extent in value.shape]
+
+
+def _elements(value: ir.Value) -> int:
+    return math.prod(_extents(value))
+
+
+def _operations(variable: Variable) -> int:
+    """Multiplications and additions of a product; 0 for every other operator, whose time goes into moving bytes."""
+    node = variable.node
+    if node.domain not in ("", "ai.onnx") or node.op_type not in ("Conv", "Gemm", "MatMul") or not variable.outputs:
+        return 0
+    first, second = _extents(node.inputs[0]), _extents(node.inputs[1])
+    if node.op_type == "Conv":
+        summed = math.prod(second[1:])
+    else:
+        turned = node.op_type == "Gemm" and node.attributes.get_int("transA", 0)
+        summed = first[0 if turned else -1] if first else 1
+    return 2 * _elements(node.outputs[0]) * summed

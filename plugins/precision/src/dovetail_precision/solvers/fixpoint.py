@@ -1,0 +1,136 @@
+"""The `fixpoint` solver: everything that may be low starts low, and a worklist only ever takes it back.
+
+That is how Paddle's mixed precision pass decides
+(https://github.com/PaddlePaddle/Paddle/blob/develop/paddle/fluid/framework/ir/auto_mixed_precision_pass.cc), here on
+values instead of names: an operator is high where its policy, its types or a constant that would overflow forbid low.
+From Paddle's placement of bfloat16 on CPUs comes that orphans go back: what needs more joins low than high.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+from dovetail_precision.flows import Flow, find_flows
+from dovetail_precision.rules import choices, demanded, too_large
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_precision.problem import TypingProblem, Variable
+
+__all__ = ["solve_fixpoint"]
+
+
+def solve_fixpoint(problem: TypingProblem) -> None:
+    """Choose a type for every variable of `problem`."""
+    candidates: dict[int, Variable] = {}
+    flows = find_flows(problem)
+    followers = {id(variable) for flow in flows for variable in flow.followers}
+    for variable in problem.variables:
+        low, high = choices(problem, variable)
+        variable.chosen = low
+        if low != high and id(variable) not in followers:
+            candidates[id(variable)] = variable
+            variable.why = f"{low}: nothing forbids it"
+        elif _could_be_low(variable) and too_large(problem, variable, variable.low):
+            variable.why = f"{high}: a constant that it reads is too large for {variable.low}"
+    _Worklist(flows, candidates).run()
+    for flow in flows:
+        flow.lead()
+
+
+def _could_be_low(variable: Variable) -> bool:
+    return variable.low in variable.allowed and demanded(variable) in (None, variable.low)
+
+
+class _Joins:
+    """How often one value is read in each type, and how many joins that takes."""
+
+    def __init__(self, flow: Flow):
+        self.flow = flow
+        self.readings = Counter(reader.chosen for reader in flow.readers)
+        if flow.kept:
+            self.readings[flow.present] += 1
+
+    def number(self) -> int:
+        """How many types it has to be converted to."""
+        return sum(kind != self.flow.held for kind, n in self.readings.items() if n)
+
+    def state(self) -> tuple:
+        """What the decisions of others depend on: types read by none, by one, or by more."""
+        return self.flow.held, tuple(sorted((kind, min(n, 2)) for kind, n in self.readings.items() if n))
+
+
+class _Worklist:
+    """Candidates whose surroundings changed.
+
+    A value is looked at again only when its type changes or when the number of readings in a type passes one or two,
+    which happens a few times per value because candidates never return: the whole is linear.
+    """
+
+    def __init__(self, flows: list[Flow], candidates: dict[int, Variable]):
+        self._candidates = candidates
+        # Each value that a candidate reads or computes, with how often it reads it.
+        self._around: dict[int, list[tuple[_Joins, int]]] = {key: [] for key in candidates}
+        for flow in flows:
+            if flow.constant:
+                continue
+            joins, times = _Joins(flow), Counter(map(id, flow.readers))
+            for variable in _ends(flow):
+                if id(variable) in candidates:
+                    self._around[id(variable)].append((joins, times[id(variable)]))
+
+    def run(self) -> None:
+        """Take back until every candidate that is left needs no more joins low than high."""
+        waiting = deque(self._candidates.values())
+        queued = set(self._candidates)
+        while waiting:
+            variable = waiting.popleft()
+            queued.discard(id(variable))
+            for other in self._reconsider(variable):
+                if id(other) in self._candidates and id(other) not in queued:
+                    queued.add(id(other))
+                    waiting.append(other)
+
+    def _reconsider(self, variable: Variable) -> list[Variable]:
+        """Take `variable` back if that saves joins; the variables to look at after it."""
+        around = self._around[id(variable)]
+        before, joins_low = [joins.state() for joins, _ in around], sum(joins.number() for joins, _ in around)
+        _move(variable, around, variable.present)
+        joins_high = sum(joins.number() for joins, _ in around)
+        if joins_high >= joins_low:
+            _move(variable, around, variable.low)
+            return []
+        del self._candidates[id(variable)]
+        variable.because = tuple(_high(variable, around))[:8]
+        variable.why = f"{variable.chosen}: {variable.low} here would take {_more(joins_low - joins_high)}"
+        changed = [joins for (joins, _), state in zip(around, before, strict=True) if joins.state() != state]
+        return [other for joins in changed for other in _ends(joins.flow)]
+
+
+def _ends(flow: Flow) -> list[Variable]:
+    """Who computes the value and who reads it, each once."""
+    ends = [flow.producer, *flow.readers] if flow.producer else flow.readers
+    return list({id(variable): variable for variable in ends}.values())
+
+
+def _move(variable: Variable, around: list[tuple[_Joins, int]], kind: str) -> None:
+    for joins, times in around:
+        joins.readings[variable.chosen] -= times
+        joins.readings[kind] += times
+    variable.chosen = kind
+
+
+def _high(variable: Variable, around: list[tuple[_Joins, int]]) -> dict[ir.Node, None]:
+    """The nodes around `variable` that are high: they compute or read what it reads, or read what it computes."""
+    found = {}
+    for joins, _ in around:
+        for other in (joins.flow.producer, *joins.flow.readers[:8]):
+            if other is not None and other is not variable and other.chosen == variable.chosen:
+                found[other.node] = None
+    return found
+
+
+def _more(joins: int) -> str:
+    return "one more join" if joins == 1 else f"{joins} more joins"

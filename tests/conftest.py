@@ -1,0 +1,42 @@
+"""Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's."""
+
+import sys
+
+import pytest
+from dovetail.plugins import load_plugins
+
+FILE = """
+backend: test-fp16
+summary: float16 by the autocast lists, on ONNX Runtime
+device: cpu
+precision: {low: float16, high: float32}
+opset: 13..26
+dynamic: accept
+policies: fp16
+types: {f: [float16, float32]}
+unlisted: {types: f}
+place: {strategy: autocast}
+emit: {engines: [onnxruntime-cpu]}
+"""
+
+
+SOME = FILE.replace("test-fp16", "test-some").replace(
+    "unlisted: {types: f}", "unlisted: refuse\nops:\n  MatMul, Relu, Tanh, Add, Max, Where: {types: f}"
+)
+
+
+@pytest.fixture(scope="session")
+def fp16(tmp_path_factory):
+    """The installed plugins with `test-fp16`, which takes everything, and `test-some`, which takes a few operators."""
+    root = tmp_path_factory.mktemp("backends")
+    package = root / "dovetail_backend_of_tests"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "fp16.yaml").write_text(FILE)
+    (package / "some.yaml").write_text(SOME)
+    sys.path.insert(0, str(root))
+    plugins = load_plugins()
+    plugins.registry.backend("test-fp16", "dovetail_backend_of_tests:fp16.yaml")
+    plugins.registry.backend("test-some", "dovetail_backend_of_tests:some.yaml")
+    yield plugins
+    sys.path.remove(str(root))

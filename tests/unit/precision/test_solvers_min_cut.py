@@ -1,0 +1,162 @@
+"""`min-cut`: the cheapest plan, what it says, and what it refuses."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.ir import Model
+from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
+from dovetail_precision.solvers import solver
+from dovetail_precision.solvers.energy import INF, Energy
+from dovetail_precision.solvers.max_flow import low_side
+from dovetail_precision.solvers.min_cut import solve_min_cut
+from onnx import TensorProto, helper
+
+LOW, HIGH = "float16", "float32"
+HEAD = "g (float[4,8] x) => (float[4,8] y) <float[8,8] w, float[8,8] u> "
+
+CASES = {
+    "what two products read is handed on low": (
+        HEAD + "{ a = Neg (x)  b = MatMul (a, w)  c = MatMul (a, u)  y = Add (b, c) }",
+        {"a": LOW, "b": LOW, "c": LOW, "y": LOW},
+    ),
+    "policies are rules, whatever they cost": (
+        HEAD + "{ a = MatMul (x, w)  b = Exp (a)  y = MatMul (b, u) }",
+        {"a": LOW, "b": HIGH, "y": LOW},
+    ),
+    "between high neighbours nothing goes low": (
+        HEAD + "{ a = Exp (x)  b = Neg (a)  y = Log (b) }",
+        {"b": HIGH},
+    ),
+    "where nothing is gained it stays high": (
+        HEAD + "{ a = Neg (x)  y = Tanh (a) }",
+        {"a": HIGH, "y": HIGH},
+    ),
+    "a branch": (
+        """g (float[4,8] x, bool c) => (float[4,8] y) <float[8,8] w> { a = MatMul (x, w)  y = If (c) <
+             then_branch = t () => (float[4,8] p) { p = MatMul (a, w) },
+             else_branch = e () => (float[4,8] q) { r = Neg (a)  q = Exp (r) }> }""",
+        {"a": LOW, "p": LOW, "q": HIGH},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES)
+def test_types(solved, text, expected):
+    _, types = solved("min-cut", text)
+    assert {name: types[name] for name in expected} == expected
+
+
+def test_large_values_go_low_between_high_ones(placed):
+    """Five operators over half the bytes are worth two joins, if there are bytes enough."""
+    text = (
+        "g (float[SIZE,8] x) => (float[SIZE,8] y) { a = Neg (x)  b = Abs (a)  c = Neg (b)  d = Abs (c)  y = Neg (d) }"
+    )
+    for size, expected in ((8, HIGH), (1024, LOW)):
+        problem = placed(text.replace("SIZE", str(size)))
+        solve_min_cut(problem)
+        assert {variable.chosen for variable in problem.variables} == {expected}
+
+
+def test_a_pin_holds(solved):
+    _, types = solved(
+        "min-cut", HEAD + "{ a = MatMul (x, w)  [b] b = Neg (a)  y = MatMul (b, u) }", pins=("b=test-fp16/float32",)
+    )
+    assert types == {"a": LOW, "b": HIGH, "y": LOW}
+
+
+def test_remarks_name_what_it_goes_along_with(typed):
+    remarks, _ = typed("min-cut", HEAD + "{ [m] a = MatMul (x, w)  [n] b = Neg (a)  [o] y = MatMul (b, u) }")
+    assert remarks["n"].because == ("m", "o")
+    assert remarks["n"].why == "float16, the cheapest with what is around it"
+
+
+class Wrong(UnitJoins):
+    def __init__(self, compute=0, join=lambda held, wanted: 1):
+        self._compute, self._join = compute, join
+
+    def compute(self, variable, kind):
+        return self._compute
+
+    def join(self, value, held, wanted):
+        return self._join(held, wanted)
+
+
+@pytest.mark.parametrize("cost", [-1, 0.5, float("inf"), None])
+def test_costs_are_integers_that_are_not_negative(placed, cost):
+    with pytest.raises(DovetailError, match="the cost model gives"):
+        solve_min_cut(placed(HEAD + "{ y = Neg (x) }"), Wrong(cost))
+
+
+def test_capacities_are_scaled_into_what_scipy_takes():
+    """It wraps silently: 2^40 would be 0."""
+    bias, caps = [2**40, -(2**41), 2**39], [{1: 2**42}, {0: 0, 2: 1}, {1: 3}]
+    assert low_side([0, 1, 2], bias, caps) == [2]
+    assert low_side([0, 1, 2], [2**40, -(2**39), 2**39], caps) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("largest", [64, 1000, 2**30 - 1])
+def test_scaling_loses_no_more_than_its_rounding(largest):
+    generator = random.Random(0)
+    for _ in range(20):
+        bias = [generator.randint(-999, 999) for _ in range(6)]
+        caps = [{o: generator.choice([0, 5, 300, INF]) for o in range(6) if o != v} for v in range(6)]
+        low = set(low_side(range(6), bias, caps, largest))
+
+        def cost(low, bias=bias, caps=caps):
+            cut = sum(cost for v in low for o, cost in caps[v].items() if o not in low and cost)
+            return cut + sum(value for v, value in enumerate(bias) if v not in low)
+
+        best = min(cost({v for v in range(6) if plan >> v & 1}) for plan in range(64))
+        assert cost(low) <= best + (1 + 2 * 6 * 999 // largest) * 36
+
+
+def test_a_chain_needs_no_flow(monkeypatch):
+    monkeypatch.setattr("dovetail_precision.solvers.energy.low_side", None)
+    energy = Energy()
+    vertices = [energy.add(bias) for bias in (5, -1, -1, 3, -9, 1)]
+    for one, other in zip(vertices, vertices[1:]):
+        energy.differ(one, other, 3)
+        energy.differ(other, one, 3)
+    assert energy.minimise() == [True, True, True, True, False, False]
+
+
+def test_scipy_is_imported_for_min_cut_only():
+    code = "import sys, dovetail_precision.solvers; assert not {'scipy', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_scipy_it_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    with pytest.raises(DovetailError, match="needs SciPy"):
+        low_side([0], [1], [{}])
+
+
+def test_twenty_thousand_nodes(placed):
+    generator = random.Random(0)
+    nodes, values = [], ["x"]
+    for index in range(20_000):
+        operator = generator.choice(["MatMul", "Softmax", "Relu", "Tanh", "Neg", "Add", "Add", "Mul"])
+        inputs = [generator.choice(values[-10:]) for _ in range(2)]
+        count = 2 if operator in ("Add", "Mul", "MatMul") else 1
+        nodes.append(helper.make_node(operator, inputs[:count], [f"v{index}"], f"n{index}"))
+        values.append(f"v{index}")
+    read = {name for node in nodes for name in node.input}
+    borders = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 8]) for name in values if name not in read]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 8])], borders)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    problem = placed(Model(ir_of(proto)))
+    costs = MovedBytes()
+    paid = {}
+    for name in ("min-cut", "fixpoint", "forward"):
+        solver(name)(problem)
+        paid[name] = cost_of(problem, costs)
+    assert paid["min-cut"] < min(paid["fixpoint"], paid["forward"])
+
+
+def ir_of(proto):
+    import onnx_ir as ir
+
+    return ir.from_proto(proto)
