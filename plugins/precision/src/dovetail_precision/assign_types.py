@@ -16,6 +16,7 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer
 
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
+from dovetail_precision.fits import misfit
 from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.solvers import solver
 
@@ -76,7 +77,7 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     by_node: dict[int, list[Variable]] = {}
     for variable in problem.variables:
         by_node.setdefault(id(variable.node), []).append(variable)
-        _remark(variable, ctx)
+        _remark(problem, variable, ctx)
     counts: Counter[str] = Counter()
     for node in model.nodes():
         variables = by_node.get(id(node), ())
@@ -116,29 +117,33 @@ def _border_ports(node: ir.Node, precision: str) -> dict[str, str]:
     return ports
 
 
-def _remark(variable: Variable, ctx: Context) -> None:
+def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     if variable.backend == HOST or not variable.policy:
         return
     went_low = variable.chosen == variable.low != variable.high
-    if variable.policy == "keep" or variable.policy in ("none", "recurse"):
+    if variable.policy in ("keep", "none", "recurse") or variable.policy == "pass" and not variable.inputs:
         return
     ctx.remark(
         "passed" if went_low else "missed",
         variable.node,
         f"policy-{variable.policy}",
-        _why(variable),
+        _why(problem, variable),
         because=variable.because,
         source=variable.source,
     )
 
 
-def _why(variable: Variable) -> str:
+def _why(problem: TypingProblem, variable: Variable) -> str:
     chosen, policy = variable.chosen, variable.policy
     if policy == "pinned":
         return f"{chosen}, as pinned"
     if variable.present != "float32":
         return f"stays {chosen}: the model has it in {variable.present} already"
-    text = {
+    if policy in ("lower", "pass", "promote") and chosen == variable.high != variable.low:
+        forced = _forced(problem, variable)
+        if forced:
+            return f"computed in {chosen}: {forced}"
+    return {
         "lower": f"computed in {chosen}",
         "fp32": f"computed in {chosen}: its policy is fp32",
         "fp32-accumulate": f"computed in {chosen}: its sums lose digits in {variable.low}",
@@ -148,6 +153,13 @@ def _why(variable: Variable) -> str:
         "follow-consumer": f"stays {chosen}",
         "tail": f"{chosen}, the type of the output that it leads to",
     }.get(policy, f"computed in {chosen}")
-    if policy == "lower" and chosen != variable.low:
-        text += f", because {variable.node.op_type} does not take {variable.low} at this opset"
-    return text
+
+
+def _forced(problem: TypingProblem, variable: Variable) -> str:
+    """Why it could not be low, whatever reaches it; empty if it could."""
+    if variable.low not in variable.allowed:
+        return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
+    for _, value in variable.inputs:
+        if problem.is_constant(value) and (what := misfit(value.const_value, variable.low)):
+            return f"its constant '{value.name}' {what}"
+    return ""
