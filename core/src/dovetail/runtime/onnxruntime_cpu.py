@@ -7,7 +7,7 @@ import importlib.util
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,7 @@ class OnnxRuntimeCpu:
             # Two or four bits wide: several elements share a byte there, which no array does.
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
+        self._demand(ort.get_available_providers())
         source = source_of(region)
         try:
             session = ort.InferenceSession(
@@ -89,11 +90,14 @@ class OnnxRuntimeCpu:
             )
         except Exception as error:  # the binding's exceptions share no base class below Exception
             raise _refusal(error, f"{self.name} refuses") from error
-        missing = [provider for provider in self.providers if provider not in session.get_providers()]
-        if missing:
-            # ONNX Runtime goes on without a provider that it cannot load, and only logs a warning.
-            raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
+        self._demand(session.get_providers())
         return OnnxRuntimeSession(session, region, profile, self.name)
+
+    def _demand(self, there: Sequence[str]) -> None:
+        """ONNX Runtime goes on without a provider that it cannot load, and only warns."""
+        missing = [provider for provider in self.providers if provider not in there]
+        if missing:
+            raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
 
 
 class OnnxRuntimeSession:
