@@ -26,9 +26,9 @@ class Normalise(Pass):
     """Bring a model to one form: functions inlined, opset raised, nodes named, values typed.
 
     Given:  any model that onnx can read, with its weights anywhere.
-    Result: nodes are in order, opset and IR version are what the chosen backends need (never lower than before), initializers are
-            constants and no inputs, every node has a unique name and keeps its source name as its origin, every value
-            has the type that inference finds.
+    Result: nodes are in order, opset and IR version are what the chosen backends need (never lower than before),
+            initializers are constants and no inputs, every node has a unique name and keeps its source name as its
+            origin, every value has the type that inference finds.
 
     Options:
         opset: The version to raise the default domain to; 0 for the lowest that all chosen backends read.

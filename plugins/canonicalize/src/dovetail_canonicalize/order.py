@@ -1,4 +1,4 @@
-"""Nodes in an order in which every value is defined before it is read, as ONNX demands and not every exporter delivers."""
+"""Nodes in an order in which values are defined before they are read: ONNX demands it, not every tool delivers it."""
 
 from __future__ import annotations
 
