@@ -10,7 +10,7 @@ from dovetail.planning.placement import set_origin
 
 from dovetail_canonicalize.inference import infer
 from dovetail_canonicalize.loop_shapes import give_carried_shapes
-from dovetail_canonicalize.names import NodeNames
+from dovetail_canonicalize.names import NodeNames, all_nodes
 from dovetail_canonicalize.order import sort_nodes
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 __all__ = ["Normalise"]
+
+_SCAN_WITHOUT_BATCH = 9
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,15 @@ class Normalise(Pass):
         present = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), None)
         wanted = self.opset or max((backend.opset[0] for backend in ctx.backends), default=0)
         if present is None or present >= wanted:
+            return proto
+        if present < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" for node in all_nodes(proto.graph)):
+            ctx.remark(
+                "missed",
+                "",
+                "opset-raise",
+                f"the opset stays {present}: its Scan has a batch axis, which onnx's converter takes for one of the data",
+                suggest="export the model again with a newer opset",
+            )
             return proto
         proto.ir_version = max(proto.ir_version, _needed_ir_version(present), 4)
         try:
