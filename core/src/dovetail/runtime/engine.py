@@ -41,8 +41,9 @@ class Executed(NamedTuple):
 
     Attributes:
         precision: Element type it computed in, as the engine reports it; empty when it does not report.
-        how: `reported`, `fused-into:<node>`, `folded` (computed once, when the region was loaded), `reported-alone`
-            (of a body that was compiled by itself to find out) or `not-reported`.
+        how: `reported`, `reported-on-cpu` (by the engine of another device, which left this node to the CPU),
+            `fused-into:<node>`, `folded` (computed once, when the region was loaded), `reported-alone` (of a body that
+            was compiled by itself to find out) or `not-reported`.
     """
 
     precision: str

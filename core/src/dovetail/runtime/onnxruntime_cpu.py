@@ -1,4 +1,4 @@
-"""The engine `onnxruntime-cpu`: ONNX Runtime with its CPU provider."""
+"""The engine `onnxruntime-cpu`: ONNX Runtime with its CPU provider. Engines of other providers are subclasses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib.util
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxRuntimeCpu"]
 
+CPU = "CPUExecutionProvider"
 OPTIMISATIONS = {
     "none": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
@@ -42,9 +43,13 @@ class OnnxRuntimeCpu:
 
     Options: `threads` (0: all cores), `optimise` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
     reports the kernels of the runs so far).
+
+    Attributes:
+        providers: ONNX Runtime's execution providers, in order of preference.
     """
 
     name = "onnxruntime-cpu"
+    providers: tuple[str, ...] = (CPU,)
 
     def available(self) -> Availability:
         """Whether ONNX Runtime is installed."""
@@ -66,7 +71,7 @@ class OnnxRuntimeCpu:
         settings.intra_op_num_threads = int(options.get("threads", 0))
         level = str(options.get("optimise", "all"))
         if level not in OPTIMISATIONS:
-            raise DovetailError(f"onnxruntime-cpu: optimise={level!r} is not one of {', '.join(OPTIMISATIONS)}")
+            raise DovetailError(f"{self.name}: optimise={level!r} is not one of {', '.join(OPTIMISATIONS)}")
         settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMISATIONS[level])
         profile = tempfile.TemporaryDirectory(prefix="dovetail-profile-") if options.get("profile") else None
         if profile:
@@ -76,25 +81,40 @@ class OnnxRuntimeCpu:
         for value in (*graph.inputs, *graph.outputs):
             # Two or four bits wide: several elements share a byte there, which no array does.
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
-                raise DovetailError(f"onnxruntime-cpu has no array for '{value.name}' of type {type_name(value.dtype)}")
+                raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
+        self._demand(ort.get_available_providers())
         source = source_of(region)
         try:
             session = ort.InferenceSession(
-                source if isinstance(source, bytes) else str(source), settings, ["CPUExecutionProvider"]
+                source if isinstance(source, bytes) else str(source), settings, list(self.providers)
             )
         except Exception as error:  # the binding's exceptions share no base class below Exception
-            raise _refusal(error, "refuses") from error
-        return OnnxRuntimeSession(session, region, profile)
+            raise _refusal(error, f"{self.name} refuses") from error
+        self._demand(session.get_providers())
+        return OnnxRuntimeSession(session, region, profile, self.name)
+
+    def _demand(self, there: Sequence[str]) -> None:
+        """ONNX Runtime goes on without a provider that it cannot load, and only warns."""
+        missing = [provider for provider in self.providers if provider not in there]
+        if missing:
+            raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
 
 
 class OnnxRuntimeSession:
     """A region loaded by ONNX Runtime."""
 
-    def __init__(self, session: ort.InferenceSession, region: RegionModel, profile: tempfile.TemporaryDirectory | None):
+    def __init__(
+        self,
+        session: ort.InferenceSession,
+        region: RegionModel,
+        profile: tempfile.TemporaryDirectory | None,
+        engine: str,
+    ):
         self._session = session
+        self._engine = engine
         self._region = region
         self._profile = profile
-        self._reported: dict[str, str] | None = None
+        self._reported: dict[str, tuple[str, str]] | None = None
         self._outputs = [output.name for output in session.get_outputs()]
         # NumPy has no such types, so these tensors cross the border as integers of the same width.
         graph = region.model.graph
@@ -112,18 +132,26 @@ class OnnxRuntimeSession:
             values = {name: self._to_value(name, array) for name, array in inputs.items()}
             results = self._session.run_with_ort_values(self._outputs, values)
         except Exception as error:
-            raise _refusal(error, "fails at") from error
+            raise _refusal(error, f"{self._engine} fails at") from error
         return {name: self._from_value(name, value) for name, value in zip(self._outputs, results)}
 
     def executed(self) -> dict[str, Executed]:
-        """Kernels as profiled; without a profile nothing is known. Asking ends the profile."""
+        """Kernels as profiled; without a profile nothing is known. Asking ends the profile.
+
+        `reported-on-cpu` are nodes that a session of another provider gave to the CPU.
+        """
         nodes = list(self._region.model.nodes())
         if self._profile is None:
             return {node_key(node): NOT_REPORTED for node in nodes}
         if self._reported is None:
             self._reported = _read_profile(Path(self._session.end_profiling()))
             self._profile.cleanup()
-        return follow_fusions(nodes, self._reported)
+        answers = follow_fusions(nodes, {name: precision for name, (precision, _) in self._reported.items()})
+        preferred = self._session.get_providers()[0]
+        for name, (precision, provider) in self._reported.items():
+            if provider != preferred and name in answers:
+                answers[name] = Executed(precision, "reported-on-cpu")
+        return answers
 
     def _to_value(self, name: str, array: np.ndarray) -> ort.OrtValue:
         import numpy as np
@@ -149,16 +177,19 @@ class OnnxRuntimeSession:
         return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
 
 
-def _refusal(error: Exception, verb: str) -> DovetailError:
+def _refusal(error: Exception, who_does_what: str) -> DovetailError:
     text = _PREFIX.sub("", str(error).strip().split("\n")[0])
     found = _NODE.search(text)
     node = next(filter(None, found.groups()), "") if found else ""
     what = f"node '{node}'" if node else "the region"
-    return DovetailError(f"onnxruntime-cpu {verb} {what}: {text}")
+    return DovetailError(f"{who_does_what} {what}: {text}")
 
 
-def _read_profile(path: Path) -> dict[str, str]:
-    """The precision of each node's kernel: the type of its first floating input or output, else of its output."""
+def _read_profile(path: Path) -> dict[str, tuple[str, str]]:
+    """Precision and provider of each node's kernel.
+
+    The precision is the type of its first floating input or output, else of its output.
+    """
     import onnx_ir as ir
 
     reported = {}
@@ -171,5 +202,5 @@ def _read_profile(path: Path) -> dict[str, str]:
         member = chosen.upper().replace("TENSOR(", "").rstrip(")")
         if member in ir.DataType.__members__:
             name = event["name"].removesuffix("_kernel_time")
-            reported[name] = type_name(ir.DataType[member])
+            reported[name] = type_name(ir.DataType[member]), args.get("provider", CPU)
     return reported

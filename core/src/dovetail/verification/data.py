@@ -131,9 +131,9 @@ def _random(value: ir.Value, seed: int) -> np.ndarray:
     generator = np.random.default_rng(seed)
     shape = tuple(_extent(extent, axis) for axis, extent in enumerate(value.shape))
     if value.dtype.name == "BOOL":
-        return generator.random(shape) < 0.5
+        return np.asarray(generator.random(shape) < 0.5)
     if value.dtype.is_integer():
-        return generator.integers(0, 2, shape).astype(value.dtype.numpy())
+        return np.asarray(generator.integers(0, 2, shape), value.dtype.numpy())
     return np.asarray(generator.standard_normal(shape)).astype(value.dtype.numpy())
 
 

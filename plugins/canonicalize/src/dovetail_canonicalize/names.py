@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["NodeNames"]
+__all__ = ["NodeNames", "all_nodes"]
 
 
 class NodeNames:
@@ -16,7 +16,7 @@ class NodeNames:
 
     def __init__(self, graph: onnx.GraphProto):
         self._names: dict[str, tuple[str, list]] = {}
-        for node in _all_nodes(graph):
+        for node in all_nodes(graph):
             if node.output and (node.name or node.metadata_props):
                 self._names[node.output[0]] = (node.name, list(node.metadata_props))
 
@@ -28,7 +28,7 @@ class NodeNames:
         """
         taken: set[str] = set()
         changed: dict[str, tuple[str, ...]] = {}
-        for node in _all_nodes(graph):
+        for node in all_nodes(graph):
             before, properties = self._names.get(node.output[0] if node.output else "", ("", []))
             if properties and not node.metadata_props:
                 node.metadata_props.extend(properties)
@@ -43,7 +43,8 @@ class NodeNames:
         return changed
 
 
-def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Every node of a graph and of all bodies in it."""
     stack = [graph]
     while stack:
         graph = stack.pop()

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
 
+from dovetail_canonicalize.inference import infer
 from dovetail_canonicalize.loop_shapes import give_carried_shapes
-from dovetail_canonicalize.names import NodeNames
+from dovetail_canonicalize.names import NodeNames, all_nodes
+from dovetail_canonicalize.order import sort_nodes
 
 if TYPE_CHECKING:
     import onnx
@@ -18,15 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Normalise"]
 
+_SCAN_WITHOUT_BATCH = 9
+
 
 @dataclass(frozen=True)
 class Normalise(Pass):
     """Bring a model to one form: functions inlined, opset raised, nodes named, values typed.
 
     Given:  any model that onnx can read, with its weights anywhere.
-    Result: opset and IR version are what the chosen backends need (never lower than before), initializers are
-            constants and no inputs, every node has a unique name and keeps its source name as its origin, every value
-            has the type that inference finds.
+    Result: nodes are in order, opset and IR version are what the chosen backends need (never lower than before),
+            initializers are constants and no inputs, every node has a unique name and keeps its source name as its
+            origin, every value has the type that inference finds.
 
     Options:
         opset: The version to raise the default domain to; 0 for the lowest that all chosen backends read.
@@ -41,6 +45,8 @@ class Normalise(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Rebuild the model from its normalised proto."""
         skeleton = model.skeleton()
+        if sort_nodes(skeleton.proto.graph):
+            ctx.remark("passed", "", "sort", "the nodes were not in the order in which they read each other's results")
         proto = _inlined(skeleton.proto, ctx)
         _initializers_are_no_inputs(proto, ctx)
         names = NodeNames(proto.graph)
@@ -63,6 +69,15 @@ class Normalise(Pass):
         present = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), None)
         wanted = self.opset or max((backend.opset[0] for backend in ctx.backends), default=0)
         if present is None or present >= wanted:
+            return proto
+        if present < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" for node in all_nodes(proto.graph)):
+            ctx.remark(
+                "missed",
+                "",
+                "opset-raise",
+                f"the opset stays {present}: its Scan has a batch axis, which onnx's converter takes for one of the data",
+                suggest="export the model again with a newer opset",
+            )
             return proto
         proto.ir_version = max(proto.ir_version, _needed_ir_version(present), 4)
         try:
@@ -117,10 +132,8 @@ def _raise_ir_version(proto: onnx.ModelProto) -> None:
 
 
 def _inferred(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-    import onnx.shape_inference
-
     try:
-        return onnx.shape_inference.infer_shapes(proto, data_prop=True)
+        return infer(proto)
     except Exception as error:  # the same: C++ exceptions of any kind
         ctx.remark("missed", "", "inference", f"onnx's inference stopped: {_first_line(error)}")
         return proto

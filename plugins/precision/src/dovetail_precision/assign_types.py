@@ -17,6 +17,7 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer, claims_of
 
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
+from dovetail_precision.fits import misfit
 from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.solvers import solver
 
@@ -78,7 +79,7 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     by_node: dict[int, list[Variable]] = {}
     for variable in problem.variables:
         by_node.setdefault(id(variable.node), []).append(variable)
-        _remark(variable, ctx)
+        _remark(problem, variable, ctx)
     counts: Counter[str] = Counter()
     plain: dict[tuple[str, str], Placement] = {}
     for node in ctx.analysis(Parts, model).nodes:
@@ -126,23 +127,23 @@ def _border_ports(node: ir.Node, precision: str) -> dict[str, str]:
     return ports
 
 
-def _remark(variable: Variable, ctx: Context) -> None:
+def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     if variable.backend == HOST or not variable.policy:
         return
     went_low = variable.chosen == variable.low != variable.high
-    if variable.policy == "keep" or variable.policy in ("none", "recurse"):
+    if variable.policy in ("keep", "none", "recurse") or variable.policy == "pass" and not variable.inputs:
         return
     ctx.remark(
         "passed" if went_low else "missed",
         variable.node,
         f"policy-{variable.policy}",
-        _why(variable),
+        _why(problem, variable),
         because=variable.because,
         source=variable.source,
     )
 
 
-def _why(variable: Variable) -> str:
+def _why(problem: TypingProblem, variable: Variable) -> str:
     chosen, policy = variable.chosen, variable.policy
     if policy == "pinned":
         return f"{chosen}, as pinned"
@@ -150,7 +151,11 @@ def _why(variable: Variable) -> str:
         return f"stays {chosen}: the model has it in {variable.present} already"
     if variable.why:
         return variable.why
-    text = {
+    if policy in ("lower", "pass", "promote") and chosen == variable.high != variable.low:
+        forced = _forced(problem, variable)
+        if forced:
+            return f"computed in {chosen}: {forced}"
+    return {
         "lower": f"computed in {chosen}",
         "fp32": f"computed in {chosen}: its policy is fp32",
         "fp32-accumulate": f"computed in {chosen}: its sums lose digits in {variable.low}",
@@ -160,6 +165,13 @@ def _why(variable: Variable) -> str:
         "follow-consumer": f"stays {chosen}",
         "tail": f"{chosen}, the type of the output that it leads to",
     }.get(policy, f"computed in {chosen}")
-    if policy == "lower" and chosen != variable.low:
-        text += f", because {variable.node.op_type} does not take {variable.low} at this opset"
-    return text
+
+
+def _forced(problem: TypingProblem, variable: Variable) -> str:
+    """Why it could not be low, whatever reaches it; empty if it could."""
+    if variable.low not in variable.allowed:
+        return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
+    for _, value in variable.inputs:
+        if problem.is_constant(value) and (what := misfit(value.const_value, variable.low)):
+            return f"its constant '{value.name}' {what}"
+    return ""

@@ -7,22 +7,37 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["LARGEST", "fits"]
+__all__ = ["LARGEST", "fits", "misfit"]
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+# Up to half of float16's smallest subnormal, which rounds to zero.
+_ZERO = 2.0**-25
 # Larger constants are weights. Their range is checked while they are converted, where one pass over them is enough.
 _LOOKED_AT = 65536  # elements
 
 
 def fits(tensor: ir.TensorProtocol, name: str) -> bool:
-    """Whether every finite value of `tensor` stays finite in float type `name`.
+    """Whether every finite value of `tensor` stays finite in float type `name`, and not everything becomes zero.
 
     bfloat16 has the range of float32 but for its last half step, where values are stored as the largest there is.
+    """
+    return not misfit(tensor, name)
+
+
+def misfit(tensor: ir.TensorProtocol, name: str) -> str:
+    """What is wrong with `tensor` in float type `name`, with its largest magnitude; empty if it fits.
+
+    A constant that becomes zero as a whole is an epsilon. Weights may lose single values to zero.
     """
     import numpy as np
 
     if name != "float16" or tensor.size > _LOOKED_AT:
-        return True
-    array = tensor.numpy().astype(np.float64)
-    finite = np.abs(array[np.isfinite(array)])
-    return not finite.size or float(finite.max()) <= LARGEST[name]
+        return ""
+    array = np.abs(tensor.numpy().astype(np.float64))
+    array = array[np.isfinite(array)]
+    largest = float(array.max()) if array.size else 0.0
+    if largest > LARGEST[name]:
+        return f"reaches {largest:.4g}, and {name} ends at {LARGEST[name]:.0f}"
+    if 0 < largest <= _ZERO:
+        return f"is at most {largest:.4g}, which {name} takes for zero"
+    return ""

@@ -10,6 +10,9 @@ from dovetail.ir.types import FLOATS
 
 __all__ = ["PortGroup", "port_groups"]
 
+# The schema binds Y to the type of scale, but onnx's inference gives it the type of X, and its checker insists on that.
+_ONE_TYPE = {("", "RMSNormalization"): {"V": "T"}}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PortGroup:
@@ -39,6 +42,7 @@ def port_groups(
         inputs, outputs: The float type at each port; None where there is none.
     """
     found: dict[str, tuple[list, list, list]] = {}
+    one_type = _ONE_TYPE.get((sig.domain, sig.op_type), {}) if sig else {}
     for is_input, kinds in ((True, inputs), (False, outputs)):
         for index, present in enumerate(kinds):
             if present is None:
@@ -47,7 +51,7 @@ def port_groups(
             name = input_name(index, sig) if is_input else output_name(index, sig)
             # A port with a type of its own, or none that we know, is a group by itself.
             shared = port is not None and port.homogeneous
-            key = port.parameter if shared else f"{'in' if is_input else 'out'}{index}"
+            key = one_type.get(port.parameter, port.parameter) if shared else f"{'in' if is_input else 'out'}{index}"
             allowed, ins, outs = found.setdefault(key, ([], [], []))
             allowed.append((present, _allowed(present, port)))
             (ins if is_input else outs).append((index, name))

@@ -28,6 +28,14 @@ class Losses:
     def __bool__(self) -> bool:
         return bool(self.clamped or self.flushed or self.non_finite)
 
+    def __str__(self) -> str:
+        texts = {
+            "clamped to the range": self.clamped,
+            "became zero": self.flushed,
+            "infinite or no number, as before": self.non_finite,
+        }
+        return ", ".join(f"{number} {text}" for text, number in texts.items() if number)
+
 
 def converter(target: np.dtype) -> Callable[[np.ndarray, Losses], np.ndarray]:
     """A function that rounds one piece of an array to `target`, to nearest even, and adds to its losses."""

@@ -1,0 +1,12 @@
+"""float16 on NVIDIA GPUs through ONNX Runtime."""
+
+from dovetail.hookspecs import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """The backend `gpu-fp16` and its engine."""
+    registry.engine("onnxruntime-cuda", "dovetail_gpu_fp16.engine:OnnxRuntimeCuda")
+    registry.backend("gpu-fp16", "dovetail_schemas:backends/gpu_fp16.yaml")

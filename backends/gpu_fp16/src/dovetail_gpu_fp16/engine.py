@@ -1,0 +1,48 @@
+"""The engine `onnxruntime-cuda`: ONNX Runtime with its CUDA provider."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+from pathlib import Path
+
+from dovetail.runtime.engine import Availability
+from dovetail.runtime.onnxruntime_cpu import CPU, OnnxRuntimeCpu
+
+__all__ = ["OnnxRuntimeCuda"]
+
+_CUDA = "CUDAExecutionProvider"
+# Its wheels bring the provider as a library of its own, so that nothing need be imported to see it.
+_PROVIDER = "onnxruntime_providers_cuda.dll" if sys.platform == "win32" else "libonnxruntime_providers_cuda.so"
+_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+_INSTEAD = "on a CPU the model can be checked, which computes float16 through float32"
+
+
+class OnnxRuntimeCuda(OnnxRuntimeCpu):
+    """ONNX Runtime's CUDA provider, with the CPU provider behind it for what has no CUDA kernel.
+
+    ONNX Runtime itself puts shape arithmetic on the CPU, and whatever integer kernels CUDA lacks; `executed()` shows
+    those as `reported-on-cpu`.
+
+    Options: those of `onnxruntime-cpu`.
+    """
+
+    name = "onnxruntime-cuda"
+    providers = (_CUDA, CPU)
+
+    def available(self) -> Availability:
+        """Whether ONNX Runtime is installed with its CUDA provider, and an NVIDIA driver with it."""
+        spec = importlib.util.find_spec("onnxruntime")
+        folders = [Path(folder) / "capi" for folder in (spec and spec.submodule_search_locations) or ()]
+        if not any((folder / _PROVIDER).is_file() for folder in folders):
+            return _absent("onnxruntime has no CUDA provider here (pip install 'dovetail-gpu-fp16[cuda]')")
+        try:
+            ctypes.CDLL(_DRIVER)
+        except OSError:
+            return _absent(f"there is no NVIDIA driver ({_DRIVER})")
+        return Availability(True)
+
+
+def _absent(why: str) -> Availability:
+    return Availability(False, f"{why}; {_INSTEAD}")
