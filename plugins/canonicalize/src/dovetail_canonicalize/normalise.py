@@ -75,7 +75,7 @@ class Normalise(Pass):
                 "missed",
                 "",
                 "opset-raise",
-                f"the opset stays {present}: its Scan has a batch axis, which onnx's converter takes for one of the data",
+                f"the opset stays {present}: onnx's converter misreads the batch axis of its Scan",
                 suggest="export the model again with a newer opset",
             )
             return proto
