@@ -15,13 +15,15 @@ dynamic: accept
 policies: fp16
 types: {f: [float16, float32]}
 unlisted: {types: f}
+ops:
+  LayerNormalization: {policy: pass, set: {stash_type: 1}}
 place: {strategy: autocast}
 emit: {engines: [onnxruntime-cpu]}
 """
 
 
 SOME = FILE.replace("test-fp16", "test-some").replace(
-    "unlisted: {types: f}", "unlisted: refuse\nops:\n  MatMul, Relu, Tanh, Add, Max, Where: {types: f}"
+    "unlisted: {types: f}\nops:", "unlisted: refuse\nops:\n  MatMul, Relu, Tanh, Add, Max, Where: {types: f}"
 )
 
 

@@ -23,6 +23,7 @@ class Claim:
         because: Why, in one sentence.
         source: File and line of the rule.
         keep: Ports that stay in the high precision.
+        set: Attributes to rewrite when the node goes low.
     """
 
     node: ir.Node
@@ -31,6 +32,7 @@ class Claim:
     because: str = ""
     source: str = ""
     keep: frozenset[str] = frozenset()
+    set: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

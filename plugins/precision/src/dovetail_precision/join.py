@@ -12,6 +12,7 @@ from dovetail.ir.types import FLOATS, dtype_name, float_name, from_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
+from dovetail_precision.attributes import set_attributes
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.scopes import Scopes
 from dovetail_precision.weights import convert_weights
@@ -56,7 +57,8 @@ class Join(Pass):
         if not ctx.request.keep_io_types:
             _lower_inputs(model, ctx)
         _drop_idle_casts(model, ctx)
-        return bool(borders or decided or converted)
+        rewritten = set_attributes(parts.nodes, ctx)
+        return bool(borders or decided or converted or rewritten)
 
 
 def _lower_inputs(model: Model, ctx: Context) -> None:

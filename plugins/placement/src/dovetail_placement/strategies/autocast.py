@@ -44,6 +44,7 @@ def claim_of(node: ir.Node, verdict: Verdict) -> Claim:
         because=f"policy {verdict.policy}" if verdict.policy else "",
         source=verdict.source,
         keep=frozenset(verdict.keep),
+        set=verdict.set,
     )
 
 

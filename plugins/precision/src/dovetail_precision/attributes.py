@@ -1,0 +1,42 @@
+"""Attributes that a backend wants in its low precision: `set: {softmax_precision: 1}` of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dovetail.planning.placement import get_placement
+from dovetail_placement.place import claims_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.passes import Context
+
+__all__ = ["set_attributes"]
+
+
+def set_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
+    """Rewrite the attributes of every node that went low and whose claim says so.
+
+    Returns:
+        Whether any attribute changed.
+    """
+    from onnx_ir.convenience import convert_attribute
+
+    low = {backend.name: backend.low for backend in ctx.backends}
+    changed = False
+    for node in nodes:
+        claim = claims_of(node)
+        if claim is None or not claim.set:
+            continue
+        placement = get_placement(node)
+        if placement.precision != low.get(placement.backend):
+            continue
+        for name, value in claim.set.items():
+            before = node.attributes.get(name)
+            if before is None or before.value != value:
+                node.attributes[name] = convert_attribute(name, value)
+                why = f"{name} is {value}, as {placement.backend} wants it in {placement.precision}"
+                ctx.remark("passed", node, "set-attribute", why, source=claim.source)
+                changed = True
+    return changed
