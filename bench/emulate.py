@@ -6,7 +6,7 @@ OpenVINO computes in float32 on a CPU without bfloat16 instructions, so SNRs mea
 compiled model is rewritten: every value that is bfloat16 is computed in float32 by ONNX Runtime and rounded by a pair
 of casts. That is what AMX does (products summed in float32, results rounded), apart from the order of sums. It is shown
 twice: with every rounding, and without those in front of elementwise operators, which engines fuse with what stands
-before them. A real engine lies between.
+before them: an upper bound.
 """
 
 from __future__ import annotations

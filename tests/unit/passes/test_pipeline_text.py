@@ -93,7 +93,8 @@ def test_every_pipeline_comes_back_from_its_text(pipeline):
 @given(st.text(alphabet='ap{}()[],="\\ 1-fixpointlayed', max_size=30))
 def test_any_text_is_a_pipeline_or_a_usage_error(text):
     with contextlib.suppress(UsageError):
-        parse(text)
+        pipeline = parse(text)
+        assert parse(str(pipeline)) == pipeline
 
 
 @pytest.mark.parametrize(
