@@ -23,12 +23,12 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("random")
 
 
-def compiled(proto, folder, name="result"):
+def compiled(proto, folder, name="result", solver="forward"):
     """Compile from a file to a file."""
     note(onnx.printer.to_text(proto))
     source = folder / f"{name}_source.onnx"
     source.write_bytes(proto.SerializeToString())
-    result = api.compile(source, ["cpu-bf16"])
+    result = api.compile(source, ["cpu-bf16"], solver=solver)
     result.save(folder / name)
     return result
 
@@ -56,9 +56,9 @@ def operators(proto):
     return Counter(node.op_type for graph in graphs(proto.graph) for node in graph.node)
 
 
-@given(proto=models())
-def test_the_result_is_a_correct_model(folder, proto):
-    result = compiled(proto, folder)
+@given(proto=models(), solver=st.sampled_from(["forward", "fixpoint", "min-cut"]))
+def test_the_result_is_a_correct_model(folder, proto, solver):
+    result = compiled(proto, folder, solver=solver)
     verify_model(result.model)
     saved = onnx.load(folder / "result" / "model.onnx")
     onnx.checker.check_model(saved, full_check=True)

@@ -11,4 +11,5 @@ def register(registry):
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
     registry.pass_("join", "dovetail_precision.join:Join")
     registry.policy("fp16", "dovetail_schemas:policies/fp16.yaml")
+    registry.policy("fp16-lean", "dovetail_schemas:policies/fp16_lean.yaml")
     registry.policy("bf16", "dovetail_schemas:policies/bf16.yaml")

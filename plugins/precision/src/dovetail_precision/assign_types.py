@@ -20,6 +20,7 @@ from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.fits import misfit
 from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.solvers import solver
+from dovetail_precision.ties import holds_bodies
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -53,7 +54,8 @@ class AssignTypes(Pass):
         solve(problem)
         _annotate(problem, model, ctx)
         number_regions(model, ctx)
-        borders = find_borders(ctx.analysis(Parts, model), PlannedTypes(model), ctx.request.keep_io_types)
+        parts = ctx.analysis(Parts, model)
+        borders = find_borders(parts, PlannedTypes(model, parts), ctx.request.keep_io_types)
         ctx.joins = [_join(border) for border in borders]
         return False
 
@@ -85,14 +87,12 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     for node in ctx.analysis(Parts, model).nodes:
         variables = by_node.get(id(node), ())
         precision = _precision(node, variables)
-        ports = {
-            name: variable.chosen
-            for variable in variables
-            if variable.chosen != precision
-            for name, _ in (*variable.inputs, *variable.outputs)
+        chosen = {
+            name: variable.chosen for variable in variables for name, _ in (*variable.inputs, *variable.outputs)
         }
-        if not variables:
-            ports = _border_ports(node, precision)
+        if not variables or holds_bodies(node):
+            chosen = _untied_ports(node) | chosen
+        ports = {name: kind for name, kind in chosen.items() if kind != precision}
         set_placement(node, _placement(get_placement(node).backend, precision, ports, plain))
         counts[precision] += 1
     for precision, number in counts.items():
@@ -116,23 +116,21 @@ def _precision(node: ir.Node, variables) -> str:
     return dtype_name(kinds[0]) if kinds else ""
 
 
-def _border_ports(node: ir.Node, precision: str) -> dict[str, str]:
-    """Control flow: every float port keeps its type."""
-    ports = {}
-    for prefix, values in (("in", node.inputs), ("out", node.outputs)):
-        for index, value in enumerate(values):
-            kind = float_name(value)
-            if kind is not None and kind != precision:
-                ports[f"{prefix}{index}"] = kind
-    return ports
+def _untied_ports(node: ir.Node) -> dict[str, str]:
+    """Float ports keep their type where no variable stands for them."""
+    named = {f"in{index}": value for index, value in enumerate(node.inputs)}
+    named |= {f"out{index}": value for index, value in enumerate(node.outputs)}
+    return {name: kind for name, value in named.items() if (kind := float_name(value)) is not None}
 
 
 def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     if variable.backend == HOST or not variable.policy:
         return
     went_low = variable.chosen == variable.low != variable.high
-    if variable.policy in ("keep", "none", "recurse") or variable.policy == "pass" and not variable.inputs:
+    if variable.policy in ("keep", "none") or variable.policy == "pass" and not variable.inputs:
         return
+    if variable.policy == "recurse" and not went_low:
+        return  # the borders of bodies keep their types unless a solver says otherwise
     ctx.remark(
         "passed" if went_low else "missed",
         variable.node,

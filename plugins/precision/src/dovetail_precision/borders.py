@@ -9,6 +9,8 @@ from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.ir.types import float_name
 from dovetail.planning.placement import HOST, get_placement
 
+from dovetail_precision.ties import ties_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -45,15 +47,26 @@ class Border:
 
 
 class PlannedTypes:
-    """The types that a plan gives to values and to the readers of values."""
+    """The types that a plan gives to values, to the readers of values, and to what bodies take and give."""
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Model, parts: Parts):
         self._signatures = Signatures(model.ir.opset_imports)
+        self._taken: dict[int, tuple[ir.Node, str]] = {}
+        self._given: dict[tuple[int, int], tuple[ir.Node, str]] = {}
+        for holder in {id(node): node for node in parts.holders.values()}.values():
+            sig = self._signatures(holder)
+            for tie in ties_of(holder):
+                port = input_name(tie.inputs[0], sig) if tie.inputs else output_name(tie.outputs[0], sig)
+                self._taken.update((id(value), (holder, port)) for value in tie.body_inputs)
+                self._given.update(((id(graph), index), (holder, port)) for graph, index in tie.body_outputs)
 
     def held(self, value: ir.Value) -> str | None:
         """The float type that `value` is computed in; None where it carries no float."""
         present = float_name(value)
         producer = value.producer()
+        if producer is None and present is not None and id(value) in self._taken:
+            holder, port = self._taken[id(value)]
+            return get_placement(holder).port_type(port)
         placement = get_placement(producer) if producer is not None else None
         if present is None or placement is None:
             return present
@@ -69,6 +82,14 @@ class PlannedTypes:
         if not placement.ports:
             return placement.precision
         return placement.port_type(input_name(index, self._signatures(node)))
+
+    def given(self, graph: ir.Graph, index: int) -> str | None:
+        """The float type that `graph` gives its output `index` out in; None where that carries no float."""
+        present = float_name(graph.outputs[index])
+        if present is None or (id(graph), index) not in self._given:
+            return present
+        holder, port = self._given[id(graph), index]
+        return get_placement(holder).port_type(port)
 
 
 def find_borders(parts: Parts, types: PlannedTypes, keep_io_types: bool = True) -> list[Border]:
@@ -97,7 +118,7 @@ def find_borders(parts: Parts, types: PlannedTypes, keep_io_types: bool = True) 
         if graph is main and not keep_io_types:
             continue
         for index, value in enumerate(graph.outputs):
-            present, held = float_name(value), types.held(value)
-            if held is not None and held != present:
-                border(value, held, present).outputs.append((graph, index))
+            wanted, held = types.given(graph, index), types.held(value)
+            if held is not None and held != wanted:
+                border(value, held, wanted).outputs.append((graph, index))
     return list(found.values())

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["LARGEST", "fits", "misfit"]
+__all__ = ["ENDLESS", "LARGEST", "fits", "misfit"]
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+# From here on a value is no quantity: it says "no limit", or "never" as in the mask of an attention. The ends of float32
+# and bfloat16 both are.
+ENDLESS = 3.38e38
 # Up to half of float16's smallest subnormal, which rounds to zero.
 _ZERO = 2.0**-25
 # Larger constants are weights. Their range is checked while they are converted, where one pass over them is enough.
@@ -27,14 +30,15 @@ def fits(tensor: ir.TensorProtocol, name: str) -> bool:
 def misfit(tensor: ir.TensorProtocol, name: str) -> str:
     """What is wrong with `tensor` in float type `name`, with its largest magnitude; empty if it fits.
 
-    A constant that becomes zero as a whole is an epsilon. Weights may lose single values to zero.
+    A constant that becomes zero as a whole is an epsilon. Weights may lose single values to zero. Values at the end of
+    float32 become the end of the other type, or near it.
     """
     import numpy as np
 
     if name != "float16" or tensor.size > _LOOKED_AT:
         return ""
     array = np.abs(tensor.numpy().astype(np.float64))
-    array = array[np.isfinite(array)]
+    array = array[array < ENDLESS]  # neither infinities nor NaNs either
     largest = float(array.max()) if array.size else 0.0
     if largest > LARGEST[name]:
         return f"reaches {largest:.4g}, and {name} ends at {LARGEST[name]:.0f}"

@@ -84,5 +84,7 @@ def _kept(problem: TypingProblem) -> list[ir.Value]:
     kept = [value for node in problem.model.nodes() if id(node) not in typed for value in node.inputs]
     for _, graph in problem.model.graphs():
         free = graph is problem.model.graph and not problem.keeps_io_types
-        kept.extend(value for value in graph.outputs if not free or problem.is_constant(value))
+        for index, value in enumerate(graph.outputs):
+            if (id(graph), index) not in problem.tied and (not free or problem.is_constant(value)):
+                kept.append(value)
     return kept

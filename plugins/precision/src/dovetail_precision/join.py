@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -47,7 +48,7 @@ class Join(Pass):
         parts = ctx.analysis(Parts, model)
         joiner = _Joiner(model, parts, ctx)
         borders = find_borders(parts, joiner.types, ctx.request.keep_io_types)
-        decided = [(value, dtype) for node in parts.nodes for value, dtype in joiner.retyped(node)]
+        decided = list(joiner.retyped(parts))
         # Weights go along: a node whose activations are converted and whose weights are not would be invalid.
         converted = convert_weights(parts, joiner.types, ctx)
         for border in borders:
@@ -91,14 +92,16 @@ class _Joiner:
     """Inserts the joins of one model."""
 
     def __init__(self, model: Model, parts: Parts, ctx: Context):
-        self.types = PlannedTypes(model)
+        self.types = PlannedTypes(model, parts)
         self._ctx = ctx
         self._scopes = Scopes(parts)
         self._names = _Names(parts)
 
-    def retyped(self, node: ir.Node) -> Iterator[tuple[ir.Value, ir.DataType]]:
-        """The outputs of `node` whose planned type is not the one they have."""
-        for value in node.outputs:
+    def retyped(self, parts: Parts) -> Iterator[tuple[ir.Value, ir.DataType]]:
+        """Results of nodes, and what bodies take in, whose planned type is not the one they have."""
+        made = (value for node in parts.nodes for value in node.outputs)
+        taken = (value for graph in parts.graphs[1:] for value in graph.inputs)
+        for value in itertools.chain(made, taken):
             kind = self.types.held(value)
             if kind is not None and value.dtype != (dtype := from_name(kind)):
                 yield value, dtype

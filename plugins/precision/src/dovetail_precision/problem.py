@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir.parts import Parts
-from dovetail.ir.signatures import Signatures
-from dovetail.ir.types import float_name
+from dovetail.ir.signatures import Signatures, input_name, output_name
+from dovetail.ir.types import FLOATS, float_name
 from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
 
 from dovetail_precision.port_groups import PortGroup, port_groups
+from dovetail_precision.ties import Tie, holds_bodies, ties_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -27,8 +28,6 @@ __all__ = ["TypingProblem", "Variable"]
 
 # What a quantised model computes with: in another type, its scales would be other numbers.
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-# Control flow has no types of its own: its ports are the borders of its bodies, which keep the source model's types.
-_BORDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
 @dataclass(slots=True)
@@ -71,6 +70,7 @@ class TypingProblem:
         keeps_io_types: Whether the model's inputs and outputs keep their types.
         variables: In graph order; the variables of bodies follow those of the node that holds them.
         impossible: Nodes (with their reasons) for which the rules leave no type; they must be placed elsewhere.
+        tied: The outputs of bodies that a variable of the holding node reads, as (`id` of the body, index).
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -78,6 +78,7 @@ class TypingProblem:
         self.keeps_io_types = ctx.request.keep_io_types
         self.variables: list[Variable] = []
         self.impossible: list[tuple[ir.Node, str]] = []
+        self.tied: set[tuple[int, int]] = set()
         self._defined_by: dict[int, Variable] = {}
         self._signatures = Signatures(model.ir.opset_imports)
         self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
@@ -99,7 +100,9 @@ class TypingProblem:
         return id(value) in self._constants
 
     def _add(self, node: ir.Node) -> None:
-        if node.op_type in _BORDERS and node.domain in ("", "ai.onnx"):
+        if holds_bodies(node):
+            for tie in ties_of(node):
+                self._add_tie(node, tie)
             return
         groups = self._groups(node)
         if not groups:
@@ -128,6 +131,33 @@ class TypingProblem:
             self.variables.append(variable)
             for _, value in variable.outputs:
                 self._defined_by[id(value)] = variable
+
+    def _add_tie(self, node: ir.Node, tie: Tie) -> None:
+        """One variable for what is tied together at the border of the bodies of `node`."""
+        claim, backend = claims_of(node), self._backends[get_placement(node).backend]
+        sig, present = self._signatures(node), float_name(tie.values(node)[0])
+        given = [graph.outputs[index] for graph, index in tie.body_outputs]
+        # A weight that a body gives out as it is has no reader that could ask for a version.
+        free = present == "float32" and backend.name != HOST and not any(value.is_initializer() for value in given)
+        inputs = [(input_name(index, sig), node.inputs[index]) for index in tie.inputs]
+        outputs = [(output_name(index, sig), node.outputs[index]) for index in tie.outputs]
+        name = (inputs or outputs)[0][0]
+        variable = Variable(
+            node,
+            backend.name,
+            "recurse",
+            present,
+            backend.low or present,
+            backend.high or present,
+            frozenset(FLOATS) if free else frozenset({present}),
+            claim.source if claim is not None else "",
+            inputs + [(name, value) for value in given],
+            [(name, value) for name, value in outputs if value.name] + [(name, value) for value in tie.body_inputs],
+        )
+        self.variables.append(variable)
+        self.tied.update((id(graph), index) for graph, index in tie.body_outputs)
+        for _, value in variable.outputs:
+            self._defined_by[id(value)] = variable
 
     def _groups(self, node: ir.Node) -> tuple[PortGroup, ...]:
         """The float ports of `node` by type parameter; worked out once for all nodes of one form."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
+from dovetail_precision.fits import ENDLESS
+
 __all__ = ["Losses", "converter"]
 
 
@@ -37,8 +39,13 @@ class Losses:
         return ", ".join(f"{number} {text}" for text, number in texts.items() if number)
 
 
-def converter(target: np.dtype) -> Callable[[np.ndarray, Losses], np.ndarray]:
-    """A function that rounds one piece of an array to `target`, to nearest even, and adds to its losses."""
+def converter(target: np.dtype, endless: float = 1.0) -> Callable[[np.ndarray, Losses], np.ndarray]:
+    """A function that rounds one piece of an array to `target`, to nearest even, and adds to its losses.
+
+    Args:
+        target: The type.
+        endless: What becomes of values at the end of float32, as a share of the largest finite value of `target`.
+    """
     limits = ml_dtypes.finfo(target)
     bits = np.dtype(f"u{target.itemsize}")
     # With the sign taken away, everything from the bits of infinity on is an infinity or a NaN.
@@ -50,17 +57,18 @@ def converter(target: np.dtype) -> Callable[[np.ndarray, Losses], np.ndarray]:
             result = np.ascontiguousarray(piece).astype(target)
         magnitude = result.view(bits) & unsigned
         if magnitude.size and magnitude.max() >= infinity:
-            _keep_finite(piece, result, limits.max, losses)
+            _keep_finite(piece, result, limits.max, endless, losses)
         losses.flushed += int(np.count_nonzero(piece) - np.count_nonzero(magnitude))
         return result
 
     return convert
 
 
-def _keep_finite(piece: np.ndarray, result: np.ndarray, largest, losses: Losses) -> None:
+def _keep_finite(piece: np.ndarray, result: np.ndarray, largest, endless: float, losses: Losses) -> None:
     """What was finite stays so: a mask of -3.4e38 must not become an infinity that makes NaNs later."""
     finite = np.isfinite(piece)
     losses.non_finite += int(piece.size - np.count_nonzero(finite))
     lost = finite & ~np.isfinite(result)
     losses.clamped += int(np.count_nonzero(lost))
-    result[lost] = np.where(piece[lost] < 0, -largest, largest).astype(result.dtype)
+    magnitude = np.where(np.abs(piece[lost]) >= ENDLESS, float(largest) * endless, float(largest))
+    result[lost] = np.copysign(magnitude, piece[lost]).astype(result.dtype)

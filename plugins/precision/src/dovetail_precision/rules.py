@@ -27,7 +27,7 @@ def demanded(variable: Variable) -> str | None:
     if policy == "pinned":
         return next(iter(variable.allowed)) if len(variable.allowed) == 1 else present
     # What the source model keeps in another type than float32 is somebody's choice already.
-    if present != "float32" or policy in ("keep", "recurse", "follow-consumer"):
+    if present != "float32" or policy in ("keep", "follow-consumer"):
         return present
     if policy == "lower":
         return variable.low
@@ -53,10 +53,10 @@ def choices(problem: TypingProblem, variable: Variable) -> tuple[str, str]:
     """The two types, low and high, that a solver which optimises may give `variable`; equal where it may not choose.
 
     It may choose where the policy is to hand on or promote what arrives, or where there is none, and where both the low
-    type of the backend and float32 are allowed.
+    type of the backend and float32 are allowed. What arrives may also be weights alone, as in the Gather of an embedding.
     """
     wanted = demanded(variable)
-    if wanted is None and activations(problem, variable):
+    if wanted is None and variable.inputs:
         low = settled(problem, variable, variable.low) if variable.low in variable.allowed else ""
         high = settled(problem, variable, variable.present)
         return (low, high) if low == variable.low and high == variable.present else (high, high)

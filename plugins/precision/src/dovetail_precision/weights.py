@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["convert_weights"]
 
+_BOUNDING = frozenset({"Clip", "Max", "Min"})
+
 
 def convert_weights(parts: Parts, types: PlannedTypes, ctx: Context) -> bool:
     """Give every weight, of the main graph and of all bodies, one version per precision that reads it.
@@ -46,11 +48,11 @@ def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, ctx: Context
         return False
     ctx.count("weights converted", len(wanted))
     if len(readers) == 1 and not value.is_graph_output():
-        tensor = CastTensor(value.const_value, from_name(wanted[0]), value.name)
+        tensor = CastTensor(value.const_value, from_name(wanted[0]), value.name, _endless(readers[wanted[0]]))
         value.const_value, value.dtype = tensor, tensor.dtype
         return True
     for kind in wanted:
-        version = _version(graph, value, kind)
+        version = _version(graph, value, kind, _endless(readers[kind]))
         for node, index in readers[kind]:
             node.replace_input_with(index, version)
     users = {kind: nodes[0][0].name for kind, nodes in readers.items()}
@@ -64,13 +66,19 @@ def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, ctx: Context
     return True
 
 
-def _version(graph: ir.Graph, value: ir.Value, kind: str) -> ir.Value:
+def _endless(readers: list[tuple[ir.Node, int]]) -> float:
+    """A bound without a limit gets the end of the new type. A mask gets half of it: were it the end, adding a score to it
+    would give an infinity, and a row of infinities in a Softmax gives NaNs."""
+    return 1.0 if any(node.op_type in _BOUNDING for node, _ in readers) else 0.5
+
+
+def _version(graph: ir.Graph, value: ir.Value, kind: str, endless: float) -> ir.Value:
     import onnx_ir as ir
 
     name = f"{value.name}_{kind}"
     while name in graph.initializers:
         name += "_"
-    tensor = CastTensor(value.const_value, from_name(kind), name)
+    tensor = CastTensor(value.const_value, from_name(kind), name, endless)
     version = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
     graph.register_initializer(version)
     return version

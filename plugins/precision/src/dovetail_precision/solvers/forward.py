@@ -71,7 +71,7 @@ def _wanted(variable: Variable, arrives: list[ir.Value], arriving) -> str:
     wanted = demanded(variable)
     if wanted is not None:
         return wanted
-    if not variable.policy or not arrives:
+    if variable.policy in ("", "recurse") or not arrives:
         return variable.present
     if variable.policy in ("pass", "none"):
         return arriving(arrives[0])

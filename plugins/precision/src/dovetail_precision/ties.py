@@ -1,0 +1,89 @@
+"""Ties: what has one type on both sides of a control-flow node's border."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.bodies import bodies
+from dovetail.ir.types import float_name
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Tie", "holds_bodies", "ties_of"]
+
+_CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """Ports of a node and of its bodies between which a value goes as it is.
+
+    Attributes:
+        inputs, outputs: Indices of the node's ports.
+        body_inputs: What the bodies call the value.
+        body_outputs: Bodies that give it out, with the index of the output.
+    """
+
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    body_inputs: tuple[ir.Value, ...] = ()
+    body_outputs: tuple[tuple[ir.Graph, int], ...] = ()
+
+    def values(self, node: ir.Node) -> list[ir.Value | None]:
+        """Everything that the tie holds together at `node`."""
+        return [
+            *(node.inputs[index] for index in self.inputs),
+            *(node.outputs[index] for index in self.outputs),
+            *self.body_inputs,
+            *(graph.outputs[index] for graph, index in self.body_outputs),
+        ]
+
+
+def holds_bodies(node: ir.Node) -> bool:
+    """Whether `node` is control flow: it has no types of its own."""
+    return node.op_type in _CONTROL and node.domain in ("", "ai.onnx")
+
+
+def ties_of(node: ir.Node) -> list[Tie]:
+    """The ties of a control-flow node whose values are all tensors of one float type.
+
+    What a loop carries is tied to its initial value and to what the body makes of it, the results of branches are tied to
+    each other, the slices of a Scan to the whole. A SequenceMap has none: sequences keep their type.
+    """
+    maker = {"If": _of_if, "Loop": _of_loop, "Scan": _of_scan}.get(node.op_type)
+    return [tie for tie in maker(node) if _one_float(tie, node)] if maker else []
+
+
+def _one_float(tie: Tie, node: ir.Node) -> bool:
+    kinds = {float_name(value) for value in tie.values(node)}
+    return len(kinds) == 1 and None not in kinds
+
+
+def _of_if(node: ir.Node) -> list[Tie]:
+    held = bodies(node)
+    return [
+        Tie(outputs=(index,), body_outputs=tuple((body, index) for body in held)) for index in range(len(node.outputs))
+    ]
+
+
+def _of_loop(node: ir.Node) -> list[Tie]:
+    (body,) = bodies(node)
+    carried = len(node.inputs) - 2
+    made = [
+        Tie((index + 2,), (index,), (body.inputs[index + 2],), ((body, index + 1),)) for index in range(max(carried, 0))
+    ]
+    return made + [
+        Tie(outputs=(index,), body_outputs=((body, index + 1),)) for index in range(carried, len(node.outputs))
+    ]
+
+
+def _of_scan(node: ir.Node) -> list[Tie]:
+    if node.version is not None and node.version < 9:
+        return []  # its first input is the lengths of the sequences
+    (body,) = bodies(node)
+    states = len(node.inputs) - node.attributes.get_int("num_scan_inputs", 0)
+    made = [Tie((index,), (index,), (body.inputs[index],), ((body, index),)) for index in range(states)]
+    made += [Tie(inputs=(index,), body_inputs=(body.inputs[index],)) for index in range(states, len(node.inputs))]
+    return made + [Tie(outputs=(index,), body_outputs=((body, index),)) for index in range(states, len(node.outputs))]
