@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 __all__ = ["ENDLESS", "LARGEST", "fits", "misfit"]
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
-# From here on a value is no quantity: it says "no limit", or "never" as in the mask of an attention. The ends of float32
-# and bfloat16 both are.
+# From here on a value is no quantity: it says "no limit", or "never" as in the mask of an attention. The ends of
+# float32 and bfloat16 both do.
 ENDLESS = 3.38e38
 # Up to half of float16's smallest subnormal, which rounds to zero.
 _ZERO = 2.0**-25

@@ -53,7 +53,7 @@ def choices(problem: TypingProblem, variable: Variable) -> tuple[str, str]:
     """The two types, low and high, that a solver which optimises may give `variable`; equal where it may not choose.
 
     It may choose where the policy is to hand on or promote what arrives, or where there is none, and where both the low
-    type of the backend and float32 are allowed. What arrives may also be weights alone, as in the Gather of an embedding.
+    type of the backend and float32 are allowed. What arrives may be weights alone, as in the Gather of an embedding.
     """
     wanted = demanded(variable)
     if wanted is None and variable.inputs:

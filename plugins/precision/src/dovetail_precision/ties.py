@@ -49,8 +49,8 @@ def holds_bodies(node: ir.Node) -> bool:
 def ties_of(node: ir.Node) -> list[Tie]:
     """The ties of a control-flow node whose values are all tensors of one float type.
 
-    What a loop carries is tied to its initial value and to what the body makes of it, the results of branches are tied to
-    each other, the slices of a Scan to the whole. A SequenceMap has none: sequences keep their type.
+    What a loop carries is tied to its initial value and to what the body makes of it, the results of branches are tied
+    to each other, the slices of a Scan to the whole. A SequenceMap has none: sequences keep their type.
     """
     maker = {"If": _of_if, "Loop": _of_loop, "Scan": _of_scan}.get(node.op_type)
     return [tie for tie in maker(node) if _one_float(tie, node)] if maker else []

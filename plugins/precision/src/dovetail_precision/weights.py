@@ -67,8 +67,11 @@ def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, ctx: Context
 
 
 def _endless(readers: list[tuple[ir.Node, int]]) -> float:
-    """A bound without a limit gets the end of the new type. A mask gets half of it: were it the end, adding a score to it
-    would give an infinity, and a row of infinities in a Softmax gives NaNs."""
+    """What values at the end of float32 become, as a share of the largest of the new type.
+
+    A bound without a limit becomes the largest. A mask becomes half of it: were it all of it, adding a score would give
+    an infinity, and a row of infinities in a Softmax gives NaNs.
+    """
     return 1.0 if any(node.op_type in _BOUNDING for node, _ in readers) else 0.5
 
 
