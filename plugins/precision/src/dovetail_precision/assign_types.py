@@ -87,9 +87,7 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     for node in ctx.analysis(Parts, model).nodes:
         variables = by_node.get(id(node), ())
         precision = _precision(node, variables)
-        chosen = {
-            name: variable.chosen for variable in variables for name, _ in (*variable.inputs, *variable.outputs)
-        }
+        chosen = {name: variable.chosen for variable in variables for name, _ in (*variable.inputs, *variable.outputs)}
         if not variables or holds_bodies(node):
             chosen = _untied_ports(node) | chosen
         ports = {name: kind for name, kind in chosen.items() if kind != precision}
