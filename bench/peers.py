@@ -1,94 +1,96 @@
-"""Public float16 converters on the same models as ours: Casts, SNR and seconds, in one run.
+"""Public float16 converters on the same models as ours: Casts, SNR, seconds and memory, in one run.
 
-    python bench/peers.py MODEL... [--backend gpu-fp16] [--json]
+    python bench/peers.py MODEL... [--tools NAME ...] [--python modelopt=PYTHON] [--limit SECONDS] [--json]
 
 Each tool has its defaults, keeps the types of inputs and outputs, and runs in a process of its own; one that is not
-installed is left out. `casts` counts bodies too. SNR is that of the worst float output against the original, both run
-whole by ONNX Runtime's CPU provider, on `MODEL.npz` where that is there and else on random inputs; `does not load` is
-what ONNX Runtime says of the result. `checker` is onnx's, with types. `convert s` are the seconds from the opened model
-on, after a first conversion of a model of one node. Saving is not counted, but for ours: it converts while it saves.
+installed, here or in the environment that `--python` gives for its package, is left out. `casts` counts bodies too. SNR
+is that of the worst float output against the original, both run whole by ONNX Runtime's CPU provider, on `MODEL.npz`
+where that is there and else on random inputs; `does not load` is what ONNX Runtime says of the result. `checker` is
+onnx's, with types. `convert s` are the seconds from the opened model on, after a first conversion of a model of one
+node in the same process where that process is ours. Saving is not counted, but for ours: it converts while it saves.
+`peak MB` is the largest resident memory of the process; what is mapped from files is in it.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import json
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from converters import TOOLS
 from measure import alone, table
 
-
-def ours(source: Path, target: Path, backend: str) -> float:
-    import dovetail
-
-    model = dovetail.open(source)
-    start = time.perf_counter()
-    dovetail.compile(model, [backend], verify=False).save(target.parent)
-    return time.perf_counter() - start
-
-
-def onnxconverter_common(source: Path, target: Path, backend: str) -> float:
-    import onnx
-    from onnxconverter_common import float16
-
-    return _converted(source, target, lambda model: float16.convert_float_to_float16(model, keep_io_types=True), onnx)
-
-
-def onnxruntime_transformers(source: Path, target: Path, backend: str) -> float:
-    import onnx
-    from onnxruntime.transformers import float16
-
-    return _converted(source, target, lambda model: float16.convert_float_to_float16(model, keep_io_types=True), onnx)
-
-
-def _converted(source: Path, target: Path, convert: Callable, onnx) -> float:
-    model = onnx.load(source)
-    start = time.perf_counter()
-    model = convert(model)
-    seconds = time.perf_counter() - start
-    onnx.save(model, target)
-    return seconds
-
-
+# Run by the interpreter of the tool: a first conversion to import everything, then the one that counts.
+CHILD = """
+import json, resource, sys
+sys.path.insert(0, {folder!r})
+from pathlib import Path
+from converters import TOOLS
+convert = TOOLS[{tool!r}][1]
+try:
+    convert(Path({first!r}), Path({target!r}))
+except Exception:
+    pass
+try:
+    row = {{"convert s": convert(Path({source!r}), Path({target!r}))}}
+except Exception as error:
+    row = {{"error": (str(error).strip() or type(error).__name__).partition(chr(10))[0]}}
+row["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+print("ROW" + json.dumps(row))
+"""
 FIRST = '<ir_version: 8, opset_import: ["" : 17]> g (float[2,2] x) => (float[2,2] y) { y = MatMul (x, x) }'
-TOOLS = {
-    "onnxconverter_common": onnxconverter_common,
-    "onnxruntime.transformers": onnxruntime_transformers,
-    "dovetail": ours,
-}
 
 
-def measured(tool: str, source: Path, backend: str) -> dict:
+def measured(tool: str, python: str, source: Path, limit: float) -> dict:
     """One row: a tool on a model."""
-    import onnx.parser
-
-    row = {"model": source.stem, "tool": tool, "casts": "", "SNR dB": "", "checker": "", "convert s": ""}
+    row = {"model": source.stem, "tool": tool, "casts": "", "SNR dB": "", "checker": "", "convert s": "", "peak MB": ""}
     with tempfile.TemporaryDirectory() as folder:
         target, first = Path(folder, "model.onnx"), Path(folder, "first.onnx")
-        onnx.save(onnx.parser.parse_model(FIRST), first)
+        alone(_write_first, first)
+        here = str(Path(__file__).parent)
+        code = CHILD.format(folder=here, tool=tool, first=str(first), source=str(source), target=str(target))
         try:
-            TOOLS[tool](first, target, backend)
-            row["convert s"] = TOOLS[tool](source, target, backend)
-        except Exception as error:
-            return row | {"SNR dB": f"fails: {_first_line(error)}"}
-        nodes = _nodes(onnx.load(target, load_external_data=False).graph)
-        row["casts"] = sum(node.op_type == "Cast" for node in nodes)
-        try:
-            onnx.checker.check_model(target, full_check=True)
-            row["checker"] = "ok"
-        except Exception:
-            row["checker"] = "refuses"
-        row["SNR dB"] = _snr(source, target)
-    return row
+            done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return row | {"SNR dB": f"not done in {limit:.0f} s"}
+        said = next((line[3:] for line in done.stdout.splitlines() if line.startswith("ROW")), None)
+        if said is None:
+            return row | {"SNR dB": f"ends with code {done.returncode}"}
+        row |= json.loads(said)
+        if "error" in row:
+            return row | {"SNR dB": f"fails: {row.pop('error')[:80].replace('|', '/')}"}
+        return row | alone(judged, source, target)
+
+
+def _write_first(path: Path) -> dict:
+    import onnx.parser
+
+    onnx.save(onnx.parser.parse_model(FIRST), path)
+    return {}
+
+
+def judged(source: Path, target: Path) -> dict:
+    """What a result is worth."""
+    import onnx
+
+    nodes = _nodes(onnx.load(target, load_external_data=False).graph)
+    row = {"casts": sum(node.op_type == "Cast" for node in nodes), "checker": "ok"}
+    try:
+        onnx.checker.check_model(target, full_check=True)
+    except Exception:
+        row["checker"] = "refuses"
+    return row | {"SNR dB": _snr(source, target)}
 
 
 def _snr(source: Path, target: Path) -> float | str:
     import dovetail
     import onnxruntime
     from dovetail.verification.compare import verify
+    from dovetail.verification.data import fitted
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -99,12 +101,19 @@ def _snr(source: Path, target: Path) -> float | str:
         except Exception:
             return "does not load" if path == target else "the original does not load"
     names = [output.name for output in sessions[0].get_outputs()]
-    runs = [lambda feeds, s=s: dict(zip(names, s.run(names, feeds), strict=True)) for s in sessions]
+    result = dovetail.open(target)
+
+    def original(feeds):
+        return dict(zip(names, sessions[0].run(names, feeds), strict=True))
+
+    def converted(feeds):
+        return dict(zip(names, sessions[1].run(names, fitted(result, feeds)), strict=True))
+
     data = source.with_suffix(".npz")
     try:
-        return verify(dovetail.open(source), *runs, data if data.exists() else None).worst_snr_db
+        return verify(dovetail.open(source), original, converted, data if data.exists() else None).worst_snr_db
     except Exception as error:
-        return f"does not run: {_first_line(error)}"
+        return f"does not run: {str(error).strip().partition(chr(10))[0][:80].replace('|', '/')}"
 
 
 def _nodes(graph) -> Iterator:
@@ -115,18 +124,30 @@ def _nodes(graph) -> Iterator:
                 yield from _nodes(body)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:80].replace("|", "/")
+def _has(python: str, module: str) -> bool:
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", type=Path)
-    parser.add_argument("--backend", default="gpu-fp16", help="of ours")
+    parser.add_argument("--tools", nargs="+", default=list(TOOLS), metavar="NAME")
+    parser.add_argument("--python", action="append", default=[], metavar="PACKAGE=PYTHON")
+    parser.add_argument("--limit", type=float, default=300, help="seconds that one conversion may take")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    tools = [tool for tool in TOOLS if importlib.util.find_spec(tool.partition(".")[0])]
-    table([alone(measured, tool, model, options.backend) for model in options.models for tool in tools], options.json)
+    elsewhere = dict(pair.split("=", 1) for pair in options.python)
+    pythons = {tool: elsewhere.get(TOOLS[tool][0].partition(".")[0], sys.executable) for tool in options.tools}
+    tools = [tool for tool in options.tools if _has(pythons[tool], TOOLS[tool][0])]
+    rows = []
+    for model in options.models:
+        for tool in tools:
+            rows.append(measured(tool, pythons[tool], model, options.limit))
+            if options.json:
+                print(json.dumps(rows[-1]), flush=True)
+    if not options.json:
+        table(rows)
 
 
 if __name__ == "__main__":

@@ -398,3 +398,28 @@ def test_light_networks(tmp_path, name):
 
 def image():
     return np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)
+
+
+@pytest.mark.parametrize("solver", ["forward", "fixpoint", "min-cut"])
+def test_angles_made_from_positions_stay_in_float32(tmp_path, solver):
+    """Rotary embeddings: at position 3001, which float16 does not have, the sine is still right."""
+    text = """g (int64[1,4] positions, float[4,8] x) => (float[4,8] y)
+    <float[8,8] w, float[1] rate = {0.7}, int64[2] turned = {4, 1}> {
+      p = Cast <to = 1> (positions)  t = Reshape (p, turned)  a = MatMul (t, r)  s = Sin (a)
+      h = MatMul (x, w)  m = Mul (h, s)  y = MatMul (m, w) }"""
+    model = build(text.replace("float[1] rate = {0.7}", "float[1,8] r"), 17)
+    result, _ = compiled(model, tmp_path, solver=solver)
+    assert {node.output: node.precision for node in result.plan.nodes if node.output in "ptas"} == dict.fromkeys(
+        "ptas", "float32"
+    )
+    feeds = inputs(model) | {"positions": np.array([[1, 1000, 3001, 30001]])}
+    assert snr(model, tmp_path, feeds)["y"] > 55
+    assert "its sine needs digits of a position" in whys(result, "a")[0]
+
+
+def test_a_sine_of_activations_is_no_angle(tmp_path):
+    model = build(
+        "g (float[2,8] x) => (float[2,8] y) <float[8,8] w> { a = MatMul (x, w) s = Sin (a) y = MatMul (s, w) }", 17
+    )
+    result, _ = compiled(model, tmp_path)
+    assert {node.precision for node in result.plan.nodes} == {"float16"}

@@ -112,6 +112,10 @@ class Backend:
         """How autocast treats an operator; empty when nothing says so."""
         return self.rule(domain, op_type).policy
 
+    def takes_angles(self, domain: str, op_type: str) -> bool:
+        """Whether what makes the operator's input from positions has to stay in the high precision."""
+        return ("" if domain == "ai.onnx" else domain, op_type) in self._policies.angles
+
     def listed(self) -> tuple[tuple[str, str], ...]:
         """The operators that the file names, itself or in a group, as (domain, operator type)."""
         return tuple(self._rules)

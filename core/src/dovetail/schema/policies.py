@@ -3,6 +3,7 @@
     extends: fp16
     policy: {pass: [Exp, Log], fp32: [CumProd]}
     keep: {Resize: [scales]}
+    angles: [Cos, Sin]
 
 What a file says about an operator replaces what the file that it extends says about it.
 """
@@ -30,10 +31,12 @@ class Policies:
     Attributes:
         policy: Policy by (domain, operator type).
         keep: Ports that stay in the high precision even where the operator goes low, by (domain, operator type).
+        angles: Operators that take an angle: where it is made from positions, all of that stays in the high precision.
     """
 
     policy: Mapping[tuple[str, str], str]
     keep: Mapping[tuple[str, str], frozenset[str]]
+    angles: frozenset[tuple[str, str]] = frozenset()
 
 
 def split_operator(key: Scalar) -> tuple[str, str]:
@@ -64,7 +67,7 @@ def load_policies(source: Source, find: Callable[[Source, str], Source | None]) 
 
 
 def _load(source: Source, find: Callable[[Source, str], Source | None], chain: tuple[Source, ...]) -> Policies:
-    tree = load_tree(source).only("policies file", ("extends", "policy", "keep"))
+    tree = load_tree(source).only("policies file", ("extends", "policy", "keep", "angles"))
     base = None
     extends = tree.get("extends")
     if extends:
@@ -100,7 +103,9 @@ def parse_policies(tree: Entries, base: Policies | None = None) -> Policies:
     for key, ports in kept.entries("keep") if kept else ():
         operator = split_operator(key)
         keep[operator] = parse_ports(operator, ports.words("keep"))
-    return Policies({**(base.policy if base else {}), **policy}, {**(base.keep if base else {}), **keep})
+    waves = tree.get("angles")
+    angles = frozenset(map(split_operator, waves.words("angles"))) if waves else base.angles if base else frozenset()
+    return Policies({**(base.policy if base else {}), **policy}, {**(base.keep if base else {}), **keep}, angles)
 
 
 def parse_ports(operator: tuple[str, str], words: list[Scalar]) -> frozenset[str]:

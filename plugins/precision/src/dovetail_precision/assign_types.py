@@ -156,6 +156,7 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
         "fp32": f"computed in {chosen}: its policy is fp32",
         "fp32-accumulate": f"computed in {chosen}: its sums lose digits in {variable.low}",
         "fp32-round-trip": f"computed in {chosen}, its result goes back to the type of its input",
+        "angle": f"computed in {chosen}: its sine needs digits of a position that {variable.low} has not",
         "promote": f"{chosen}, the widest type that reaches it",
         "pass": f"{chosen}, the type of its input",
         "follow-consumer": f"stays {chosen}",

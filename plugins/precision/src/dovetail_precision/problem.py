@@ -15,6 +15,7 @@ from dovetail.ir.types import FLOATS, float_name
 from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
 
+from dovetail_precision.angles import find_angles
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ties import Tie, holds_bodies, ties_of
 
@@ -37,7 +38,8 @@ class Variable:
     Attributes:
         node: The node.
         backend: Name of its backend.
-        policy: How the backend wants it typed: `lower`, `fp32`, `promote`, `pass`, ..., or "" (leave it).
+        policy: How the backend wants it typed: `lower`, `fp32`, `promote`, `pass`, ..., or "" (leave it). Beside these
+            there are `pinned`, `keep` (what it is), and `angle` (see `angles.py`).
         present: The type in the source model.
         low, high: The backend's low and high precision; `present` where the backend has none.
         allowed: What the schema, the backend and the user allow together; never empty.
@@ -88,6 +90,7 @@ class TypingProblem:
         weights = (value for graph in parts.graphs for value in graph.initializers.values())
         overridable = {id(value) for value in model.graph.inputs}
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
+        self._angles = find_angles(parts.nodes, self.is_constant, self._is_wave)
         for node in parts.nodes:
             self._add(node)
 
@@ -98,6 +101,9 @@ class TypingProblem:
     def is_constant(self, value: ir.Value) -> bool:
         """Whether `value` is a weight that can be stored in any type."""
         return id(value) in self._constants
+
+    def _is_wave(self, node: ir.Node) -> bool:
+        return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)
 
     def _add(self, node: ir.Node) -> None:
         if holds_bodies(node):
@@ -110,7 +116,11 @@ class TypingProblem:
         claim, backend = claims_of(node), self._backends[get_placement(node).backend]
         policy = ""
         if claim is not None and (backend.name != HOST or claim.role == "pinned"):
-            policy = "keep" if node.op_type in _ATOMS and claim.role != "pinned" else claim.role
+            policy = claim.role
+            if policy != "pinned" and node.op_type in _ATOMS:
+                policy = "keep"
+            elif policy != "pinned" and id(node) in self._angles:
+                policy = "angle"
         for group in groups:
             allowed = self._narrowed(group, claim)
             if not allowed:

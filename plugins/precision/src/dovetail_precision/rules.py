@@ -31,7 +31,7 @@ def demanded(variable: Variable) -> str | None:
         return present
     if policy == "lower":
         return variable.low
-    if policy in ("fp32", "fp32-accumulate", "fp32-round-trip"):
+    if policy in ("fp32", "fp32-accumulate", "fp32-round-trip", "angle"):
         return variable.high
     return None
 
