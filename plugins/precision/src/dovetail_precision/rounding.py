@@ -30,6 +30,12 @@ class Losses:
     def __bool__(self) -> bool:
         return bool(self.clamped or self.flushed or self.non_finite)
 
+    def __iadd__(self, other: Losses) -> Losses:
+        self.clamped += other.clamped
+        self.flushed += other.flushed
+        self.non_finite += other.non_finite
+        return self
+
     def __str__(self) -> str:
         texts = {
             "clamped to the range": self.clamped,
@@ -39,8 +45,8 @@ class Losses:
         return ", ".join(f"{number} {text}" for text, number in texts.items() if number)
 
 
-def converter(target: np.dtype, endless: float = 1.0) -> Callable[[np.ndarray, Losses], np.ndarray]:
-    """A function that rounds one piece of an array to `target`, to nearest even, and adds to its losses.
+def converter(target: np.dtype, endless: float = 1.0) -> Callable[[np.ndarray], tuple[np.ndarray, Losses]]:
+    """A function that rounds one piece of an array to `target`, to nearest even, and says what that lost.
 
     Args:
         target: The type.
@@ -52,14 +58,16 @@ def converter(target: np.dtype, endless: float = 1.0) -> Callable[[np.ndarray, L
     unsigned = bits.type(np.iinfo(bits).max >> 1)
     infinity = np.array(np.inf, target).view(bits)
 
-    def convert(piece: np.ndarray, losses: Losses) -> np.ndarray:
+    def convert(piece: np.ndarray) -> tuple[np.ndarray, Losses]:
+        losses = Losses()
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             result = np.ascontiguousarray(piece).astype(target)
         magnitude = result.view(bits) & unsigned
         if magnitude.size and magnitude.max() >= infinity:
             _keep_finite(piece, result, limits.max, endless, losses)
-        losses.flushed += int(np.count_nonzero(piece) - np.count_nonzero(magnitude))
-        return result
+        if magnitude.size and not magnitude.min():
+            losses.flushed = int(np.count_nonzero(piece) - np.count_nonzero(magnitude))
+        return result, losses
 
     return convert
 

@@ -1,0 +1,37 @@
+"""Applying a function to a stream on all cores, in order and a few items ahead."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
+from typing import TypeVar
+
+__all__ = ["in_order"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+_THREADS = min(4, os.cpu_count() or 1)  # more would wait for memory
+_AHEAD = 2 * _THREADS
+
+
+def in_order(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """The results of `function` for all `items`, in their order; it should spend its time outside of Python.
+
+    At most a few results exist at a time. A stream of one item starts no thread.
+    """
+    stream = iter(items)
+    first = [item for item, _ in zip(stream, range(2), strict=False)]
+    if len(first) < 2:
+        yield from map(function, first)
+        return
+    with ThreadPoolExecutor(_THREADS) as pool:
+        waiting: deque[Future[R]] = deque()
+        for item in chain(first, stream):
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
