@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 from dovetail_precision.cast_tensor import _PIECE, CastTensor
 from dovetail_precision.fits import fits
-from dovetail_precision.rounding import Losses, converter
+from dovetail_precision.rounding import converter
 
 BFLOAT16, FLOAT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
 INF, NAN = np.inf, np.nan
