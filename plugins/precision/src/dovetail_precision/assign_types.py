@@ -17,7 +17,6 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer, claims_of
 
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
-from dovetail_precision.fits import misfit
 from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.solvers import solver
 from dovetail_precision.ties import holds_bodies
@@ -169,6 +168,6 @@ def _forced(problem: TypingProblem, variable: Variable) -> str:
     if variable.low not in variable.allowed:
         return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
     for _, value in variable.inputs:
-        if problem.is_constant(value) and (what := misfit(value.const_value, variable.low)):
+        if what := problem.misfit(value, variable.low):
             return f"its constant '{value.name}' {what}"
     return ""

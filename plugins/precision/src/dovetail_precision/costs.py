@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.ir.types import from_name
@@ -61,19 +62,28 @@ class MovedBytes:
     low_rate = 400
     start = 500  # nanoseconds that one more operator takes before it does anything
 
+    def __init__(self):
+        self._sizes: dict[ir.Value, int] = {}
+
     def compute(self, variable: Variable, kind: str) -> int:
         """Reading all inputs and writing all outputs, and the products."""
-        values = [value for _, value in (*variable.inputs, *variable.outputs)]
-        moved = sum(map(_elements, values)) * _width(kind)
+        sizes = [self._size(value) for _, value in (*variable.inputs, *variable.outputs)]
+        moved = sum(sizes) * _width(kind)
         return moved // self.bandwidth + _operations(variable) // self.rates.get(kind, self.low_rate)
 
     def join(self, value: ir.Value, held: str, wanted: str) -> int:
         """Starting a Cast, reading the one type and writing the other."""
-        return self.start + _elements(value) * (_width(held) + _width(wanted)) // self.bandwidth
+        return self.start + self._size(value) * (_width(held) + _width(wanted)) // self.bandwidth
 
     def version(self, value: ir.Value, kind: str) -> int:
         """Fetching it once more than computing does: two versions take the caches that one would."""
-        return _elements(value) * _width(kind) // self.bandwidth
+        return self._size(value) * _width(kind) // self.bandwidth
+
+    def _size(self, value: ir.Value) -> int:
+        known = self._sizes.get(value)
+        if known is None:
+            known = self._sizes[value] = _elements(value)
+        return known
 
 
 def cost_of(problem: TypingProblem, costs: CostModel) -> int:
@@ -87,6 +97,7 @@ def cost_of(problem: TypingProblem, costs: CostModel) -> int:
     return total
 
 
+@cache
 def _width(kind: str) -> int:
     return from_name(kind).bitwidth // 8
 
@@ -94,7 +105,7 @@ def _width(kind: str) -> int:
 def _extents(value: ir.Value) -> list[int]:
     if value.shape is None:
         return [4096]
-    return [extent if isinstance(extent, int) else 64 for extent in value.shape]
+    return [extent if isinstance(extent, int) else 64 for extent in value.shape.dims]
 
 
 def _elements(value: ir.Value) -> int:

@@ -16,6 +16,7 @@ from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
 
 from dovetail_precision.angles import find_angles
+from dovetail_precision.fits import misfit
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ties import Tie, holds_bodies, ties_of
 
@@ -80,6 +81,7 @@ class TypingProblem:
         self.keeps_io_types = ctx.request.keep_io_types
         self.variables: list[Variable] = []
         self.impossible: list[tuple[ir.Node, str]] = []
+        self._misfits: dict[tuple[int, str], str] = {}
         self.tied: set[tuple[int, int]] = set()
         self._defined_by: dict[int, Variable] = {}
         self._signatures = Signatures(model.ir.opset_imports)
@@ -101,6 +103,13 @@ class TypingProblem:
     def is_constant(self, value: ir.Value) -> bool:
         """Whether `value` is a weight that can be stored in any type."""
         return id(value) in self._constants
+
+    def misfit(self, value: ir.Value, name: str) -> str:
+        """What is wrong with the constant `value` in float type `name`; empty if it fits, or is none."""
+        key = (id(value), name)
+        if key not in self._misfits:
+            self._misfits[key] = misfit(value.const_value, name) if self.is_constant(value) else ""
+        return self._misfits[key]
 
     def _is_wave(self, node: ir.Node) -> bool:
         return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)

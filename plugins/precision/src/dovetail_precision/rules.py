@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import FLOATS, promote
 
-from dovetail_precision.fits import fits
-
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -75,4 +73,4 @@ def follows(problem: TypingProblem, variable: Variable) -> bool:
 
 def too_large(problem: TypingProblem, variable: Variable, name: str) -> bool:
     """Whether a constant that `variable` reads would leave the range of float type `name`."""
-    return any(problem.is_constant(value) and not fits(value.const_value, name) for _, value in variable.inputs)
+    return any(problem.misfit(value, name) for _, value in variable.inputs)
