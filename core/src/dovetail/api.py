@@ -43,6 +43,7 @@ def plan(
     *,
     strategy: str | None = None,
     solver: str = "forward",
+    costs: str | Path | None = None,
     pins: Sequence[str] = (),
     keep_io_types: bool = True,
     data: object = None,
@@ -57,6 +58,7 @@ def plan(
         backends: `NAME` or `NAME:key=value,...`, in order of preference; the host takes what they leave.
         strategy: A strategy to use instead of the one that each backend names.
         solver: How precisions are chosen.
+        costs: What `min-cut` counts: the path of a cost table, or the name of one that a plugin brings.
         pins: Manual choices, `SELECTOR=backend/precision`.
         keep_io_types: Keep the types of the model's inputs and outputs.
         data: Data for passes that measure.
@@ -69,7 +71,7 @@ def plan(
     """
     from dovetail.planning.plan import Plan
 
-    request = _request(backends, strategy, solver, pins, keep_io_types, data)
+    request = _request(backends, strategy, solver, costs, pins, keep_io_types, data)
     ctx = _context(request, plugins)
     work = _copy(open(model) if isinstance(model, (str, Path)) else model)
     _run(work, ctx, _DECIDE, progress, instrumentation)
@@ -85,6 +87,7 @@ def compile(
     plan: Plan | str | Path | None = None,
     strategy: str | None = None,
     solver: str = "forward",
+    costs: str | Path | None = None,
     pins: Sequence[str] = (),
     keep_io_types: bool = True,
     plugins: PluginSet | None = None,
@@ -100,7 +103,7 @@ def compile(
         data: Inputs to verify the result on; see `dovetail.verification.data.batches`.
         verify: Compare the result with the original; by default when there is data, on random inputs if there is none.
         plan: A plan to replay, or its path. Its backends are used where `backends` names none.
-        backends, strategy, solver, pins, keep_io_types, plugins, progress, instrumentation: See `plan`.
+        backends, strategy, solver, costs, pins, keep_io_types, plugins, progress, instrumentation: See `plan`.
 
     Raises:
         DovetailError: The model or the request is at fault.
@@ -113,7 +116,7 @@ def compile(
     planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         backends = [_choice(entry) for entry in planned.backends]
-    request = _request(backends, strategy, solver, pins, keep_io_types, data, planned)
+    request = _request(backends, strategy, solver, costs, pins, keep_io_types, data, planned)
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
     stamp = stamp_for(request, ctx)
@@ -214,13 +217,14 @@ def _copy(model: Model) -> Model:
     return open(model.path) if model.untouched and model.path is not None else model.clone()
 
 
-def _request(backends, strategy, solver, pins, keep_io_types, data, plan=None) -> Request:
+def _request(backends, strategy, solver, costs, pins, keep_io_types, data, plan=None) -> Request:
     if not backends and plan is None:
         raise UsageError("no backend is named", "name at least one; `dovetail backends` lists them")
     return Request.of(
         *backends,
         strategy=strategy,
         solver=solver,
+        costs=str(costs) if costs else None,
         pins=tuple(pins),
         keep_io_types=keep_io_types,
         data=data,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail import __version__
@@ -24,9 +25,15 @@ def stamp_for(request: Request, ctx: Context) -> str:
         "dovetail": __version__,
         "request": {key: value for key, value in request.as_dict().items() if key not in ("data", "plan")},
         "backends": [_digest(ctx, choice.name) for choice in request.backends],
+        "costs": _file_digest(request.costs),
         "plugins": [(record.name, record.version) for record in ctx.plugins.plugins if record.status == "ok"],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _file_digest(path: str | None) -> str:
+    """A hash of a cost table's file; one that a plugin brings goes with the plugin's version."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path and Path(path).is_file() else ""
 
 
 def stamp_of(model: Model) -> str:

@@ -27,6 +27,7 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "backends": ["npu:cores=2", "cpu"],
         "strategy": None,
         "solver": "forward",
+        "costs": None,
         "pins": (),
         "keep_io_types": True,
         "data": None,

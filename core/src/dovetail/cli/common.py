@@ -53,6 +53,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, metavar="FILE.npz|FOLDER", help="calibration and verification data")
     add("--strategy", metavar="NAME", help="how nodes are claimed, instead of what the backends say")
     add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint or min-cut")
+    add("--costs", metavar="FILE|NAME", help="what min-cut counts; `dovetail bench costs` measures such a table")
     add("--pin", action="append", default=[], metavar="SELECTOR=backend/precision", help="a manual choice (repeatable)")
     add(
         "--keep-io-types",
@@ -68,6 +69,7 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
         "backends": args.backend,
         "strategy": args.strategy,
         "solver": args.solver,
+        "costs": args.costs,
         "pins": tuple(args.pin),
         "keep_io_types": args.keep_io_types,
         "data": existing(args.data),

@@ -64,6 +64,7 @@ class Request:
         backends: The backends in order of preference.
         strategy: Strategy to use instead of the one that each backend names.
         solver: Solver of the typing problem: `forward`, `fixpoint` or `min-cut`.
+        costs: Cost table of the solver `min-cut`: a file, or the name of one that a plugin brings.
         pins: Manual choices, `SELECTOR=backend/precision`.
         keep_io_types: Keep the types of the model's inputs and outputs.
         data: Calibration and verification data: a path, or arrays by input name.
@@ -75,6 +76,7 @@ class Request:
     backends: tuple[BackendChoice, ...] = ()
     strategy: str | None = None
     solver: str = "forward"
+    costs: str | None = None
     pins: tuple[str, ...] = ()
     keep_io_types: bool = True
     data: Any = None
@@ -93,6 +95,7 @@ class Request:
             "backends": [str(choice) for choice in self.backends],
             "strategy": self.strategy,
             "solver": self.solver,
+            "costs": self.costs,
             "pins": list(self.pins),
             "keep_io_types": self.keep_io_types,
             "data": str(self.data) if isinstance(self.data, (str, Path)) else None,

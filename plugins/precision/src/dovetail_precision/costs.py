@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dovetail.ir.types import from_name
 
+from dovetail_precision.cost_table import CostTable
 from dovetail_precision.flows import find_flows
 
 if TYPE_CHECKING:
@@ -51,33 +52,28 @@ class UnitJoins:
 
 
 class MovedBytes:
-    """Bytes moved over bandwidth, and floating point operations of products over the rate of their type.
+    """Bytes moved, and operations of products, over the rates of a table.
 
-    The figures are those of one server core with AMX, rounded: only their proportions matter. An extent that is not
-    known counts as 64, a value of unknown rank as 4096 elements.
+    An extent that is not known counts as 64, a value of unknown rank as 4096 elements.
     """
 
-    bandwidth = 10  # bytes per nanosecond
-    rates = {"float64": 25, "float32": 50}  # operations per nanosecond
-    low_rate = 400
-    start = 500  # nanoseconds that one more operator takes before it does anything
-
-    def __init__(self):
+    def __init__(self, table: CostTable | None = None):
+        self.table = table or CostTable()
         self._sizes: dict[ir.Value, int] = {}
 
     def compute(self, variable: Variable, kind: str) -> int:
         """Reading all inputs and writing all outputs, and the products."""
         sizes = [self._size(value) for _, value in (*variable.inputs, *variable.outputs)]
-        moved = sum(sizes) * _width(kind)
-        return moved // self.bandwidth + _operations(variable) // self.rates.get(kind, self.low_rate)
+        moved = sum(sizes) * _width(kind) / self.table.moving(variable.node.op_type, kind)
+        return int(moved) + int(_operations(variable) / self.table.multiplying(kind))
 
     def join(self, value: ir.Value, held: str, wanted: str) -> int:
         """Starting a Cast, reading the one type and writing the other."""
-        return self.start + self._size(value) * (_width(held) + _width(wanted)) // self.bandwidth
+        return int(self.table.start + self._size(value) * (_width(held) + _width(wanted)) / self.table.casts)
 
     def version(self, value: ir.Value, kind: str) -> int:
         """Fetching it once more than computing does: two versions take the caches that one would."""
-        return self._size(value) * _width(kind) // self.bandwidth
+        return int(self._size(value) * _width(kind) / self.table.moving("", kind))
 
     def _size(self, value: ir.Value) -> int:
         known = self._sizes.get(value)

@@ -16,6 +16,7 @@ from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
 
 from dovetail_precision.angles import find_angles
+from dovetail_precision.cost_table import CostTable, table_for
 from dovetail_precision.fits import misfit
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ties import Tie, holds_bodies, ties_of
@@ -79,6 +80,7 @@ class TypingProblem:
     def __init__(self, model: Model, ctx: Context):
         self.model = model
         self.keeps_io_types = ctx.request.keep_io_types
+        self._ctx = ctx
         self.variables: list[Variable] = []
         self.impossible: list[tuple[ir.Node, str]] = []
         self._misfits: dict[tuple[int, str], str] = {}
@@ -103,6 +105,11 @@ class TypingProblem:
     def is_constant(self, value: ir.Value) -> bool:
         """Whether `value` is a weight that can be stored in any type."""
         return id(value) in self._constants
+
+    @property
+    def cost_table(self) -> CostTable:
+        """What things cost, for solvers that count costs."""
+        return table_for(self._ctx)
 
     def misfit(self, value: ir.Value, name: str) -> str:
         """What is wrong with the constant `value` in float type `name`; empty if it fits, or is none."""
