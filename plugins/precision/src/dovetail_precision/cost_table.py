@@ -58,8 +58,8 @@ class CostTable:
 
 
 def table_for(ctx: Context) -> CostTable:
-    """The table that the request names, by its registered name or as a file; else the one that is called like one of the
-    backends, else the default.
+    """The table that the request names, by its registered name or as a file; else one with the name of a backend, else
+    the default.
 
     Raises:
         DovetailError: There is none of that name, or its file is at fault.
