@@ -129,7 +129,7 @@ def compile(
         _run(work, ctx, _CARRY_OUT, progress, instrumentation)
         decided.remarks = list(ctx.remarks)
         work.ir.metadata_props[STAMP] = stamp
-        compiled = CompiledModel(work, decided, engines)
+        compiled = CompiledModel(work, decided, engines, files=dict(ctx.files))
     if verify or verify is None and data is not None:
         reference = _reference(original, ctx)
         compiled.verification = _verify(original, reference, _runner(compiled), data, request.seed, progress)

@@ -38,6 +38,7 @@ class CompiledModel:
         engines: The engines of each backend in it.
         verification: The comparison with the original, where one was asked for.
         unchanged: The file that is this result already: the same request was compiled before.
+        files: Texts to save beside the model, by file name.
         options: Passed to the engines when they load (`threads`, say); each takes what it knows.
     """
 
@@ -46,6 +47,7 @@ class CompiledModel:
     engines: Mapping[str, list[Engine]] = field(default_factory=dict)
     verification: Verification | None = None
     unchanged: Path | None = None
+    files: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     _executor: Executor | None = field(default=None, repr=False)
 
@@ -153,7 +155,7 @@ class CompiledModel:
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write `model.onnx`, `plan.yaml` and `remarks.json` into `folder`.
+        """Write `model.onnx`, `plan.yaml`, `remarks.json` and what passes want beside them into `folder`.
 
         Each is written beside its target and renamed, the model first; a run that is killed leaves what was there.
 
@@ -170,7 +172,9 @@ class CompiledModel:
             self.model.save(target, external=external, progress=progress)
             self._add_losses()
         self.plan.save(folder / PLAN)
-        self._save_remarks(folder / REMARKS)
+        text = ",\n".join(json.dumps(remark.as_dict(), ensure_ascii=False) for remark in self.remarks)
+        for name, content in {REMARKS: f"[\n{text}\n]\n", **self.files}.items():
+            _write(folder / name, content)
 
     def _add_losses(self) -> None:
         """What converting the weights could not keep is only known once they are written."""
@@ -182,15 +186,15 @@ class CompiledModel:
                 why = f"weight '{value.name}' in {value.const_value.dtype.name.lower()}: {losses}"
                 self.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))
 
-    def _save_remarks(self, path: Path) -> None:
-        from dovetail.ir.saving import replacing
 
-        text = ",\n".join(json.dumps(remark.as_dict(), ensure_ascii=False) for remark in self.remarks)
-        try:
-            with replacing(path) as file:
-                file.write(f"[\n{text}\n]\n".encode())
-        except OSError as error:
-            raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error
+def _write(path: Path, text: str) -> None:
+    from dovetail.ir.saving import replacing
+
+    try:
+        with replacing(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -88,7 +88,7 @@ def tensor_of(shape, dtype=np.float32):
     return ir.tensor(np.random.default_rng(0).standard_normal(shape).astype(dtype), name="w")
 
 
-@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 4), (_PIECE,), (_PIECE + 1,), (2, _PIECE)])
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 4), (_PIECE,), (_PIECE + 1,), (2, _PIECE), (20, _PIECE - 1)])
 def test_the_pieces_of_a_tensor_are_the_whole(shape):
     source = tensor_of(shape)
     cast = CastTensor(source, ir.DataType.BFLOAT16, "w")

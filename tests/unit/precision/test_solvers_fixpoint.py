@@ -76,7 +76,7 @@ def test_a_constant_that_is_too_large_forbids_it(typed, large):
                  [first] a = MatMul (x, w)  [large] c = {large}  [last] y = MatMul (c, v) }}"""
     remarks, joins = typed("fixpoint", text)
     assert remarks["large"].kind == "missed"
-    assert remarks["large"].why == "float32: a constant that it reads is too large for float16"
+    assert remarks["large"].why == "float32: its constant 'k' reaches 7e+04, and float16 ends at 65504"
     assert (remarks["first"].kind, remarks["last"].kind) == ("passed", "passed")
     assert joins == [("x", LOW), ("a", HIGH), ("c", LOW), ("y", HIGH)]
 

@@ -43,6 +43,7 @@ class Context:
         model: The model of the run; the manager sets it.
         joins: The conversions that the plan implies, once types are known.
         remarks: All remarks so far.
+        files: Texts that passes want to be saved beside the result, by file name.
         counts: What the current pass counted so far.
         current_pass: Name of the current pass, empty between passes.
     """
@@ -61,6 +62,7 @@ class Context:
         self.model = model
         self.joins: list[Join] = []
         self.remarks: list[Remark] = []
+        self.files: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.current_pass = ""
         # The model itself is kept beside each result: an id alone could be reused by a later model.

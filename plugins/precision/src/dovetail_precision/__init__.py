@@ -8,6 +8,7 @@ dovetail_api = 1
 @hookimpl
 def register(registry):
     """Register the passes of this plugin."""
+    registry.pass_("measure-ranges", "dovetail_precision.ranges.measure:MeasureRanges")
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
     registry.pass_("join", "dovetail_precision.join:Join")
     registry.policy("fp16", "dovetail_schemas:policies/fp16.yaml")

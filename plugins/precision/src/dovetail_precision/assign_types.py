@@ -167,7 +167,4 @@ def _forced(problem: TypingProblem, variable: Variable) -> str:
     """Why it could not be low, whatever reaches it; empty if it could."""
     if variable.low not in variable.allowed:
         return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
-    for _, value in variable.inputs:
-        if what := problem.misfit(value, variable.low):
-            return f"its constant '{value.name}' {what}"
-    return ""
+    return problem.obstacle(variable, variable.low)

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeVar
 
 __all__ = ["in_order"]
@@ -23,7 +23,7 @@ def in_order(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     At most a few results exist at a time. A stream of one item starts no thread.
     """
     stream = iter(items)
-    first = [item for item, _ in zip(stream, range(2), strict=False)]
+    first = list(islice(stream, 2))
     if len(first) < 2:
         yield from map(function, first)
         return

@@ -19,6 +19,8 @@ from dovetail_precision.angles import find_angles
 from dovetail_precision.cost_table import CostTable, table_for
 from dovetail_precision.fits import misfit
 from dovetail_precision.port_groups import PortGroup, port_groups
+from dovetail_precision.ranges.evidence import overflow
+from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ties import Tie, holds_bodies, ties_of
 
 if TYPE_CHECKING:
@@ -84,6 +86,8 @@ class TypingProblem:
         self.variables: list[Variable] = []
         self.impossible: list[tuple[ir.Node, str]] = []
         self._misfits: dict[tuple[int, str], str] = {}
+        self._obstacles: dict[tuple[int, str], str] = {}
+        self._intervals = ctx.analysis(Intervals, model)
         self.tied: set[tuple[int, int]] = set()
         self._defined_by: dict[int, Variable] = {}
         self._signatures = Signatures(model.ir.opset_imports)
@@ -111,12 +115,23 @@ class TypingProblem:
         """What things cost, for solvers that count costs."""
         return table_for(self._ctx)
 
-    def misfit(self, value: ir.Value, name: str) -> str:
-        """What is wrong with the constant `value` in float type `name`; empty if it fits, or is none."""
-        key = (id(value), name)
-        if key not in self._misfits:
-            self._misfits[key] = misfit(value.const_value, name) if self.is_constant(value) else ""
-        return self._misfits[key]
+    def obstacle(self, variable: Variable, name: str) -> str:
+        """What of the values that `variable` reads and computes speaks against float type `name`; empty if nothing."""
+        key = (id(variable), name)
+        known = self._obstacles.get(key)
+        if known is None:
+            known = self._obstacles[key] = self._misfit(variable, name) or overflow(variable, name, self._intervals)
+        return known
+
+    def _misfit(self, variable: Variable, name: str) -> str:
+        for _, value in variable.inputs:
+            if self.is_constant(value):
+                key = (id(value), name)
+                if key not in self._misfits:
+                    self._misfits[key] = misfit(value.const_value, name)
+                if self._misfits[key]:
+                    return f"its constant '{value.name}' {self._misfits[key]}"
+        return ""
 
     def _is_wave(self, node: ir.Node) -> bool:
         return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)

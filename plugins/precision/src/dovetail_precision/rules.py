@@ -72,5 +72,5 @@ def follows(problem: TypingProblem, variable: Variable) -> bool:
 
 
 def too_large(problem: TypingProblem, variable: Variable, name: str) -> bool:
-    """Whether a constant that `variable` reads would leave the range of float type `name`."""
-    return any(problem.misfit(value, name) for _, value in variable.inputs)
+    """Whether a value that `variable` reads or computes leaves the range of float type `name`, as far as is known."""
+    return bool(problem.obstacle(variable, name))

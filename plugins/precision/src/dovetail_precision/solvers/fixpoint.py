@@ -34,7 +34,7 @@ def solve_fixpoint(problem: TypingProblem) -> None:
             candidates[id(variable)] = variable
             variable.why = f"{low}: nothing forbids it"
         elif _could_be_low(variable) and too_large(problem, variable, variable.low):
-            variable.why = f"{high}: a constant that it reads is too large for {variable.low}"
+            variable.why = f"{high}: {problem.obstacle(variable, variable.low)}"
     _Worklist(flows, candidates).run()
     for flow in flows:
         flow.lead()

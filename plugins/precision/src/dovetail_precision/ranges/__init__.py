@@ -1,0 +1,1 @@
+"""Value ranges: from constants by interval arithmetic, and from data by measuring."""

@@ -1,0 +1,59 @@
+"""A range of values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+__all__ = ["MASK", "Range"]
+
+# What is at least this large is no quantity but a mask, of attention scores say, and has no part in a range.
+MASK = 1e30
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is known of the values of a tensor, infinities and masks left out.
+
+    Attributes:
+        low, high: The smallest and the largest value.
+        smallest: The smallest magnitude above zero; infinite where everything is zero, 0 where it is not known.
+        accumulated: The largest magnitude that a sum reaches on the way to a value, in whatever order it is added up;
+            None for values that are no sums.
+    """
+
+    low: float
+    high: float
+    smallest: float = 0.0
+    accumulated: float | None = None
+
+    @property
+    def magnitude(self) -> float:
+        """The largest magnitude."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def bounded(self) -> bool:
+        """Whether anything is known."""
+        return math.isfinite(self.magnitude)
+
+    def __or__(self, other: Range) -> Range:
+        """What holds both."""
+        sums = [one.accumulated for one in (self, other) if one.accumulated is not None]
+        return Range(
+            min(self.low, other.low),
+            max(self.high, other.high),
+            min(self.smallest, other.smallest),
+            max(sums, default=None),
+        )
+
+    def adding_up_to(self, accumulated: float) -> Range:
+        """The same range of values that are sums."""
+        return replace(self, accumulated=accumulated)
+
+    def as_dict(self) -> dict[str, float]:
+        """As plain data."""
+        found = {"min": self.low, "max": self.high, "absmax": self.magnitude}
+        if math.isfinite(self.smallest):
+            found["smallest"] = self.smallest
+        return found if self.accumulated is None else found | {"accumulated": self.accumulated}
