@@ -99,8 +99,11 @@ class Verification:
 
     def short(self) -> str:
         """What the coverage line says."""
-        worst = self.worst_snr_db
-        return "" if worst is None else f"SNR {_decibels(worst)}"
+        rated = [output for output in self.outputs if output.snr_db is not None]
+        if not rated:
+            return ""
+        worst = min(rated, key=lambda output: output.snr_db)
+        return f"SNR {_decibels(worst.snr_db)}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
 
 
 def verify(

@@ -87,6 +87,8 @@ def _cut(inputs: Mapping[str, ir.Value], arrays: Mapping[str, np.ndarray], where
         raise DovetailError(f"{where}: the model has no input '{name}'", hint)
     for name in inputs.keys() - arrays.keys():
         raise DovetailError(f"{where}: no array for input '{name}'", "name arrays after the model's inputs")
+    for name in inputs:
+        _all_numbers(name, arrays[name], where)
     counts = {name: _samples(value, arrays[name], where) for name, value in inputs.items()}
     rounds = max((rounds for rounds, _ in counts.values()), default=1)
     for name, (own, _) in counts.items():
@@ -100,6 +102,17 @@ def _cut(inputs: Mapping[str, ir.Value], arrays: Mapping[str, np.ndarray], where
         for name, array in labels.items():
             truth[name.partition(":")[2]] = array[turn * size : (turn + 1) * size] if rounds > 1 else array
         yield feeds, truth
+
+
+def _all_numbers(name: str, array: np.ndarray, where: str) -> None:
+    """Neither a range nor a comparison means anything after a NaN."""
+    import numpy as np
+
+    missing = int(np.isnan(array).sum()) if array.dtype.kind == "f" else 0
+    if missing:
+        first = int(np.argwhere(np.isnan(array))[0][0]) if array.ndim else 0
+        hint = f"leave such samples out; the first is number {first}"
+        raise DovetailError(f"{where}: '{name}' holds {missing} values that are no numbers", hint)
 
 
 def _samples(value: ir.Value, array: np.ndarray, where: str) -> tuple[int, int]:

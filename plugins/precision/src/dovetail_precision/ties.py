@@ -80,9 +80,9 @@ def _of_loop(node: ir.Node) -> list[Tie]:
 
 
 def _of_scan(node: ir.Node) -> list[Tie]:
-    if node.version is not None and node.version < 9:
-        return []  # its first input is the lengths of the sequences
     (body,) = bodies(node)
+    if len(node.inputs) != len(body.inputs):
+        return []  # before opset 9 its first input is the lengths of the sequences
     states = len(node.inputs) - node.attributes.get_int("num_scan_inputs", 0)
     made = [Tie((index,), (index,), (body.inputs[index],), ((body, index),)) for index in range(states)]
     made += [Tie(inputs=(index,), body_inputs=(body.inputs[index],)) for index in range(states, len(node.inputs))]
