@@ -44,6 +44,8 @@ def plan(
     strategy: str | None = None,
     solver: str = "forward",
     pins: Sequence[str] = (),
+    low: Sequence[str] = (),
+    high: Sequence[str] = (),
     keep_io_types: bool = True,
     data: object = None,
     plugins: PluginSet | None = None,
@@ -58,6 +60,8 @@ def plan(
         strategy: A strategy to use instead of the one that each backend names.
         solver: How precisions are chosen.
         pins: Manual choices, `SELECTOR=backend/precision`.
+        low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
+        high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
         data: Data for passes that measure.
         plugins: The plugins to use; by default all that are installed.
@@ -69,7 +73,7 @@ def plan(
     """
     from dovetail.planning.plan import Plan
 
-    request = _request(backends, strategy, solver, pins, keep_io_types, data)
+    request = _request(backends, strategy, solver, pins, low, high, keep_io_types, data)
     ctx = _context(request, plugins)
     work = _copy(open(model) if isinstance(model, (str, Path)) else model)
     _run(work, ctx, _DECIDE, progress, instrumentation)
@@ -86,6 +90,8 @@ def compile(
     strategy: str | None = None,
     solver: str = "forward",
     pins: Sequence[str] = (),
+    low: Sequence[str] = (),
+    high: Sequence[str] = (),
     keep_io_types: bool = True,
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
@@ -100,7 +106,7 @@ def compile(
         data: Inputs to verify the result on; see `dovetail.verification.data.batches`.
         verify: Compare the result with the original; by default when there is data, on random inputs if there is none.
         plan: A plan to replay, or its path. Its backends are used where `backends` names none.
-        backends, strategy, solver, pins, keep_io_types, plugins, progress, instrumentation: See `plan`.
+        backends, strategy, solver, pins, low, high, keep_io_types, plugins, progress, instrumentation: See `plan`.
 
     Raises:
         DovetailError: The model or the request is at fault.
@@ -113,7 +119,7 @@ def compile(
     planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         backends = [_choice(entry) for entry in planned.backends]
-    request = _request(backends, strategy, solver, pins, keep_io_types, data, planned)
+    request = _request(backends, strategy, solver, pins, low, high, keep_io_types, data, planned)
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
     stamp = stamp_for(request, ctx)
@@ -214,7 +220,7 @@ def _copy(model: Model) -> Model:
     return open(model.path) if model.untouched and model.path is not None else model.clone()
 
 
-def _request(backends, strategy, solver, pins, keep_io_types, data, plan=None) -> Request:
+def _request(backends, strategy, solver, pins, low, high, keep_io_types, data, plan=None) -> Request:
     if not backends and plan is None:
         raise UsageError("no backend is named", "name at least one; `dovetail backends` lists them")
     return Request.of(
@@ -222,6 +228,8 @@ def _request(backends, strategy, solver, pins, keep_io_types, data, plan=None) -
         strategy=strategy,
         solver=solver,
         pins=tuple(pins),
+        low=tuple(low),
+        high=tuple(high),
         keep_io_types=keep_io_types,
         data=data,
         plan=plan,

@@ -54,6 +54,9 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     add("--strategy", metavar="NAME", help="how nodes are claimed, instead of what the backends say")
     add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint or min-cut")
     add("--pin", action="append", default=[], metavar="SELECTOR=backend/precision", help="a manual choice (repeatable)")
+    low, high = "compute nodes in the low precision", "compute nodes in the source model's types"
+    add("--low", action="append", default=[], metavar="SELECTOR", help=f"{low} whatever their policy is (repeatable)")
+    add("--high", action="append", default=[], metavar="SELECTOR", help=f"{high} (repeatable)")
     add(
         "--keep-io-types",
         action=argparse.BooleanOptionalAction,
@@ -69,6 +72,8 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
         "strategy": args.strategy,
         "solver": args.solver,
         "pins": tuple(args.pin),
+        "low": tuple(args.low),
+        "high": tuple(args.high),
         "keep_io_types": args.keep_io_types,
         "data": existing(args.data),
         "plugins": plugins_of(args),

@@ -65,6 +65,8 @@ class Request:
         strategy: Strategy to use instead of the one that each backend names.
         solver: Solver of the typing problem: `forward`, `fixpoint` or `min-cut`.
         pins: Manual choices, `SELECTOR=backend/precision`.
+        low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
+        high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
         data: Calibration and verification data: a path, or arrays by input name.
         seed: Seed of everything random.
@@ -76,6 +78,8 @@ class Request:
     strategy: str | None = None
     solver: str = "forward"
     pins: tuple[str, ...] = ()
+    low: tuple[str, ...] = ()
+    high: tuple[str, ...] = ()
     keep_io_types: bool = True
     data: Any = None
     seed: int = 0
@@ -94,6 +98,8 @@ class Request:
             "strategy": self.strategy,
             "solver": self.solver,
             "pins": list(self.pins),
+            "low": list(self.low),
+            "high": list(self.high),
             "keep_io_types": self.keep_io_types,
             "data": str(self.data) if isinstance(self.data, (str, Path)) else None,
             "seed": self.seed,
@@ -106,4 +112,5 @@ class Request:
         """The inverse of `as_dict`; a plan comes back as the mapping or path that was written."""
         values = dict(data)
         backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
-        return cls(backends, pins=tuple(values.pop("pins", ())), **values)
+        lists = {name: tuple(values.pop(name, ())) for name in ("pins", "low", "high")}
+        return cls(backends, **lists, **values)

@@ -18,6 +18,7 @@ from dovetail_placement.place import Placer, claims_of
 
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.fits import misfit
+from dovetail_precision.lists import remark_lists, why_listed
 from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.solvers import solver
 
@@ -80,6 +81,7 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     for variable in problem.variables:
         by_node.setdefault(id(variable.node), []).append(variable)
         _remark(problem, variable, ctx)
+    remark_lists(problem, ctx)
     counts: Counter[str] = Counter()
     plain: dict[tuple[str, str], Placement] = {}
     for node in ctx.analysis(Parts, model).nodes:
@@ -149,6 +151,8 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
         return f"{chosen}, as pinned"
     if variable.present != "float32":
         return f"stays {chosen}: the model has it in {variable.present} already"
+    if variable.listed:
+        return why_listed(variable, _forced(problem, variable))
     if variable.why:
         return variable.why
     if policy in ("lower", "pass", "promote") and chosen == variable.high != variable.low:

@@ -15,6 +15,7 @@ from dovetail.ir.types import float_name
 from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
 
+from dovetail_precision.lists import Listed, apply_list, find_listed
 from dovetail_precision.port_groups import PortGroup, port_groups
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Variable:
         chosen: The solver's choice.
         because: Nodes that forced the choice.
         why: The choice in one clause, where a solver has more to say than the policy.
+        listed: The option that set the policy, as a user writes it: `--high type:Exp`.
     """
 
     node: ir.Node
@@ -62,6 +64,7 @@ class Variable:
     chosen: str = ""
     because: tuple[ir.Node, ...] = ()
     why: str = ""
+    listed: str = ""
 
 
 class TypingProblem:
@@ -79,6 +82,7 @@ class TypingProblem:
         self.variables: list[Variable] = []
         self.impossible: list[tuple[ir.Node, str]] = []
         self._defined_by: dict[int, Variable] = {}
+        self._listed = find_listed(model, ctx.request)
         self._signatures = Signatures(model.ir.opset_imports)
         self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
@@ -87,6 +91,7 @@ class TypingProblem:
         weights = (value for graph in parts.graphs for value in graph.initializers.values())
         overridable = {id(value) for value in model.graph.inputs}
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
+        self._nodes = parts.nodes
         for node in parts.nodes:
             self._add(node)
 
@@ -97,6 +102,10 @@ class TypingProblem:
     def is_constant(self, value: ir.Value) -> bool:
         """Whether `value` is a weight that can be stored in any type."""
         return id(value) in self._constants
+
+    def listed_nodes(self) -> list[tuple[ir.Node, Listed]]:
+        """The nodes that the user wants low or high, in graph order."""
+        return [(node, self._listed[id(node)]) for node in self._nodes if id(node) in self._listed]
 
     def _add(self, node: ir.Node) -> None:
         if node.op_type in _BORDERS and node.domain in ("", "ai.onnx"):
@@ -125,6 +134,15 @@ class TypingProblem:
                 [(name, node.inputs[index]) for index, name in group.inputs],
                 [(name, node.outputs[index]) for index, name in group.outputs],
             )
+            if id(node) in self._listed:
+                against = apply_list(
+                    variable,
+                    self._listed[id(node)],
+                    group.allowed,
+                    claim.because.removeprefix("as ").removesuffix(" says") if claim is not None else "",
+                )
+                if against:
+                    self.impossible.append((node, against))
             self.variables.append(variable)
             for _, value in variable.outputs:
                 self._defined_by[id(value)] = variable
