@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Request
+    from dovetail.planning.claim import Claim
 
     from dovetail_precision.problem import TypingProblem, Variable
 
@@ -52,14 +53,14 @@ def find_listed(model: Model, request: Request) -> Mapping[int, Listed]:
     return found
 
 
-def apply_list(variable: Variable, listed: Listed, schema: frozenset[str], pin: str) -> str:
+def apply_list(variable: Variable, listed: Listed, schema: frozenset[str], claim: Claim | None) -> str:
     """Let `variable` obey; what stands against it where it is, or empty.
 
     Args:
         variable: A new variable; its policy is replaced.
         listed: What the list says of its node.
         schema: The types that the operator's schema takes.
-        pin: What pins the node, if something does.
+        claim: What its strategy says of the node; a pin is a claim too.
 
     Raises:
         DovetailError: The node is pinned to another type.
@@ -67,6 +68,7 @@ def apply_list(variable: Variable, listed: Listed, schema: frozenset[str], pin: 
     wanted = variable.low if listed.side == "low" else variable.present
     if variable.policy == "pinned":
         if wanted in schema and len(variable.allowed) == 1 and wanted not in variable.allowed:
+            pin = claim.because.removeprefix("as ").removesuffix(" says")
             raise _contradiction(variable.node, listed.text, pin)
         return ""
     # Ports that are kept apart keep their type, and what computes in another type than float32 does so on purpose.

@@ -135,12 +135,7 @@ class TypingProblem:
                 [(name, node.outputs[index]) for index, name in group.outputs],
             )
             if id(node) in self._listed:
-                against = apply_list(
-                    variable,
-                    self._listed[id(node)],
-                    group.allowed,
-                    claim.because.removeprefix("as ").removesuffix(" says") if claim is not None else "",
-                )
+                against = apply_list(variable, self._listed[id(node)], group.allowed, claim)
                 if against:
                     self.impossible.append((node, against))
             self.variables.append(variable)
