@@ -17,6 +17,7 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer, claims_of
 
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
+from dovetail_precision.carried import follow_readers
 from dovetail_precision.fits import misfit
 from dovetail_precision.lists import remark_lists, why_listed
 from dovetail_precision.problem import TypingProblem, Variable
@@ -52,6 +53,7 @@ class AssignTypes(Pass):
             placer.place()
             problem = TypingProblem(model, ctx)
         solve(problem)
+        follow_readers(problem)
         _annotate(problem, model, ctx)
         number_regions(model, ctx)
         borders = find_borders(ctx.analysis(Parts, model), PlannedTypes(model), ctx.request.keep_io_types)

@@ -14,6 +14,7 @@ from dovetail.planning.placement import Placement, get_placement, set_placement
 
 from dovetail_precision.attributes import set_attributes
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
+from dovetail_precision.carried import rewrite_carried_types
 from dovetail_precision.scopes import Scopes
 from dovetail_precision.states import find_states
 from dovetail_precision.weights import convert_weights
@@ -59,8 +60,9 @@ class Join(Pass):
             value.dtype = dtype
         if not ctx.request.keep_io_types:
             _lower_inputs(model, states, ctx)
+        rewritten = rewrite_carried_types(parts.nodes, ctx)
         _drop_idle_casts(model, ctx)
-        rewritten = set_attributes(parts.nodes, ctx)
+        rewritten |= set_attributes(parts.nodes, ctx)
         return bool(borders or decided or converted or rewritten)
 
 
