@@ -28,6 +28,8 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "strategy": None,
         "solver": "forward",
         "pins": (),
+        "low": (),
+        "high": (),
         "keep_io_types": True,
         "data": None,
         "plan": None,
