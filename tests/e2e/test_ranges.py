@@ -105,7 +105,8 @@ def test_a_sum_that_leaves_float16_on_the_way_stays_high(tmp_path, solver):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_constants_alone_confine_what_bounded_operators_make(tmp_path, solver):
     """x / 1 after a scale of 1e6: Paddle's pass looks at the scale alone, and overflows one operator later."""
-    text = """g (float[4,8] x) => (float[4,8] y) <float[8,8] w, float k = {1e6}, float two = {2}, float small = {1e-6}> {
+    text = """g (float[4,8] x) => (float[4,8] y)
+    <float[8,8] w, float k = {1e6}, float two = {2}, float small = {1e-6}> {
       [first] a = MatMul (x, w)  [sigmoid] s = Sigmoid (a)  [scale] b = Mul (s, k)  [next] c = Add (b, two)
       [back] d = Mul (c, small)  [last] y = MatMul (d, w) }"""
     result = dovetail.compile(build(text, {}, tmp_path), ["gpu-fp16"], solver=solver, verify=True)

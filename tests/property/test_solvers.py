@@ -116,6 +116,40 @@ def test_min_cut_is_never_worse(placed, costs, proto, keep):
         assert best <= cost_of(problem, costs), name
 
 
+@given(proto=models(KINDS), keep=st.booleans())
+def test_no_island_of_fixpoint_saves_joins_by_going_back(placed, proto, keep):
+    note(onnx.printer.to_text(proto))
+    problem = placed(proto, keep_io_types=keep)
+    solver("fixpoint")(problem)
+    flows, least = find_flows(problem), cost_of(problem, UnitJoins())
+    for island in islands(problem, flows):
+        for kind in ("present", "low"):
+            for variable in island:
+                variable.chosen = getattr(variable, kind)
+            for flow in flows:
+                flow.lead()
+            assert cost_of(problem, UnitJoins()) >= least
+    assert cost_of(problem, UnitJoins()) == least
+
+
+def islands(problem, flows):
+    """Low variables that may choose, in sets that share values."""
+    followers = {id(variable) for flow in flows for variable in flow.followers}
+    free = {}
+    for variable in problem.variables:
+        low, high = choices(problem, variable)
+        if low != high and variable.chosen == low and id(variable) not in followers:
+            free[id(variable)] = variable
+    groups = [{key} for key in free]
+    for flow in flows:
+        ends = {id(end) for end in (flow.producer, *flow.readers) if id(end) in free}
+        if flow.constant or not ends:
+            continue
+        merged = set().union(*(group for group in groups if group & ends))
+        groups = [group for group in groups if not group & ends] + [merged]
+    return [[free[key] for key in group] for group in groups]
+
+
 @pytest.mark.parametrize("name", NAMES)
 @given(proto=models(KINDS))
 def test_a_join_of_the_plan_is_a_join_of_the_cost(fp16, tmp_path_factory, name, proto):

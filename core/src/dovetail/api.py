@@ -45,6 +45,8 @@ def plan(
     solver: str = "forward",
     costs: str | Path | None = None,
     pins: Sequence[str] = (),
+    low: Sequence[str] = (),
+    high: Sequence[str] = (),
     keep_io_types: bool = True,
     data: object = None,
     plugins: PluginSet | None = None,
@@ -60,6 +62,8 @@ def plan(
         solver: How precisions are chosen.
         costs: What `min-cut` counts: the path of a cost table, or the name of one that a plugin brings.
         pins: Manual choices, `SELECTOR=backend/precision`.
+        low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
+        high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
         data: Data for passes that measure.
         plugins: The plugins to use; by default all that are installed.
@@ -71,7 +75,7 @@ def plan(
     """
     from dovetail.planning.plan import Plan
 
-    request = _request(backends, strategy, solver, costs, pins, keep_io_types, data)
+    request = _request(backends, strategy, solver, costs, pins, low, high, keep_io_types, data)
     ctx = _context(request, plugins)
     work = _copy(open(model) if isinstance(model, (str, Path)) else model)
     _run(work, ctx, _DECIDE, progress, instrumentation)
@@ -89,6 +93,8 @@ def compile(
     solver: str = "forward",
     costs: str | Path | None = None,
     pins: Sequence[str] = (),
+    low: Sequence[str] = (),
+    high: Sequence[str] = (),
     keep_io_types: bool = True,
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
@@ -103,7 +109,8 @@ def compile(
         data: Inputs to verify the result on; see `dovetail.verification.data.batches`.
         verify: Compare the result with the original; by default when there is data, on random inputs if there is none.
         plan: A plan to replay, or its path. Its backends are used where `backends` names none.
-        backends, strategy, solver, costs, pins, keep_io_types, plugins, progress, instrumentation: See `plan`.
+        backends, strategy, solver, costs, pins, low, high, keep_io_types, plugins, progress, instrumentation: As for
+            `plan`.
 
     Raises:
         DovetailError: The model or the request is at fault.
@@ -116,7 +123,7 @@ def compile(
     planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         backends = [_choice(entry) for entry in planned.backends]
-    request = _request(backends, strategy, solver, costs, pins, keep_io_types, data, planned)
+    request = _request(backends, strategy, solver, costs, pins, low, high, keep_io_types, data, planned)
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
     stamp = stamp_for(request, ctx)
@@ -217,7 +224,7 @@ def _copy(model: Model) -> Model:
     return open(model.path) if model.untouched and model.path is not None else model.clone()
 
 
-def _request(backends, strategy, solver, costs, pins, keep_io_types, data, plan=None) -> Request:
+def _request(backends, strategy, solver, costs, pins, low, high, keep_io_types, data, plan=None) -> Request:
     if not backends and plan is None:
         raise UsageError("no backend is named", "name at least one; `dovetail backends` lists them")
     return Request.of(
@@ -226,6 +233,8 @@ def _request(backends, strategy, solver, costs, pins, keep_io_types, data, plan=
         solver=solver,
         costs=str(costs) if costs else None,
         pins=tuple(pins),
+        low=tuple(low),
+        high=tuple(high),
         keep_io_types=keep_io_types,
         data=data,
         plan=plan,

@@ -29,6 +29,8 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "solver": "forward",
         "costs": None,
         "pins": (),
+        "low": (),
+        "high": (),
         "keep_io_types": True,
         "data": None,
         "plan": None,

@@ -35,6 +35,14 @@ CASES = {
         HEAD + "{ a = Exp (x)  c = Log (x)  d = Add (a, c)  e = Neg (d)  y = Log (e) }",
         {"d": HIGH, "e": HIGH},
     ),
+    "an island goes back as a whole": (
+        HEAD + "{ a = Exp (x)  b = Tanh (a)  c = Neg (b)  y = Exp (c) }",
+        {"b": HIGH, "c": HIGH},
+    ),
+    "an island with as many joins either way stays low": (
+        HEAD + "{ a = Exp (x)  b = Tanh (a)  c = Neg (b)  y = MatMul (c, w) }",
+        {"b": LOW, "c": LOW, "y": LOW},
+    ),
     "as many joins either way stay low": (
         HEAD + "{ a = Exp (x)  b = Neg (a)  y = MatMul (b, w) }",
         {"b": LOW, "y": LOW},

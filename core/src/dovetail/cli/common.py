@@ -55,6 +55,9 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint or min-cut")
     add("--costs", metavar="FILE|NAME", help="what min-cut counts; `dovetail bench costs` measures such a table")
     add("--pin", action="append", default=[], metavar="SELECTOR=backend/precision", help="a manual choice (repeatable)")
+    low, high = "compute nodes in the low precision", "compute nodes in the source model's types"
+    add("--low", action="append", default=[], metavar="SELECTOR", help=f"{low} whatever their policy is (repeatable)")
+    add("--high", action="append", default=[], metavar="SELECTOR", help=f"{high} (repeatable)")
     add(
         "--keep-io-types",
         action=argparse.BooleanOptionalAction,
@@ -71,6 +74,8 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
         "solver": args.solver,
         "costs": args.costs,
         "pins": tuple(args.pin),
+        "low": tuple(args.low),
+        "high": tuple(args.high),
         "keep_io_types": args.keep_io_types,
         "data": existing(args.data),
         "plugins": plugins_of(args),

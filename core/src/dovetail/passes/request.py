@@ -66,6 +66,8 @@ class Request:
         solver: Solver of the typing problem: `forward`, `fixpoint` or `min-cut`.
         costs: Cost table of the solver `min-cut`: a file, or the name of one that a plugin brings.
         pins: Manual choices, `SELECTOR=backend/precision`.
+        low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
+        high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
         data: Calibration and verification data: a path, or arrays by input name.
         seed: Seed of everything random.
@@ -78,6 +80,8 @@ class Request:
     solver: str = "forward"
     costs: str | None = None
     pins: tuple[str, ...] = ()
+    low: tuple[str, ...] = ()
+    high: tuple[str, ...] = ()
     keep_io_types: bool = True
     data: Any = None
     seed: int = 0
@@ -97,6 +101,8 @@ class Request:
             "solver": self.solver,
             "costs": self.costs,
             "pins": list(self.pins),
+            "low": list(self.low),
+            "high": list(self.high),
             "keep_io_types": self.keep_io_types,
             "data": str(self.data) if isinstance(self.data, (str, Path)) else None,
             "seed": self.seed,
@@ -109,4 +115,5 @@ class Request:
         """The inverse of `as_dict`; a plan comes back as the mapping or path that was written."""
         values = dict(data)
         backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
-        return cls(backends, pins=tuple(values.pop("pins", ())), **values)
+        lists = {name: tuple(values.pop(name, ())) for name in ("pins", "low", "high")}
+        return cls(backends, **lists, **values)

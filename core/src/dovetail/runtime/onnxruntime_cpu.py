@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.runtime.engine import Availability, Executed, Reads, RegionModel
 from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
-from dovetail.runtime.serialise import source_of
+from dovetail.runtime.rounded import KEPT, rounded
+from dovetail.runtime.serialise import needs_file, source_of
 from dovetail.runtime.tensors import TENSOR_TYPES, type_name
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class OnnxRuntimeCpu:
 
     It has no arithmetic in bfloat16 (such a region is refused when it is loaded) and computes most operators of
     float16 in float32 behind casts of its own, so what the types say is not what is executed: `executed()` knows
-    only what a profile shows.
+    only what a profile shows. Results are rounded to float16 all the same (`rounded.py`).
 
     Options: `threads` (0: all cores), `optimise` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
     reports the kernels of the runs so far).
@@ -83,15 +84,30 @@ class OnnxRuntimeCpu:
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
         self._demand(ort.get_available_providers())
-        source = source_of(region)
+        source, files, kept = self._source(region)
         try:
             session = ort.InferenceSession(
-                source if isinstance(source, bytes) else str(source), settings, list(self.providers)
+                source if isinstance(source, bytes) else str(source),
+                settings,
+                list(self.providers),
+                disabled_optimizers=kept,
             )
         except Exception as error:  # the binding's exceptions share no base class below Exception
             raise _refusal(error, f"{self.name} refuses") from error
         self._demand(session.get_providers())
-        return OnnxRuntimeSession(session, region, profile, self.name)
+        return OnnxRuntimeSession(session, region, (profile, files), self.name)
+
+    def _source(self, region: RegionModel) -> tuple[bytes | Path, tempfile.TemporaryDirectory | None, list[str]]:
+        """What ONNX Runtime reads, the folder it lies in if it is a new file, and optimisers to leave out."""
+        changed = rounded(region.model) if self.providers == (CPU,) else None
+        if changed is None:
+            return source_of(region), None, []
+        if not needs_file(changed):
+            return source_of(RegionModel(changed)), None, KEPT
+        files = tempfile.TemporaryDirectory(prefix="dovetail-rounded-")
+        path = Path(files.name, "model.onnx")
+        changed.save(path, external=True)
+        return path, files, KEPT
 
     def _demand(self, there: Sequence[str]) -> None:
         """ONNX Runtime goes on without a provider that it cannot load, and only warns."""
@@ -107,13 +123,13 @@ class OnnxRuntimeSession:
         self,
         session: ort.InferenceSession,
         region: RegionModel,
-        profile: tempfile.TemporaryDirectory | None,
+        folders: tuple[tempfile.TemporaryDirectory | None, tempfile.TemporaryDirectory | None],
         engine: str,
     ):
         self._session = session
         self._engine = engine
         self._region = region
-        self._profile = profile
+        self._profile, self._files = folders
         self._reported: dict[str, tuple[str, str]] | None = None
         self._outputs = [output.name for output in session.get_outputs()]
         # NumPy has no such types, so these tensors cross the border as integers of the same width.

@@ -12,6 +12,7 @@ from dovetail_canonicalize.inference import infer
 from dovetail_canonicalize.loop_shapes import give_carried_shapes
 from dovetail_canonicalize.names import NodeNames, all_nodes
 from dovetail_canonicalize.order import sort_nodes
+from dovetail_canonicalize.shadows import rename_shadows
 
 if TYPE_CHECKING:
     import onnx
@@ -47,6 +48,9 @@ class Normalise(Pass):
         skeleton = model.skeleton()
         if sort_nodes(skeleton.proto.graph):
             ctx.remark("passed", "", "sort", "the nodes were not in the order in which they read each other's results")
+        if hidden := rename_shadows(skeleton.proto.graph):
+            why = f"{hidden} names inside of bodies stood outside too; those inside are others now"
+            ctx.remark("passed", "", "shadows", why)
         proto = _inlined(skeleton.proto, ctx)
         _initializers_are_no_inputs(proto, ctx)
         names = NodeNames(proto.graph)

@@ -17,6 +17,8 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer, claims_of
 
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
+from dovetail_precision.carried import follow_readers
+from dovetail_precision.lists import remark_lists, why_listed
 from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.solvers import solver
 from dovetail_precision.ties import holds_bodies
@@ -51,6 +53,7 @@ class AssignTypes(Pass):
             placer.place()
             problem = TypingProblem(model, ctx)
         solve(problem)
+        follow_readers(problem)
         _annotate(problem, model, ctx)
         number_regions(model, ctx)
         parts = ctx.analysis(Parts, model)
@@ -81,6 +84,7 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     for variable in problem.variables:
         by_node.setdefault(id(variable.node), []).append(variable)
         _remark(problem, variable, ctx)
+    remark_lists(problem, ctx)
     counts: Counter[str] = Counter()
     plain: dict[tuple[str, str], Placement] = {}
     for node in ctx.analysis(Parts, model).nodes:
@@ -144,6 +148,8 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
         return f"{chosen}, as pinned"
     if variable.present != "float32":
         return f"stays {chosen}: the model has it in {variable.present} already"
+    if variable.listed:
+        return why_listed(variable, _forced(problem, variable))
     if variable.why:
         return variable.why
     if policy in ("lower", "pass", "promote") and chosen == variable.high != variable.low:

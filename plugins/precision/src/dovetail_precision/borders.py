@@ -9,6 +9,7 @@ from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.ir.types import float_name
 from dovetail.planning.placement import HOST, get_placement
 
+from dovetail_precision.states import find_states
 from dovetail_precision.ties import ties_of
 
 if TYPE_CHECKING:
@@ -83,13 +84,19 @@ class PlannedTypes:
             return placement.precision
         return placement.port_type(input_name(index, self._signatures(node)))
 
-    def given(self, graph: ir.Graph, index: int) -> str | None:
-        """The float type that `graph` gives its output `index` out in; None where that carries no float."""
+    def body_gives(self, graph: ir.Graph, index: int) -> str | None:
+        """The float type that a graph gives its output `index` out in; None where that carries no float."""
         present = float_name(graph.outputs[index])
         if present is None or (id(graph), index) not in self._given:
             return present
         holder, port = self._given[id(graph), index]
         return get_placement(holder).port_type(port)
+
+    def given(self, value: ir.Value) -> str:
+        """The type in which an input is given that need not keep its own: that of all of its readers."""
+        wanted = {self.wanted(node, index) for node, index in value.uses()}
+        lone = len(wanted) == 1 and None not in wanted and not value.is_graph_output()
+        return wanted.pop() if lone else float_name(value)
 
 
 def find_borders(parts: Parts, types: PlannedTypes, keep_io_types: bool = True) -> list[Border]:
@@ -98,7 +105,8 @@ def find_borders(parts: Parts, types: PlannedTypes, keep_io_types: bool = True) 
     Args:
         parts: The parts of a model whose nodes have placements, before joins.
         types: Its planned types.
-        keep_io_types: Give the model's outputs in the types of the source model.
+        keep_io_types: Give the model's outputs in the types of the source model. Else only a state, which comes back
+            as an input, has a type that it must be given in: the one that the input has.
     """
     found: dict[tuple[int, str], Border] = {}
     main = parts.graphs[0]
@@ -115,10 +123,11 @@ def find_borders(parts: Parts, types: PlannedTypes, keep_io_types: bool = True) 
             if wanted is not None and wanted != (held := types.held(value)):
                 border(value, held, wanted).uses.append((node, index))
     for graph in parts.graphs:
-        if graph is main and not keep_io_types:
-            continue
+        free = graph is main and not keep_io_types
+        states = {id(output): types.given(value) for value, output in find_states(graph)} if free else {}
         for index, value in enumerate(graph.outputs):
-            wanted, held = types.given(graph, index), types.held(value)
+            held = types.held(value)
+            wanted = states.get(id(value), held) if free else types.body_gives(graph, index)
             if held is not None and held != wanted:
                 border(value, held, wanted).outputs.append((graph, index))
     return list(found.values())

@@ -15,7 +15,9 @@ from dovetail.planning.placement import Placement, get_placement, set_placement
 
 from dovetail_precision.attributes import set_attributes
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
+from dovetail_precision.carried import rewrite_carried_types
 from dovetail_precision.scopes import Scopes
+from dovetail_precision.states import find_states
 from dovetail_precision.weights import convert_weights
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class Join(Pass):
         joiner = _Joiner(model, parts, ctx)
         borders = find_borders(parts, joiner.types, ctx.request.keep_io_types)
         decided = list(joiner.retyped(parts))
+        outputs = model.graph.outputs
+        states = {id(value): outputs.index(output) for value, output in find_states(model.graph)}
         # Weights go along: a node whose activations are converted and whose weights are not would be invalid.
         converted = convert_weights(parts, joiner.types, ctx)
         for border in borders:
@@ -56,23 +60,40 @@ class Join(Pass):
         for value, dtype in decided:
             value.dtype = dtype
         if not ctx.request.keep_io_types:
-            _lower_inputs(model, ctx)
+            _lower_inputs(model, states, ctx)
+        rewritten = rewrite_carried_types(parts.nodes, ctx)
         _drop_idle_casts(model, ctx)
-        rewritten = set_attributes(parts.nodes, ctx)
+        rewritten |= set_attributes(parts.nodes, ctx)
         return bool(borders or decided or converted or rewritten)
 
 
-def _lower_inputs(model: Model, ctx: Context) -> None:
-    """An input that is only read through casts to one type is given in that type; the casts are idle then."""
+def _lower_inputs(model: Model, states: dict[int, int], ctx: Context) -> None:
+    """An input that is only read through casts to one type is given in that type; the casts are idle then.
+
+    Args:
+        model: The model, with its joins.
+        states: Which output comes back as an input, by the id of the input: both have one type.
+        ctx: For remarks.
+    """
     for value in model.graph.inputs:
-        readers = [node for node, _ in value.uses()]
-        wanted = {node.attributes.get_int("to", 0) if node.op_type == "Cast" else 0 for node in readers}
-        if len(wanted) != 1 or 0 in wanted or value.is_graph_output() or value.is_initializer():
-            continue
-        dtype = readers[0].outputs[0].dtype
-        if float_name(value) is not None and dtype is not None and dtype_name(dtype) in FLOATS:
-            ctx.remark("passed", readers[0], "input-type", f"input '{value.name}' is given in {dtype_name(dtype)}")
-            value.dtype = dtype
+        output = model.graph.outputs[states[id(value)]] if id(value) in states else None
+        _lower_input(value, output, ctx)
+        if output is not None:
+            why = f"state '{value.name}' comes back as '{output.name}': both are {dtype_name(value.dtype)}"
+            ctx.remark("passed", output.producer() or "", "state", why)
+
+
+def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None:
+    readers = [node for node, _ in value.uses()]
+    wanted = {node.attributes.get_int("to", 0) if node.op_type == "Cast" else 0 for node in readers}
+    if len(wanted) != 1 or 0 in wanted or value.is_graph_output() or value.is_initializer():
+        return
+    dtype = readers[0].outputs[0].dtype
+    if output is not None and output.dtype != dtype:
+        return  # the output was given what the plan says of the input
+    if float_name(value) is not None and dtype is not None and dtype_name(dtype) in FLOATS:
+        ctx.remark("passed", readers[0], "input-type", f"input '{value.name}' is given in {dtype_name(dtype)}")
+        value.dtype = dtype
 
 
 def _drop_idle_casts(model: Model, ctx: Context) -> None:

@@ -18,6 +18,7 @@ from dovetail_placement.place import claims_of
 from dovetail_precision.angles import find_angles
 from dovetail_precision.cost_table import CostTable, table_for
 from dovetail_precision.fits import misfit
+from dovetail_precision.lists import Listed, apply_list, find_listed
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ranges.evidence import overflow
 from dovetail_precision.ranges.intervals import Intervals
@@ -52,6 +53,7 @@ class Variable:
         chosen: The solver's choice.
         because: Nodes that forced the choice.
         why: The choice in one clause, where a solver has more to say than the policy.
+        listed: The option that set the policy, as a user writes it: `--high type:Exp`.
     """
 
     node: ir.Node
@@ -67,6 +69,7 @@ class Variable:
     chosen: str = ""
     because: tuple[ir.Node, ...] = ()
     why: str = ""
+    listed: str = ""
 
 
 class TypingProblem:
@@ -90,6 +93,7 @@ class TypingProblem:
         self._intervals = ctx.analysis(Intervals, model)
         self.tied: set[tuple[int, int]] = set()
         self._defined_by: dict[int, Variable] = {}
+        self._listed = find_listed(model, ctx.request)
         self._signatures = Signatures(model.ir.opset_imports)
         self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
@@ -99,6 +103,7 @@ class TypingProblem:
         overridable = {id(value) for value in model.graph.inputs}
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
         self._angles = find_angles(parts.nodes, self.is_constant, self._is_wave)
+        self._nodes = parts.nodes
         for node in parts.nodes:
             self._add(node)
 
@@ -136,6 +141,10 @@ class TypingProblem:
     def _is_wave(self, node: ir.Node) -> bool:
         return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)
 
+    def listed_nodes(self) -> list[tuple[ir.Node, Listed]]:
+        """The nodes that the user wants low or high, in graph order."""
+        return [(node, self._listed[id(node)]) for node in self._nodes if id(node) in self._listed]
+
     def _add(self, node: ir.Node) -> None:
         if holds_bodies(node):
             for tie in ties_of(node):
@@ -169,6 +178,10 @@ class TypingProblem:
                 [(name, node.inputs[index]) for index, name in group.inputs],
                 [(name, node.outputs[index]) for index, name in group.outputs],
             )
+            if id(node) in self._listed:
+                against = apply_list(variable, self._listed[id(node)], group.allowed, claim)
+                if against:
+                    self.impossible.append((node, against))
             self.variables.append(variable)
             for _, value in variable.outputs:
                 self._defined_by[id(value)] = variable
@@ -180,6 +193,7 @@ class TypingProblem:
         given = [graph.outputs[index] for graph, index in tie.body_outputs]
         # A weight that a body gives out as it is has no reader that could ask for a version.
         free = present == "float32" and backend.name != HOST and not any(value.is_initializer() for value in given)
+        free = free and not (id(node) in self._listed and self._listed[id(node)].side == "high")
         inputs = [(input_name(index, sig), node.inputs[index]) for index in tie.inputs]
         outputs = [(output_name(index, sig), node.outputs[index]) for index in tie.outputs]
         name = (inputs or outputs)[0][0]

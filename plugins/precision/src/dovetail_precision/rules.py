@@ -25,7 +25,7 @@ def demanded(variable: Variable) -> str | None:
     if policy == "pinned":
         return next(iter(variable.allowed)) if len(variable.allowed) == 1 else present
     # What the source model keeps in another type than float32 is somebody's choice already.
-    if present != "float32" or policy in ("keep", "follow-consumer"):
+    if present != "float32" or policy in ("keep", "high", "follow-consumer"):
         return present
     if policy == "lower":
         return variable.low

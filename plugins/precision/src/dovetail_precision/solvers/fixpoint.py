@@ -35,7 +35,9 @@ def solve_fixpoint(problem: TypingProblem) -> None:
             variable.why = f"{low}: nothing forbids it"
         elif _could_be_low(variable) and too_large(problem, variable, variable.low):
             variable.why = f"{high}: {problem.obstacle(variable, variable.low)}"
-    _Worklist(flows, candidates).run()
+    worklist = _Worklist(flows, candidates)
+    worklist.run()
+    worklist.take_back_islands()
     for flow in flows:
         flow.lead()
 
@@ -92,6 +94,45 @@ class _Worklist:
                 if id(other) in self._candidates and id(other) not in queued:
                     queued.add(id(other))
                     waiting.append(other)
+
+    def take_back_islands(self) -> None:
+        """Take back what needs fewer joins high as a whole, though no member of it does alone.
+
+        Members of an island share values; those of two islands never do, so one look at each is enough.
+        """
+        beside: dict[int, list[Variable]] = {}
+        for variable in self._candidates.values():
+            for joins, _ in self._around[id(variable)]:
+                beside.setdefault(id(joins), []).append(variable)
+        seen: set[int] = set()
+        for first in list(self._candidates.values()):
+            if id(first) in seen:
+                continue
+            seen.add(id(first))
+            island, touched = [first], {}
+            for variable in island:
+                for joins, _ in self._around[id(variable)]:
+                    if id(joins) in touched:
+                        continue
+                    touched[id(joins)] = joins
+                    fresh = [other for other in beside[id(joins)] if id(other) not in seen]
+                    seen.update(map(id, fresh))
+                    island.extend(fresh)
+            self._reconsider_island(island, list(touched.values()))
+
+    def _reconsider_island(self, island: list[Variable], values: list[_Joins]) -> None:
+        joins_low = sum(joins.number() for joins in values)
+        for variable in island:
+            _move(variable, self._around[id(variable)], variable.present)
+        saved = joins_low - sum(joins.number() for joins in values)
+        for variable in island:
+            if saved <= 0:
+                _move(variable, self._around[id(variable)], variable.low)
+                continue
+            del self._candidates[id(variable)]
+            variable.because = tuple(_high(variable, self._around[id(variable)]))[:8]
+            among = f"{len(island)} nodes around here" if len(island) > 1 else "it"
+            variable.why = f"{variable.chosen}: {variable.low} for {among} would take {_more(saved)}"
 
     def _reconsider(self, variable: Variable) -> list[Variable]:
         """Take `variable` back if that saves joins; the variables to look at after it."""

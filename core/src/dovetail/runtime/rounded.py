@@ -1,0 +1,61 @@
+"""Keeping ONNX Runtime's CPU provider from dropping the rounding to float16.
+
+It has few float16 kernels: other operators compute in float32 between casts that it inserts, and of two such casts in
+a row it drops both. What float16 rounds, or what overflows in it, would not show. It keeps casts around operators that
+have a float16 kernel, but takes one alone for not worth a cast: so two Identity operators stand behind every result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.ir.editing import insert_after_value
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+
+__all__ = ["KEPT", "rounded"]
+
+KEPT = ["EliminateIdentity"]
+"""ONNX Runtime's optimisers that would undo it."""
+
+# Their results are values that have been rounded already.
+_EXACT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+_FLOAT16 = 10  # onnx.TensorProto.DataType
+
+
+def rounded(model: Model) -> Model | None:
+    """A copy of `model` in which every float16 result is really rounded; None where it computes nothing in float16."""
+    if not any(_results(node) for node in model.nodes()):
+        return None
+    work = model.clone()
+    for node in list(work.nodes()):
+        for value in _results(node):
+            _hold(node.graph, value)
+    work.touch()
+    return work
+
+
+def _results(node: ir.Node) -> list[ir.Value]:
+    if node.op_type in _EXACT:
+        return []
+    return [
+        value for value in node.outputs if value.dtype is not None and value.dtype.value == _FLOAT16 and value.uses()
+    ]
+
+
+def _hold(graph: ir.Graph, value: ir.Value) -> None:
+    import onnx_ir as ir
+
+    uses = [(node, index) for node, index in value.uses()]
+    first = ir.node("Identity", [value], name=f"{value.name}/rounded_1")
+    second = ir.node("Identity", [first.outputs[0]], name=f"{value.name}/rounded_2")
+    for node in (first, second):
+        node.outputs[0].name = node.name
+        node.outputs[0].type = value.type
+    insert_after_value(graph, value, first)
+    insert_after_value(graph, first.outputs[0], second)
+    for node, index in uses:
+        node.replace_input_with(index, second.outputs[0])

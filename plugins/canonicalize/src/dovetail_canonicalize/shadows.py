@@ -1,0 +1,70 @@
+"""Names in bodies that hide a name outside: ONNX forbids them, exporters of loops write them and engines take them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_canonicalize.names import all_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx
+
+__all__ = ["rename_shadows"]
+
+
+def rename_shadows(graph: onnx.GraphProto) -> int:
+    """Give what a body defines under a name from outside a name of its own.
+
+    Returns:
+        How many names were given.
+    """
+    holders = [node for node in graph.node if any(True for _ in _bodies(node))]
+    if not holders:
+        return 0
+    taken = _defined(graph) | {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
+    return sum(_rename(body, _defined(graph), taken) for node in holders for body in _bodies(node))
+
+
+def _rename(graph: onnx.GraphProto, outer: set[str], taken: set[str]) -> int:
+    names = {}
+    for name in sorted(_defined(graph) & outer):
+        number = 1
+        while f"{name}_{number}" in taken:
+            number += 1
+        names[name] = f"{name}_{number}"
+        taken.add(names[name])
+    if names:
+        _apply(graph, names)
+    inner = outer | _defined(graph)
+    return len(names) + sum(_rename(body, inner, taken) for node in graph.node for body in _bodies(node))
+
+
+def _apply(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Call what `graph` defines and reads by its new names."""
+    for entry in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        entry.name = names.get(entry.name, entry.name)
+    for tensor in graph.sparse_initializer:
+        tensor.values.name = names.get(tensor.values.name, tensor.values.name)
+    for node in graph.node:
+        for ports in (node.input, node.output):
+            for index, name in enumerate(ports):
+                if name in names:
+                    ports[index] = names[name]
+        for body in _bodies(node):
+            hidden = _defined(body)
+            _apply(body, {before: after for before, after in names.items() if before not in hidden})
+
+
+def _defined(graph: onnx.GraphProto) -> set[str]:
+    names = {entry.name for entry in (*graph.input, *graph.initializer)}
+    names |= {tensor.values.name for tensor in graph.sparse_initializer}
+    return (names | {name for node in graph.node for name in node.output}) - {""}
+
+
+def _bodies(node: onnx.NodeProto):
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs

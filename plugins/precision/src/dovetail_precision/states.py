@@ -1,0 +1,66 @@
+"""State that a model gives out and takes in again, step by step: caches of attention, states of recurrent networks.
+
+ONNX does not say which output comes back as which input, so it is read from the names. Two names are a pair when
+nothing but the word that tells both sides apart differs between them: `past`, `old`, `prev`, `in`, ... before,
+`present`, `new`, `next`, `out`, ... after. So `past_key_values.0.key` is one with `present.0.key`, `state` with
+`new_state`, `h_in` with `h_out`, and `h0` with `hn`. Their element types must be equal, their ranks too, and at most
+one axis may differ: a cache grows along it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dovetail.ir.types import float_name
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["find_states"]
+
+_BEFORE = frozenset({"past", "old", "prev", "previous", "last", "in", "input", "init", "initial"})
+_AFTER = frozenset({"present", "new", "next", "updated", "out", "output"})
+_ALONE = frozenset({("past", "present"), ("old", "new"), ("prev", "next"), ("previous", "next")})
+_STEPS = {"h0": "hn", "c0": "cn", "h_0": "h_n", "c_0": "c_n"}
+
+
+def find_states(graph: ir.Graph) -> list[tuple[ir.Value, ir.Value]]:
+    """The inputs of `graph` with the outputs that come back as them; of names that fit several times, none is taken."""
+    outputs = [value for value in graph.outputs if value.name]
+    found, taken = [], {}
+    for value in graph.inputs:
+        partners = [other for other in outputs if _are_a_pair(value.name or "", other.name) and _agree(value, other)]
+        if len(partners) == 1 and float_name(value) is not None and not value.is_initializer():
+            found.append((value, partners[0]))
+            taken[id(partners[0])] = taken.get(id(partners[0]), 0) + 1
+    return [(value, other) for value, other in found if taken[id(other)] == 1]
+
+
+def _are_a_pair(given: str, result: str) -> bool:
+    if _STEPS.get(given) == result:
+        return True
+    (before, rest), (after, other) = _taken_apart(given, _BEFORE), _taken_apart(result, _AFTER)
+    if rest != other or before is None and after is None:
+        return False
+    return bool(rest) or (before, after) in _ALONE
+
+
+def _taken_apart(name: str, marks: frozenset[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The first word of `name` that tells its side, if there is one, and the other words."""
+    text = re.sub(r"(?<=past|sent)_key_values", "", name.lower())
+    words = [word for word in re.split(r"[^a-z0-9]+", text) if word]
+    mark = next((word for word in words if word in marks), None)
+    if mark is not None:
+        words.remove(mark)
+    return mark, tuple(words)
+
+
+def _agree(value: ir.Value, other: ir.Value) -> bool:
+    if value is other or value.dtype is None or value.dtype != other.dtype:
+        return False
+    if value.shape is None or other.shape is None:
+        return True
+    if len(value.shape) != len(other.shape):
+        return False
+    return sum(str(ours) != str(theirs) for ours, theirs in zip(value.shape, other.shape, strict=True)) <= 1
