@@ -68,7 +68,7 @@ def test_available(monkeypatch, tmp_path, provider, driver, why):
     installed(monkeypatch, tmp_path, provider=provider, driver=driver)
     ok, said = OnnxRuntimeCuda().available()
     assert (ok, said.startswith(why)) == (provider and driver, True)
-    assert ok or "computes float16 through float32" in said
+    assert ok or "computes float16 in float32 and rounds results" in said
 
 
 def test_a_session_without_cuda_is_refused():

@@ -16,7 +16,7 @@ _CUDA = "CUDAExecutionProvider"
 # Its wheels bring the provider as a library of its own, so that nothing need be imported to see it.
 _PROVIDER = "onnxruntime_providers_cuda.dll" if sys.platform == "win32" else "libonnxruntime_providers_cuda.so"
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-_INSTEAD = "on a CPU the model can be checked, which computes float16 through float32"
+_INSTEAD = "on a CPU the model can be checked, which computes float16 in float32 and rounds results"
 
 
 class OnnxRuntimeCuda(OnnxRuntimeCpu):
