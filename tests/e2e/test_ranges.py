@@ -118,6 +118,17 @@ def test_constants_alone_confine_what_bounded_operators_make(tmp_path, solver):
     assert result.verification.worst_snr_db > 50
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_what_is_not_known_is_no_reason(tmp_path, solver):
+    """A large table of weights has no interval; its rows go low with what reads them."""
+    text = """g (int64[4] ids) => (float[4,8] y) <float[20000,8] table, float[8,8] w> {
+      [embed] a = Gather (table, ids)  [twice] b = Add (a, a)  [last] y = MatMul (b, w) }"""
+    result = dovetail.compile(build(text, {}, tmp_path), ["gpu-fp16"], solver=solver, verify=False)
+    assert not [remark for remark in result.remarks if "float16 ends at" in remark.why]
+    if solver != "forward":
+        assert {node.precision for node in result.plan.nodes} == {"float16"}
+
+
 def test_magnitude_is_no_reason_for_bfloat16(planted, data):
     result = dovetail.compile(planted, ["cpu-bf16"], data=data, verify=False)
     assert {node.precision for node in result.plan.nodes} == {"bfloat16"}

@@ -58,7 +58,8 @@ class Intervals:
 
     def get(self, value: ir.Value) -> Range | None:
         """The interval of a computed value, if it is confined."""
-        return self._known.get(id(value))
+        known = self._known.get(id(value))
+        return known if known is not None and known.bounded and value.producer() is not None else None
 
     def _of(self, value: ir.Value | None) -> Range:
         if value is None:
