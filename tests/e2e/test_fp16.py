@@ -13,135 +13,31 @@ import pytest
 from dovetail.verification.metrics import Difference
 from onnx import TensorProto, numpy_helper
 
-SHARED = """g (float[8,8] x) => (float[8,8] y) <float[8,8] w> {
-  a = MatMul (x, w)
-  b = Abs (a)
-  c = Pow (b, w)
-  y = MatMul (c, w)
-}"""
-CAST = """g (float[2,8] x, int64[2,8] ids) => (float[2,8] y) <float[8,8] w> {
-  a = MatMul (x, w)
-  f = Cast <to = 1> (ids)
-  y = Mul (a, f)
-}"""
-MASK = """g (float[2,8,8] x, bool[2,8,8] keep) => (float[2,8,8] y)
-<float[8,8] w, float low = {-3.4028234663852886e38}> {
-  s = MatMul (x, w)
-  m = Where (keep, s, low)
-  p = Softmax <axis = -1> (m)
-  y = MatMul (p, w)
-}"""
-EPSILON = """g (float[2,8] x) => (float[2,8] y) <float[8,8] w, float eps = {1e-12}, float two = {2}> {
-  a = MatMul (x, w)
-  q = Mul (a, a)
-  s = ReduceSum (q)
-  t = Add (s, eps)
-  n = Sqrt (t)
-  d = Div (a, n)
-  y = Mul (d, two)
-}"""
-RESIZE = """g (float[1,3,8,8] x) => (float[1,4,16,16] y) <float[4,3,3,3] w, float[4] scales = {1, 1, 2, 2}> {
-  c = Conv <pads = [1, 1, 1, 1]> (x, w)
-  y = Resize <mode = "linear"> (c, , scales)
-}"""
-QDQ = """g (float[1,3,8,8] x) => (float[1,4,8,8] y)
-<float[4,3,3,3] w, float s = {0.02}, int8 z = {0}, float[4,4,1,1] v> {
-  q = QuantizeLinear (x, s, z)
-  d = DequantizeLinear (q, s, z)
-  c = Conv <pads = [1, 1, 1, 1]> (d, w)
-  r = Relu (c)
-  rq = QuantizeLinear (r, s, z)
-  rd = DequantizeLinear (rq, s, z)
-  y = Conv (rd, v)
-}"""
-LSTM = """g (float[5,2,8] x) => (float[5,1,2,4] y, float[1,2,4] h)
-<float[1,16,8] w, float[1,16,4] r, float[1,32] b> { y, h = LSTM <hidden_size = 4> (x, w, r, b) }"""
-GRU = """g (float[5,2,8] x) => (float[1,2,4] h)
-<float[1,12,8] w, float[1,12,4] r, float[1,24] b> { , h = GRU <hidden_size = 4> (x, w, r, b) }"""
-BRANCH = """g (float[4,8] x, bool c) => (float[4,8] y) <float[8,8] w, float[8,8] v> {
-  a = MatMul (x, w)
-  i = If (c) <
-    then_branch = t () => (float[4,8] p) { p = MatMul (a, v) },
-    else_branch = e () => (float[4,8] q) { q = Sub (a, x) }
-  >
-  y = Relu (i)
-}"""
-NMS = """g (float[1,16,4] x, float[1,1,16] s) => (int64[n,3] y, float[1,16,4] b)
-<float[4,4] w, int64 most = {5}, float iou = {0.5}, float score = {0.1}> {
-  a = MatMul (x, w)
-  b = Sigmoid (a)
-  y = NonMaxSuppression (b, s, most, iou, score)
-}"""
-FILL = """g (float[4,8] x) => (float[4,8] y) <float[8,8] w> {
-  a = MatMul (x, w)
-  shape = Shape (a)
-  zeros = ConstantOfShape (shape)
-  y = Max (a, zeros)
-}"""
-EYE = """g (float[8,8] x) => (float[8,8] y) <float[8,8] w> {
-  a = MatMul (x, w)
-  e = EyeLike (a)
-  b = Add (a, e)
-  y = MatMul (b, w)
-}"""
-READ_INSIDE = """g (float[4,8] x) => (float[4,8] hidden, float[4,8] y) <float[8,8] w, float[8,8] v> {
-  a = MatMul (x, w)
-  hidden = Relu (a)
-  y = MatMul (hidden, v)
-}"""
-RANGE = """g (float[1,n,8] x) => (float[1,n,8] y) <float[8,8] w, float zero = {0}, float one = {1}, int64 axis = {1}> {
-  a = MatMul (x, w)
-  s = Shape (x)
-  n = Gather (s, axis)
-  f = Cast <to = 1> (n)
-  r = Range (zero, f, one)
-  last = Constant <value = int64[1] {1}> ()
-  c = Unsqueeze (r, last)
-  y = Add (a, c)
-}"""
-LOOP = """g (float[4,8] x, bool c, int64 n) => (float[4,8] y, float[m,4,8] steps)
-<float[8,8] w, float[8,8] v, float half = {0.5}, bool yes = {1}> {
-  a = MatMul (x, w)
-  b = Tanh (a)
-  i = If (c) <
-    then_branch = t () => (float[4,8] p) { p = MatMul (b, v) },
-    else_branch = e () => (float[4,8] q) { q = Mul (b, half) }
-  >
-  y, steps = Loop (n, yes, i) <
-    body = body (int64 k, bool go, float[4,8] h) => (bool on, float[4,8] next, float[4,8] seen) {
-      on = Identity (go)
-      m = MatMul (h, w)
-      s = Add (m, b)
-      next = Tanh (s)
-      seen = Identity (next)
-    }
-  >
-}"""
 PRODUCTS = ("Conv", "GRU", "LSTM", "MatMul")
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 NETWORKS = sorted(path.name for path in LIGHT.glob("*.onnx"))
 SAMPLE = ["light_resnet50.onnx", "light_shufflenet.onnx", "light_squeezenet.onnx"]
 FLAGS = {"c": np.array(True), "n": np.array(3)}
-# text, opset, Casts at most
-GRAPHS = {
-    "shared initializer": (SHARED, 17, 4),
-    "cast of integers": (CAST, 17, 3),
-    "mask": (MASK, 17, 4),
-    "epsilon": (EPSILON, 17, 3),
-    "resize": (RESIZE, 17, 2),
-    "quantised 17": (QDQ, 17, 4),
-    "quantised 19": (QDQ, 19, 4),
-    "quantised 23": (QDQ, 23, 4),
-    "lstm": (LSTM, 17, 3),
-    "gru": (GRU, 17, 2),
-    "branch": (BRANCH, 17, 3),
-    "suppression": (NMS, 17, 2),
-    "constant of shape": (FILL, 17, 2),
-    "eye": (EYE, 17, 4),
-    "output read inside": (READ_INSIDE, 17, 3),
-    "range": (RANGE, 17, 3),
-    "branch and loop": (LOOP, 17, 6),
-}
+# file in `graphs`, opset, Casts at most
+GRAPHS = [
+    ("shared_initializer", 17, 4),
+    ("cast_of_integers", 17, 3),
+    ("mask", 17, 4),
+    ("epsilon", 17, 3),
+    ("resize", 17, 2),
+    ("quantised", 17, 4),
+    ("quantised", 19, 4),
+    ("quantised", 23, 4),
+    ("lstm", 17, 3),
+    ("gru", 17, 2),
+    ("branch", 17, 3),
+    ("suppression", 17, 2),
+    ("constant_of_shape", 17, 2),
+    ("eye", 17, 4),
+    ("output_read_inside", 17, 3),
+    ("range", 17, 3),
+    ("branch_and_loop", 17, 6),
+]
 
 
 def build(text, opset):
@@ -212,11 +108,10 @@ def nodes_of(graph):
 
 
 @pytest.mark.parametrize("solver", ["forward", "fixpoint", "min-cut"])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_graphs(tmp_path, name, solver):
+@pytest.mark.parametrize(("name", "opset", "casts"), GRAPHS)
+def test_graphs(tmp_path, name, opset, casts, solver):
     """Valid, with no more Casts than stated, weights of products in float16, and near to float32."""
-    text, opset, casts = GRAPHS[name]
-    model = build(text, opset)
+    model = build((Path(__file__).parent / "graphs" / f"{name}.txt").read_text(), opset)
     result, saved = compiled(model, tmp_path, solver=solver)
     nodes = list(nodes_of(saved.graph))
     assert len({node.name for node in nodes}) == len(nodes)

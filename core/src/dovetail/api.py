@@ -75,7 +75,17 @@ def plan(
     """
     from dovetail.planning.plan import Plan
 
-    request = _request(backends, strategy, solver, costs, pins, low, high, keep_io_types, data)
+    request = _request(
+        backends,
+        strategy=strategy,
+        solver=solver,
+        costs=costs,
+        pins=pins,
+        low=low,
+        high=high,
+        keep_io_types=keep_io_types,
+        data=data,
+    )
     ctx = _context(request, plugins)
     work = _copy(open(model) if isinstance(model, (str, Path)) else model)
     _run(work, ctx, _DECIDE, progress, instrumentation)
@@ -123,7 +133,18 @@ def compile(
     planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         backends = [_choice(entry) for entry in planned.backends]
-    request = _request(backends, strategy, solver, costs, pins, low, high, keep_io_types, data, planned)
+    request = _request(
+        backends,
+        strategy=strategy,
+        solver=solver,
+        costs=costs,
+        pins=pins,
+        low=low,
+        high=high,
+        keep_io_types=keep_io_types,
+        data=data,
+        plan=planned,
+    )
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
     stamp = stamp_for(request, ctx)
@@ -224,21 +245,10 @@ def _copy(model: Model) -> Model:
     return open(model.path) if model.untouched and model.path is not None else model.clone()
 
 
-def _request(backends, strategy, solver, costs, pins, low, high, keep_io_types, data, plan=None) -> Request:
-    if not backends and plan is None:
+def _request(backends: Sequence[str | BackendChoice], **choices: Any) -> Request:
+    if not backends and choices.get("plan") is None:
         raise UsageError("no backend is named", "name at least one; `dovetail backends` lists them")
-    return Request.of(
-        *backends,
-        strategy=strategy,
-        solver=solver,
-        costs=str(costs) if costs else None,
-        pins=tuple(pins),
-        low=tuple(low),
-        high=tuple(high),
-        keep_io_types=keep_io_types,
-        data=data,
-        plan=plan,
-    )
+    return Request.of(*backends, **choices)
 
 
 def _choice(entry: Mapping[str, Any]) -> BackendChoice:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.files import replacing, write_text
 from dovetail.planning.placement import HOST, get_placement
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class CompiledModel:
         self.plan.save(folder / PLAN)
         text = ",\n".join(json.dumps(remark.as_dict(), ensure_ascii=False) for remark in self.remarks)
         for name, content in {REMARKS: f"[\n{text}\n]\n", **self.files}.items():
-            _write(folder / name, content)
+            write_text(folder / name, content)
 
     def _add_losses(self) -> None:
         """What converting the weights could not keep is only known once they are written."""
@@ -187,27 +188,13 @@ class CompiledModel:
                 self.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))
 
 
-def _write(path: Path, text: str) -> None:
-    from dovetail.ir.saving import replacing
-
-    try:
-        with replacing(path) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error
-
-
 def _copy(source: Path, target: Path) -> None:
     """The same bytes in another place, with the data files they name; nothing where both are one place."""
-    from dovetail.ir.saving import data_files, replacing
+    from dovetail.ir.saving import data_files
 
     if target.exists() and source.samefile(target):
         return
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for file in (*sorted(data_files(source)), source):
-            copy = target if file == source else target.parent / file.name
-            with replacing(copy) as out, file.open("rb") as original:
-                shutil.copyfileobj(original, out, 1 << 22)
-    except OSError as error:
-        raise DovetailError(f"{target} could not be written: {error.strerror or error}") from error
+    for file in (*sorted(data_files(source)), source):
+        copy = target if file == source else target.parent / file.name
+        with replacing(copy) as out, file.open("rb") as original:
+            shutil.copyfileobj(original, out, 1 << 22)

@@ -74,14 +74,14 @@ def test_available(monkeypatch, tmp_path, provider, driver, why):
 def test_a_session_without_cuda_is_refused():
     """ONNX Runtime itself goes on with the CPU, and only logs it."""
     if OnnxRuntimeCuda().available().ok:
-        pytest.skip("there is a GPU")
+        pytest.skip("this is about machines without a GPU, and here is one")
     with pytest.raises(DovetailError, match="onnxruntime-cuda: ONNX Runtime could not start CUDAExecutionProvider"):
         OnnxRuntimeCuda().load(RegionModel(parse(PRODUCT)), {})
 
 
 def test_without_a_gpu_the_cpu_checks_the_model_and_a_note_says_so(tmp_path):
     if OnnxRuntimeCuda().available().ok:
-        pytest.skip("there is a GPU")
+        pytest.skip("this is about machines without a GPU, and here is one")
     onnx.save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + PRODUCT), tmp_path / "m.onnx")
     compiled = dovetail.compile(tmp_path / "m.onnx", ["gpu-fp16"], verify=True)
     assert compiled.executor().engines == ["onnxruntime-cpu"]

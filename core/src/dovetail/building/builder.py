@@ -84,13 +84,7 @@ class Builder:
         return values[0] if len(values) == 1 else values
 
     def plain_op(
-        self,
-        op_type: str,
-        inputs: Sequence[ir.Value | None],
-        attributes: dict[str, Any] | None = None,
-        *,
-        outputs: int = 1,
-        domain: str = "",
+        self, op_type: str, inputs: Sequence[ir.Value | None], attributes=None, *, outputs: int = 1, domain: str = ""
     ) -> tuple[ir.Value, ...]:
         """The same as `op`, without casts and always with a tuple."""
         import onnx_ir as ir

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.cli.common import command, plugins_of
 from dovetail.cli.output import Progress, note, print_json
 from dovetail.errors import DovetailError
+from dovetail.files import write_text
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         table = measure_costs(engine, backend.low, backend.high or "float32", progress)
     text = f"# Measured with {engine.name}. See `dovetail compile --costs`.\n" + yaml.safe_dump(table, sort_keys=False)
     if args.output:
-        _write(args.output, text)
+        write_text(args.output, text)
         note(f"{args.output}: use it with --solver min-cut --costs {args.output}")
     if args.json:
         print_json(table)
@@ -66,13 +67,3 @@ def _engine(backend: Backend, ctx: Context) -> Engine:
             return engine
         refusals.append(f"{engine.name}: {why}")
     raise DovetailError(f"no engine of '{backend.name}' can run here ({'; '.join(refusals)})")
-
-
-def _write(path: Path, text: str) -> None:
-    from dovetail.ir.saving import replacing
-
-    try:
-        with replacing(path) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import command, existing, plugins_of
 from dovetail.cli.output import print_json, table
-from dovetail.errors import DovetailError
+from dovetail.files import replacing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,13 +48,8 @@ def _write(path: Path, outputs: dict[str, np.ndarray]) -> None:
 
     # Files of numpy know no bfloat16 and no 8-bit floats; float32 holds all of their values.
     plain = {n: a if a.dtype.isbuiltin == 1 else a.astype(np.float32) for n, a in outputs.items()}
-    from dovetail.ir.saving import replacing
-
-    try:
-        with replacing(path) as file:
-            np.savez(file, **plain)
-    except OSError as error:
-        raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error
+    with replacing(path) as file:
+        np.savez(file, **plain)
 
 
 def _row(name: str, array: np.ndarray) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.files import named, replacing
 from dovetail.garbage import without_collections
 from dovetail.ir.skeleton import is_stub
 from dovetail.ir.wire import join
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["data_files", "replacing", "save_model", "tensor_chunks"]
+__all__ = ["data_files", "save_model", "tensor_chunks"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -64,38 +65,18 @@ def save_model(
     tensors = [skeleton.weights[tensor.name] for tensor in stubs]
     old_data = data_files(path)
     tell = progress or _silent
-    try:
+    with named(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if external and tensors:
-            kept = _write_data(path, stubs, tensors, tell)
+            old_data.discard(_write_data(path, stubs, tensors, tell))
             with replacing(path) as file:
                 file.write(proto.SerializeToString(deterministic=True))
-            old_data.discard(kept)
         else:
             with replacing(path) as file:
                 _write_whole(file, proto, stubs, tensors, tell)
-    except OSError as error:
-        raise DovetailError(
-            f"{path} could not be written: {error.strerror or error}",
-            "free some space or name another folder; nothing there was changed",
-        ) from error
     for stale in old_data:
         with contextlib.suppress(OSError):
             stale.unlink()
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes the place of `path` when the block ends well, and vanishes otherwise."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            yield file
-        partial.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise
 
 
 def tensor_chunks(tensor) -> Iterator[memoryview | bytes]:

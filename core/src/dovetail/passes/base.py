@@ -62,7 +62,7 @@ class Pass:
         Returns:
             True when it changed something.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method `run`: every pass brings its own")
 
     def __str__(self) -> str:
         from dovetail.passes.options import print_options

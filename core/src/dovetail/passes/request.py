@@ -90,7 +90,10 @@ class Request:
 
     @classmethod
     def of(cls, *backends: str | BackendChoice, **rest: Any) -> Request:
-        """A request for `backends`, each as text or as a choice."""
+        """A request for `backends`, each as text or as a choice; lists and paths may come as Python users have them."""
+        for name in ("pins", "low", "high"):
+            rest[name] = tuple(rest.get(name, ()))
+        rest["costs"] = str(rest["costs"]) if rest.get("costs") else None
         return cls(tuple(BackendChoice.parse(backend) for backend in backends), **rest)
 
     def as_dict(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail.files import write_text
 from dovetail.planning.join import Join
 from dovetail.planning.plan import VERSION, Plan, PlannedNode
 from dovetail.planning.remark import Remark
@@ -24,15 +25,8 @@ def save_plan(plan: Plan, path: Path) -> None:
     Raises:
         DovetailError: The file cannot be written.
     """
-    from dovetail.ir.saving import replacing
-
     text = json.dumps(plan.as_dict(), indent=1) + "\n" if path.suffix == ".json" else plan_text(plan)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise DovetailError(f"{path} could not be written: {error.strerror or error}") from error
+    write_text(path, text)
 
 
 def plan_text(plan: Plan) -> str:

@@ -7,6 +7,7 @@ core words of YAML 1.2: `true`, `false`, `null`, integers and decimal numbers; a
 
 from __future__ import annotations
 
+import abc
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(abc.ABC):
     """A part of a file.
 
     Attributes:
@@ -71,9 +72,9 @@ class Node:
         """The scalars of a list; a single scalar is a list of one."""
         raise self.error(f"{what}: a word or a list of words is expected")
 
+    @abc.abstractmethod
     def plain(self) -> object:
         """The node as Python data."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,12 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer, claims_of
 
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
-from dovetail_precision.carried import follow_readers
 from dovetail_precision.lists import remark_lists, why_listed
-from dovetail_precision.problem import TypingProblem, Variable
+from dovetail_precision.problem import TypingProblem
 from dovetail_precision.solvers import solver
 from dovetail_precision.ties import holds_bodies
+from dovetail_precision.type_attributes import follow_readers
+from dovetail_precision.variable import Variable
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -14,7 +14,8 @@ from dovetail_precision.flows import find_flows
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.variable import Variable
 
 __all__ = ["CostModel", "MovedBytes", "UnitJoins", "cost_of"]
 

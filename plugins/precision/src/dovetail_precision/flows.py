@@ -12,7 +12,8 @@ from dovetail_precision.rules import follows
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.variable import Variable
 
 __all__ = ["Flow", "find_flows"]
 

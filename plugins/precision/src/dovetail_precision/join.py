@@ -15,9 +15,9 @@ from dovetail.planning.placement import Placement, get_placement, set_placement
 
 from dovetail_precision.attributes import set_attributes
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
-from dovetail_precision.carried import rewrite_carried_types
 from dovetail_precision.scopes import Scopes
 from dovetail_precision.states import find_states
+from dovetail_precision.type_attributes import rewrite_carried_types
 from dovetail_precision.weights import convert_weights
 
 if TYPE_CHECKING:

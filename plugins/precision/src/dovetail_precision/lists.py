@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dovetail.passes import Context, Request
     from dovetail.planning.claim import Claim
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.variable import Variable
 
 __all__ = ["Listed", "apply_list", "find_listed", "remark_lists", "why_listed"]
 

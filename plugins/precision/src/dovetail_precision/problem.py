@@ -6,7 +6,6 @@ Hard rules narrow what a variable may be (`allowed`); a solver chooses within th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir.parts import Parts
@@ -17,12 +16,12 @@ from dovetail_placement.place import claims_of
 
 from dovetail_precision.angles import find_angles
 from dovetail_precision.cost_table import CostTable, table_for
-from dovetail_precision.fits import misfit
 from dovetail_precision.lists import Listed, apply_list, find_listed
+from dovetail_precision.obstacles import Obstacles
 from dovetail_precision.port_groups import PortGroup, port_groups
-from dovetail_precision.ranges.evidence import overflow
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ties import Tie, holds_bodies, ties_of
+from dovetail_precision.variable import Variable
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -30,46 +29,10 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
 
-__all__ = ["TypingProblem", "Variable"]
+__all__ = ["TypingProblem"]
 
 # What a quantised model computes with: in another type, its scales would be other numbers.
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-
-
-@dataclass(slots=True)
-class Variable:
-    """The type of some ports of one node.
-
-    Attributes:
-        node: The node.
-        backend: Name of its backend.
-        policy: How the backend wants it typed: `lower`, `fp32`, `promote`, `pass`, ..., or "" (leave it). Beside these
-            there are `pinned`, `keep` (what it is), and `angle` (see `angles.py`).
-        present: The type in the source model.
-        low, high: The backend's low and high precision; `present` where the backend has none.
-        allowed: What the schema, the backend and the user allow together; never empty.
-        inputs: Port name and value of each float input.
-        outputs: Port name and value of each float output.
-        chosen: The solver's choice.
-        because: Nodes that forced the choice.
-        why: The choice in one clause, where a solver has more to say than the policy.
-        listed: The option that set the policy, as a user writes it: `--high type:Exp`.
-    """
-
-    node: ir.Node
-    backend: str
-    policy: str
-    present: str
-    low: str
-    high: str
-    allowed: frozenset[str]
-    source: str = ""
-    inputs: list[tuple[str, ir.Value]] = field(default_factory=list)
-    outputs: list[tuple[str, ir.Value]] = field(default_factory=list)
-    chosen: str = ""
-    because: tuple[ir.Node, ...] = ()
-    why: str = ""
-    listed: str = ""
 
 
 class TypingProblem:
@@ -88,9 +51,6 @@ class TypingProblem:
         self._ctx = ctx
         self.variables: list[Variable] = []
         self.impossible: list[tuple[ir.Node, str]] = []
-        self._misfits: dict[tuple[int, str], str] = {}
-        self._obstacles: dict[tuple[int, str], str] = {}
-        self._intervals = ctx.analysis(Intervals, model)
         self.tied: set[tuple[int, int]] = set()
         self._defined_by: dict[int, Variable] = {}
         self._listed = find_listed(model, ctx.request)
@@ -102,6 +62,7 @@ class TypingProblem:
         weights = (value for graph in parts.graphs for value in graph.initializers.values())
         overridable = {id(value) for value in model.graph.inputs}
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
+        self._obstacles = Obstacles(ctx.analysis(Intervals, model), self.is_constant)
         self._angles = find_angles(parts.nodes, self.is_constant, self._is_wave)
         self._nodes = parts.nodes
         for node in parts.nodes:
@@ -122,21 +83,7 @@ class TypingProblem:
 
     def obstacle(self, variable: Variable, name: str) -> str:
         """What of the values that `variable` reads and computes speaks against float type `name`; empty if nothing."""
-        key = (id(variable), name)
-        known = self._obstacles.get(key)
-        if known is None:
-            known = self._obstacles[key] = self._misfit(variable, name) or overflow(variable, name, self._intervals)
-        return known
-
-    def _misfit(self, variable: Variable, name: str) -> str:
-        for _, value in variable.inputs:
-            if self.is_constant(value):
-                key = (id(value), name)
-                if key not in self._misfits:
-                    self._misfits[key] = misfit(value.const_value, name)
-                if self._misfits[key]:
-                    return f"its constant '{value.name}' {self._misfits[key]}"
-        return ""
+        return self._obstacles(variable, name)
 
     def _is_wave(self, node: ir.Node) -> bool:
         return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)

@@ -9,9 +9,10 @@ from dovetail.ir.types import FLOATS, promote
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.variable import Variable
 
-__all__ = ["activations", "choices", "demanded", "follows", "settled", "too_large"]
+__all__ = ["activations", "choices", "demanded", "follows", "settled"]
 
 
 def activations(problem: TypingProblem, variable: Variable) -> list[ir.Value]:
@@ -39,7 +40,7 @@ def settled(problem: TypingProblem, variable: Variable, wanted: str) -> str:
 
     That is `wanted` if possible, else the smallest allowed type that holds it, else the widest there is.
     """
-    if wanted in FLOATS and too_large(problem, variable, wanted):
+    if wanted in FLOATS and problem.obstacle(variable, wanted):
         wanted = promote(wanted, variable.high)
     if wanted in variable.allowed:
         return wanted
@@ -69,8 +70,3 @@ def follows(problem: TypingProblem, variable: Variable) -> bool:
         return False
     low, high = choices(problem, variable)
     return low != high
-
-
-def too_large(problem: TypingProblem, variable: Variable, name: str) -> bool:
-    """Whether a value that `variable` reads or computes leaves the range of float type `name`, as far as is known."""
-    return bool(problem.obstacle(variable, name))

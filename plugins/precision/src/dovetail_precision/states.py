@@ -27,10 +27,17 @@ _STEPS = {"h0": "hn", "c0": "cn", "h_0": "h_n", "c_0": "c_n"}
 
 def find_states(graph: ir.Graph) -> list[tuple[ir.Value, ir.Value]]:
     """The inputs of `graph` with the outputs that come back as them; of names that fit several times, none is taken."""
-    outputs = [value for value in graph.outputs if value.name]
+    by_rest: dict[tuple[str, ...], list[ir.Value]] = {}
+    by_name: dict[str, list[ir.Value]] = {}
+    for output in graph.outputs:
+        if output.name:
+            by_rest.setdefault(_taken_apart(output.name, _AFTER)[1], []).append(output)
+            by_name.setdefault(output.name, []).append(output)
     found, taken = [], {}
     for value in graph.inputs:
-        partners = [other for other in outputs if _are_a_pair(value.name or "", other.name) and _agree(value, other)]
+        name = value.name or ""
+        near = [*by_rest.get(_taken_apart(name, _BEFORE)[1], ()), *by_name.get(_STEPS.get(name, ""), ())]
+        partners = [other for other in near if _are_a_pair(name, other.name) and _agree(value, other)]
         if len(partners) == 1 and float_name(value) is not None and not value.is_initializer():
             found.append((value, partners[0]))
             taken[id(partners[0])] = taken.get(id(partners[0]), 0) + 1

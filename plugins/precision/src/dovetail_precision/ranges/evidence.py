@@ -10,8 +10,8 @@ from dovetail_precision.ranges.measure import measured_range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.problem import Variable
     from dovetail_precision.ranges.intervals import Intervals
+    from dovetail_precision.variable import Variable
 
 __all__ = ["overflow"]
 

@@ -12,12 +12,13 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from dovetail_precision.flows import Flow, find_flows
-from dovetail_precision.rules import choices, demanded, too_large
+from dovetail_precision.rules import choices, demanded
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.variable import Variable
 
 __all__ = ["solve_fixpoint"]
 
@@ -33,7 +34,7 @@ def solve_fixpoint(problem: TypingProblem) -> None:
         if low != high and id(variable) not in followers:
             candidates[id(variable)] = variable
             variable.why = f"{low}: nothing forbids it"
-        elif _could_be_low(variable) and too_large(problem, variable, variable.low):
+        elif _could_be_low(variable) and problem.obstacle(variable, variable.low):
             variable.why = f"{high}: {problem.obstacle(variable, variable.low)}"
     worklist = _Worklist(flows, candidates)
     worklist.run()

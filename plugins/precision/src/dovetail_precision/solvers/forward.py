@@ -16,7 +16,8 @@ from dovetail_precision.rules import activations, demanded, settled
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.variable import Variable
 
 __all__ = ["solve_forward"]
 

@@ -20,7 +20,8 @@ from dovetail_precision.solvers.energy import INF, Energy
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.variable import Variable
 
 __all__ = ["solve_min_cut"]
 

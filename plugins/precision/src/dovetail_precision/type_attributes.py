@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Context
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.variable import Variable
 
 __all__ = ["follow_readers", "rewrite_carried_types"]
 
