@@ -75,17 +75,8 @@ def plan(
     """
     from dovetail.planning.plan import Plan
 
-    request = _request(
-        backends,
-        strategy=strategy,
-        solver=solver,
-        costs=costs,
-        pins=pins,
-        low=low,
-        high=high,
-        keep_io_types=keep_io_types,
-        data=data,
-    )
+    choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
+    request = _request(backends, keep_io_types=keep_io_types, data=data, **choices)
     ctx = _context(request, plugins)
     work = _copy(open(model) if isinstance(model, (str, Path)) else model)
     _run(work, ctx, _DECIDE, progress, instrumentation)
@@ -133,18 +124,8 @@ def compile(
     planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         backends = [_choice(entry) for entry in planned.backends]
-    request = _request(
-        backends,
-        strategy=strategy,
-        solver=solver,
-        costs=costs,
-        pins=pins,
-        low=low,
-        high=high,
-        keep_io_types=keep_io_types,
-        data=data,
-        plan=planned,
-    )
+    choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
+    request = _request(backends, keep_io_types=keep_io_types, data=data, plan=planned, **choices)
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
     stamp = stamp_for(request, ctx)
