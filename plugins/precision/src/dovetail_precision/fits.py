@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ENDLESS", "LARGEST", "fits", "misfit"]
+__all__ = ["ENDLESS", "LARGEST", "fits", "fits_surely", "misfit"]
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 # From here on a value is no quantity: it says "no limit", or "never" as in the mask of an attention. The ends of
@@ -27,6 +27,11 @@ def fits(tensor: ir.TensorProtocol, name: str) -> bool:
     return not misfit(tensor, name)
 
 
+def fits_surely(magnitude: float, name: str) -> bool:
+    """Whether a constant with this largest magnitude fits whatever its elements are; nearly always. NaN does not."""
+    return _ZERO < magnitude <= LARGEST[name]
+
+
 def misfit(tensor: ir.TensorProtocol, name: str) -> str:
     """What is wrong with `tensor` in float type `name`, with its largest magnitude; empty if it fits.
 
@@ -38,8 +43,8 @@ def misfit(tensor: ir.TensorProtocol, name: str) -> str:
     if name != "float16" or tensor.size > _LOOKED_AT:
         return ""
     array = tensor.numpy()
-    if array.size and _ZERO < max(array.max(), -array.min()) <= LARGEST[name]:
-        return ""  # nearly always; a NaN compares as false
+    if array.size and fits_surely(max(array.max(), -array.min()), name):
+        return ""
     array = np.abs(array)
     array = array[array < ENDLESS]  # neither infinities nor NaNs either
     largest = float(array.max()) if array.size else 0.0

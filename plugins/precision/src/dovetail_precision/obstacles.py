@@ -5,41 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dovetail_precision.fits import misfit
-from dovetail_precision.ranges.evidence import overflow
+from dovetail_precision.fits import fits_surely, misfit
+from dovetail_precision.ranges.evidence import NARROW
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.ranges.intervals import Intervals
+    from dovetail_precision.ranges.evidence import Evidence
     from dovetail_precision.variable import Variable
 
 __all__ = ["Obstacles"]
 
 
 class Obstacles:
-    """Answers by variable and type; each is worked out once."""
+    """Answers by variable; each is worked out once. Only float16 has a range that is worth asking for."""
 
-    def __init__(self, intervals: Intervals, is_constant: Callable[[ir.Value], bool]):
-        self._intervals = intervals
+    def __init__(self, evidence: Evidence, is_constant: Callable[[ir.Value], bool]):
+        self._evidence = evidence
         self._is_constant = is_constant
-        self._known: dict[tuple[int, str], str] = {}
-        self._misfits: dict[tuple[int, str], str] = {}
+        self._known: dict[int, str] = {}
+        self._misfits: dict[int, str] = {}
 
     def __call__(self, variable: Variable, name: str) -> str:
         """What speaks against float type `name` for `variable`, in one clause; empty if nothing does."""
-        key = (id(variable), name)
-        known = self._known.get(key)
+        if name != NARROW:
+            return ""
+        known = self._known.get(id(variable))
         if known is None:
-            known = self._known[key] = self._constants(variable, name) or overflow(variable, name, self._intervals)
+            known = self._known[id(variable)] = self._constants(variable) or self._evidence.overflow(variable)
         return known
 
-    def _constants(self, variable: Variable, name: str) -> str:
+    def _constants(self, variable: Variable) -> str:
         for _, value in variable.inputs:
             if self._is_constant(value):
-                key = (id(value), name)
-                if key not in self._misfits:
-                    self._misfits[key] = misfit(value.const_value, name)
-                if self._misfits[key]:
-                    return f"its constant '{value.name}' {self._misfits[key]}"
+                known = self._misfits.get(id(value))
+                if known is None:
+                    known = self._misfits[id(value)] = self._misfit(value)
+                if known:
+                    return f"its constant '{value.name}' {known}"
         return ""
+
+    def _misfit(self, value: ir.Value) -> str:
+        if fits_surely(self._evidence.intervals.constant_magnitude(value), NARROW):
+            return ""
+        return misfit(value.const_value, NARROW)

@@ -19,7 +19,7 @@ from dovetail_precision.cost_table import CostTable, table_for
 from dovetail_precision.lists import Listed, apply_list, find_listed
 from dovetail_precision.obstacles import Obstacles
 from dovetail_precision.port_groups import PortGroup, port_groups
-from dovetail_precision.ranges.intervals import Intervals
+from dovetail_precision.ranges.evidence import Evidence
 from dovetail_precision.ties import Tie, holds_bodies, ties_of
 from dovetail_precision.variable import Variable
 
@@ -62,7 +62,7 @@ class TypingProblem:
         weights = (value for graph in parts.graphs for value in graph.initializers.values())
         overridable = {id(value) for value in model.graph.inputs}
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
-        self._obstacles = Obstacles(ctx.analysis(Intervals, model), self.is_constant)
+        self._obstacles = Obstacles(ctx.analysis(Evidence, model), self.is_constant)
         self._angles = find_angles(parts.nodes, self.is_constant, self._is_wave)
         self._nodes = parts.nodes
         for node in parts.nodes:

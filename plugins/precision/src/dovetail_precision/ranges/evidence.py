@@ -1,46 +1,65 @@
-"""What ranges say against computing in a narrow type."""
+"""What ranges say against computing in float16."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from dovetail_precision.fits import LARGEST
-from dovetail_precision.ranges.measure import measured_range
+from dovetail_precision.ranges.intervals import Intervals
+from dovetail_precision.ranges.measure import measured_ranges
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
 
-    from dovetail_precision.ranges.intervals import Intervals
     from dovetail_precision.variable import Variable
 
-__all__ = ["overflow"]
+__all__ = ["NARROW", "Evidence"]
 
 # bfloat16 has the range of float32. How deep its sums go is for policies: they are added up in float32.
-_NARROW = "float16"
+NARROW = "float16"
+_END = f"{NARROW} ends at {LARGEST[NARROW]:.0f}"
 
 
-def overflow(variable: Variable, kind: str, intervals: Intervals) -> str:
-    """Which value of `variable` leaves float type `kind`, and how far; empty if none is known to.
+class Evidence:
+    """The values that leave float16: `ctx.analysis(Evidence, model)`.
 
     What was measured is the truth where there is data; without, an interval says what may be reached.
+
+    Attributes:
+        intervals: The intervals of the model.
     """
-    if kind != _NARROW or variable.policy in ("recurse", "keep"):
+
+    def __init__(self, intervals: Intervals, model: Model):
+        self.intervals = intervals
+        measured, end = measured_ranges(model), LARGEST[NARROW]
+        self._wide = {
+            key: f"may reach, by its constants, {interval.magnitude:.4g}"
+            for key, interval in intervals.beyond(end).items()
+            if key not in measured
+        }
+        self._sums: dict[int, float] = {}
+        for key, (_, known) in measured.items():
+            if known.magnitude > end:
+                self._wide[key] = f"reaches on the data {known.magnitude:.4g}"
+            if known.accumulated is not None and known.accumulated > end:
+                self._sums[key] = known.accumulated
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> Evidence:
+        """The evidence in `model` as it is now."""
+        return cls(ctx.analysis(Intervals, model), model)
+
+    def overflow(self, variable: Variable) -> str:
+        """Which value of `variable` leaves float16, and how far; empty if none is known to."""
+        if not (self._wide or self._sums) or variable.policy in ("recurse", "keep"):
+            return ""
+        for what, ports in (("output", variable.outputs), ("input", variable.inputs)):
+            for _, value in ports:
+                if id(value) in self._wide:
+                    return f"its {what} '{value.name}' {self._wide[id(value)]}, and {_END}"
+        for _, value in variable.outputs:
+            if id(value) in self._sums:
+                reached = self._sums[id(value)]
+                return f"adding up its output '{value.name}' may reach {reached:.4g} on the data, and {_END}"
         return ""
-    end = f"{kind} ends at {LARGEST[kind]:.0f}"
-    for what, ports in (("output", variable.outputs), ("input", variable.inputs)):
-        for _, value in ports:
-            if (reach := _reach(value, intervals)) and reach[0] > LARGEST[kind]:
-                return f"its {what} '{value.name}' {reach[1]} {reach[0]:.4g}, and {end}"
-    for _, value in variable.outputs:
-        known = measured_range(value)
-        if known is not None and known.accumulated is not None and known.accumulated > LARGEST[kind]:
-            return f"adding up its output '{value.name}' may reach {known.accumulated:.4g} on the data, and {end}"
-    return ""
-
-
-def _reach(value: ir.Value, intervals: Intervals) -> tuple[float, str] | None:
-    known = measured_range(value)
-    if known is not None:
-        return known.magnitude, "reaches on the data"
-    interval = intervals.get(value)
-    return None if interval is None else (interval.magnitude, "may reach, by its constants,")

@@ -44,6 +44,8 @@ class Intervals:
 
     def __init__(self, parts: Parts):
         self._known: dict[int, Range] = {}
+        self._constants: dict[int, Range] = {}
+        self._whole: dict[int, float] = {}
         self._inputs = {id(value) for value in parts.graphs[0].inputs}
         for node in parts.nodes:
             if node.domain in ("", "ai.onnx") and node.outputs and float_name(node.outputs[0]) is not None:
@@ -56,18 +58,32 @@ class Intervals:
         """The intervals of `model` as it is now."""
         return cls(ctx.analysis(Parts, model))
 
-    def get(self, value: ir.Value) -> Range | None:
-        """The interval of a computed value, if it is confined."""
-        known = self._known.get(id(value))
-        return known if known is not None and known.bounded and value.producer() is not None else None
+    def beyond(self, magnitude: float) -> dict[int, Range]:
+        """The intervals of computed values that reach beyond `magnitude`, by the `id` of the value."""
+        return {key: known for key, known in self._known.items() if known.magnitude > magnitude}
+
+    def constant_magnitude(self, value: ir.Value) -> float:
+        """The largest magnitude of a small constant; NaN for a large one, and for one with masks or infinities."""
+        self._of_constant(value)
+        return self._whole.get(id(value), math.nan)
 
     def _of(self, value: ir.Value | None) -> Range:
         if value is None:
             return _UNKNOWN
         known = self._known.get(id(value))
-        if known is None and value.const_value is not None and id(value) not in self._inputs:
-            known = self._known[id(value)] = _of_constant(value.const_value)
-        return known or _UNKNOWN
+        if known is None:
+            constant = value.const_value is not None and id(value) not in self._inputs
+            return self._of_constant(value) if constant else _UNKNOWN
+        return known
+
+    def _of_constant(self, value: ir.Value) -> Range:
+        known = self._constants.get(id(value))
+        if known is None:
+            known, whole = _of_tensor(value.const_value)
+            self._constants[id(value)] = known
+            if whole:
+                self._whole[id(value)] = known.magnitude
+        return known
 
     def _of_node(self, node: ir.Node) -> Range | None:
         operator, inputs = node.op_type, node.inputs
@@ -85,14 +101,20 @@ class Intervals:
         return rule(*(self._of(value) for value in inputs)) if rule else None
 
 
-def _of_constant(tensor: ir.TensorProtocol) -> Range:
+def _of_tensor(tensor: ir.TensorProtocol) -> tuple[Range, bool]:
+    """The range of its elements, and whether all of them are in it: masks, infinities and NaNs are not."""
     import numpy as np
 
-    if not 0 < tensor.size <= _LOOKED_AT or tensor.dtype.numpy().kind not in "fiu":
-        return _UNKNOWN
-    array = tensor.numpy().astype(np.float64)
-    array = array[np.abs(array) < MASK]  # neither masks nor infinities nor NaNs
-    return Range(float(array.min()), float(array.max())) if array.size else Range(0.0, 0.0)
+    size = tensor.size
+    if not 0 < size <= _LOOKED_AT or tensor.dtype.numpy().kind not in "fiu":
+        return _UNKNOWN, False
+    array = tensor.numpy()
+    found = Range(float(array.min()), float(array.max()))
+    if found.magnitude < MASK:  # a NaN compares as false
+        return found, True
+    array = array.astype(np.float64)
+    array = array[np.abs(array) < MASK]
+    return Range(float(array.min()), float(array.max())) if array.size else Range(0.0, 0.0), False
 
 
 def _extreme(operator: str, ranges: list[Range]) -> Range:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["FILE", "MeasureRanges", "measured_range"]
+__all__ = ["FILE", "MeasureRanges", "measured_ranges"]
 
 FILE = "ranges.json"
-_RANGE = "dovetail.range"
+_RANGES = "dovetail.ranges"
 _NARROW = "float16"
 
 
@@ -56,18 +57,16 @@ class MeasureRanges(Pass):
         except _NotMeasured as error:
             ctx.remark("failure", "", "ranges", f"ranges were not measured: {error}", suggest="see `dovetail verify`")
             return False
-        for value in values:
-            if value.name in found:
-                value.meta[_RANGE] = found[value.name]
+        model.ir.meta[_RANGES] = {id(value): (value, found[value.name]) for value in values if value.name in found}
         ctx.count("values measured", len(found))
         document = {name: found[name].as_dict() for name in sorted(found)}
         ctx.files[FILE] = json.dumps(document, indent=1, allow_nan=False) + "\n"
         return False
 
 
-def measured_range(value: ir.Value) -> Range | None:
-    """What was measured of `value`."""
-    return value.meta.data.get(_RANGE)
+def measured_ranges(model: Model) -> Mapping[int, tuple[ir.Value, Range]]:
+    """What was measured of the values of `model`, by `id`; each stands there too, so that no other takes its `id`."""
+    return model.ir.meta.get(_RANGES, {})
 
 
 class _NotMeasured(DovetailError):
