@@ -61,12 +61,18 @@ class MovedBytes:
     def __init__(self, table: CostTable | None = None):
         self.table = table or CostTable()
         self._sizes: dict[ir.Value, int] = {}
+        # A variable stands beside its work, so that no other takes its id.
+        self._work: dict[int, tuple[int, int, Variable]] = {}
 
     def compute(self, variable: Variable, kind: str) -> int:
         """Reading all inputs and writing all outputs, and the products."""
-        sizes = [self._size(value) for _, value in (*variable.inputs, *variable.outputs)]
-        moved = sum(sizes) * _width(kind) / self.table.moving(variable.node.op_type, kind)
-        return int(moved) + int(_operations(variable) / self.table.multiplying(kind))
+        known = self._work.get(id(variable))
+        if known is None:
+            elements = sum([self._size(value) for _, value in (*variable.inputs, *variable.outputs)])
+            known = self._work[id(variable)] = (elements, _operations(variable), variable)
+        elements, operations, _ = known
+        moved = elements * _width(kind) / self.table.moving(variable.node.op_type, kind)
+        return int(moved) + (int(operations / self.table.multiplying(kind)) if operations else 0)
 
     def join(self, value: ir.Value, held: str, wanted: str) -> int:
         """Starting a Cast, reading the one type and writing the other."""

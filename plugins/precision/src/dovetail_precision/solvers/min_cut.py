@@ -69,7 +69,7 @@ class _Builder:
     def add(self, flow: Flow) -> None:
         """Add what it costs to convert `flow`, or to have its weight in one type or more."""
         producer = self.vertices.get(id(flow.producer))
-        if producer is not None:
+        if flow.followers and producer is not None:
             types = self.types[id(flow.producer)]
             self.energy.bias[producer] += sum(self._gain(follower, *types) for follower in flow.followers)
         always = {flow.present} if flow.kept else set()
@@ -111,9 +111,14 @@ class _Builder:
         """What `flow` in type `kind` costs when its producer is low, and when it is high."""
         if flow.constant:
             return (_price(self._costs.version(flow.value, kind)),) * 2
-        held = self.types[id(flow.producer)] if flow.producer else (flow.present,) * 2
-        low, high = (_price(self._costs.join(flow.value, name, kind)) if name != kind else 0 for name in held)
-        return (low, high) if id(flow.producer) in self.vertices else (high, high)
+        if id(flow.producer) in self.vertices:
+            low, high = self.types[id(flow.producer)]
+            return self._join(flow, low, kind), self._join(flow, high, kind)
+        held = self.types[id(flow.producer)][1] if flow.producer else flow.present
+        return (self._join(flow, held, kind),) * 2
+
+    def _join(self, flow: Flow, held: str, kind: str) -> int:
+        return _price(self._costs.join(flow.value, held, kind)) if held != kind else 0
 
     def _need(self, vertices: list[int], low: bool) -> int:
         """The vertex that is low when any of `vertices` is (or high, when any of them is)."""
