@@ -27,20 +27,35 @@ LOW, HIGH = ir.DataType.BFLOAT16, ir.DataType.FLOAT
 
 
 def emulate(model: ir.Model, fused: bool) -> None:
-    """Rewrite `model`: float32 everywhere, with a pair of casts behind values that were bfloat16."""
+    """Rewrite `model`: float32 everywhere, with a pair of casts behind values that were bfloat16.
+
+    Inputs that were bfloat16 are float32 then, and expected to be rounded already.
+    """
     for graph in (model.graph, *model.graph.subgraphs()):
+        for value in graph.inputs:
+            if value.dtype == LOW:
+                value.dtype = HIGH
         for value in graph.initializers.values():
             if value.dtype == LOW:
                 value.const_value = ir.tensor(value.const_value.numpy().astype("float32"), name=value.name)
                 value.dtype = HIGH
         for node in list(graph):
-            if node.op_type == "Cast" and node.attributes.get_int("to") == LOW:
-                node.attributes["to"] = ir.AttrInt64("to", HIGH.value)
+            _widen(node)
             for value in node.outputs:
                 if value.dtype == LOW:
                     value.dtype = HIGH
                     if not (fused and _only_read_elementwise(value)):
                         _round(graph, node, value)
+
+
+def _widen(node: ir.Node) -> None:
+    """Let the attributes of `node` that say bfloat16 say float32."""
+    for name in ("to", "dtype"):
+        if name in node.attributes and node.attributes.get_int(name) == LOW:
+            node.attributes[name] = ir.AttrInt64(name, HIGH.value)
+    filled = node.attributes.get("value")
+    if filled is not None and filled.type == ir.AttributeType.TENSOR and filled.as_tensor().dtype == LOW:
+        node.attributes["value"] = ir.AttrTensor("value", ir.tensor(filled.as_tensor().numpy().astype("float32")))
 
 
 def _only_read_elementwise(value: ir.Value) -> bool:

@@ -1,14 +1,16 @@
-"""Public float16 converters on the same models as ours: Casts, SNR, seconds and memory, in one run.
+"""Public converters to narrow floats on the same models as ours: Casts, SNR, seconds and memory, in one run.
 
-    python bench/peers.py MODEL... [--tools NAME ...] [--python modelopt=PYTHON] [--limit SECONDS] [--json]
+    python bench/peers.py MODEL... [--bfloat16] [--low-io] [--tools NAME ...] [--python modelopt=PYTHON]
+                          [--limit SECONDS] [--json]
 
-Each tool has its defaults, keeps the types of inputs and outputs, and runs in a process of its own; one that is not
-installed, here or in the environment that `--python` gives for its package, is left out. `casts` counts bodies too. SNR
+Each tool has its defaults and runs in a process of its own; one that is not installed, here or in the environment that
+`--python` gives for its package, is left out, and so is one that has no such conversion. `casts` counts bodies too. SNR
 is that of the worst float output against the original, both run whole by ONNX Runtime's CPU provider, on `MODEL.npz`
-where that is there and else on random inputs; `does not load` is what ONNX Runtime says of the result. `checker` is
-onnx's, with types. `convert s` are the seconds from the opened model on, after a first conversion of a model of one
-node in the same process where that process is ours. Saving is not counted, but for ours: it converts while it saves.
-`peak MB` is the largest resident memory of the process; what is mapped from files is in it.
+where that is there and else on random inputs; `does not load` is what ONNX Runtime says of the result. It computes
+float16 in float32, and rounds what it keeps; bfloat16 it does not compute, so there every bfloat16 value is rounded by
+a pair of casts (see `emulate.py`). `checker` is onnx's, with types. `convert s` are the seconds from the opened model
+on, after a first conversion of a model of one node in the same process. Saving is not counted, but for ours: it
+converts while it saves. `peak MB` is the largest resident memory of the process; what is mapped from files is in it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from converters import TOOLS
+from converters import TOOLS, Wanted
 from measure import alone, table
 
 # Run by the interpreter of the tool: a first conversion to import everything, then the one that counts.
@@ -29,14 +31,14 @@ CHILD = """
 import json, resource, sys
 sys.path.insert(0, {folder!r})
 from pathlib import Path
-from converters import TOOLS
-convert = TOOLS[{tool!r}][1]
+from converters import TOOLS, Wanted
+convert, wanted = TOOLS[{tool!r}].convert, {wanted!r}
 try:
-    convert(Path({first!r}), Path({target!r}))
+    convert(Path({first!r}), Path({target!r}), wanted)
 except Exception:
     pass
 try:
-    row = {{"convert s": convert(Path({source!r}), Path({target!r}))}}
+    row = {{"convert s": convert(Path({source!r}), Path({target!r}), wanted)}}
 except Exception as error:
     row = {{"error": (str(error).strip() or type(error).__name__).partition(chr(10))[0]}}
 row["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
@@ -45,14 +47,15 @@ print("ROW" + json.dumps(row))
 FIRST = '<ir_version: 8, opset_import: ["" : 17]> g (float[2,2] x) => (float[2,2] y) { y = MatMul (x, x) }'
 
 
-def measured(tool: str, python: str, source: Path, limit: float) -> dict:
+def measured(tool: str, python: str, source: Path, wanted: Wanted, limit: float) -> dict:
     """One row: a tool on a model."""
     row = {"model": source.stem, "tool": tool, "casts": "", "SNR dB": "", "checker": "", "convert s": "", "peak MB": ""}
     with tempfile.TemporaryDirectory() as folder:
         target, first = Path(folder, "model.onnx"), Path(folder, "first.onnx")
         alone(_write_first, first)
         here = str(Path(__file__).parent)
-        code = CHILD.format(folder=here, tool=tool, first=str(first), source=str(source), target=str(target))
+        paths = {"folder": here, "first": str(first), "source": str(source), "target": str(target)}
+        code = CHILD.format(tool=tool, wanted=wanted, **paths)
         try:
             done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
@@ -88,32 +91,53 @@ def judged(source: Path, target: Path) -> dict:
 
 def _snr(source: Path, target: Path) -> float | str:
     import dovetail
+    import numpy as np
     import onnxruntime
     from dovetail.verification.compare import verify
     from dovetail.verification.data import fitted
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    result = dovetail.open(target)
     sessions = []
     for path in (source, target):
         try:
-            sessions.append(onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]))
+            content = _emulated(path) if path == target else str(path)
+            sessions.append(onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"]))
         except Exception:
             return "does not load" if path == target else "the original does not load"
     names = [output.name for output in sessions[0].get_outputs()]
-    result = dovetail.open(target)
 
     def original(feeds):
         return dict(zip(names, sessions[0].run(names, feeds), strict=True))
 
     def converted(feeds):
-        return dict(zip(names, sessions[1].run(names, fitted(result, feeds)), strict=True))
+        given = fitted(result, feeds)
+        plain = {name: a if a.dtype.isbuiltin == 1 else a.astype(np.float32) for name, a in given.items()}
+        return dict(zip(names, sessions[1].run(names, plain), strict=True))
 
     data = source.with_suffix(".npz")
     try:
         return verify(dovetail.open(source), original, converted, data if data.exists() else None).worst_snr_db
     except Exception as error:
         return f"does not run: {str(error).strip().partition(chr(10))[0][:80].replace('|', '/')}"
+
+
+def _emulated(path: Path) -> str:
+    """The model itself, or, if it computes in bfloat16, one beside it in which that is rounded."""
+    import onnx
+    import onnx_ir as ir
+    from emulate import LOW, emulate
+
+    inferred = onnx.shape_inference.infer_shapes(onnx.load(path)) if path.stat().st_size < 1 << 31 else None
+    model = ir.from_proto(inferred) if inferred is not None else ir.load(path)
+    values = [value for node in model.graph.all_nodes() for value in node.outputs]
+    if all(value.dtype != LOW for value in (*values, *model.graph.initializers.values())):
+        return str(path)
+    emulate(model, fused=False)
+    beside = path.with_name("emulated.onnx")
+    ir.save(model, beside)
+    return str(beside)
 
 
 def _nodes(graph) -> Iterator:
@@ -132,18 +156,22 @@ def _has(python: str, module: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--bfloat16", action="store_true", help="bfloat16 instead of float16")
+    parser.add_argument("--low-io", action="store_true", help="inputs and outputs in the narrow type, too")
     parser.add_argument("--tools", nargs="+", default=list(TOOLS), metavar="NAME")
     parser.add_argument("--python", action="append", default=[], metavar="PACKAGE=PYTHON")
     parser.add_argument("--limit", type=float, default=300, help="seconds that one conversion may take")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     elsewhere = dict(pair.split("=", 1) for pair in options.python)
-    pythons = {tool: elsewhere.get(TOOLS[tool][0].partition(".")[0], sys.executable) for tool in options.tools}
-    tools = [tool for tool in options.tools if _has(pythons[tool], TOOLS[tool][0])]
+    wanted = Wanted(options.bfloat16, options.low_io)
+    tools = [tool for tool in options.tools if TOOLS[tool].can(wanted)]
+    pythons = {tool: elsewhere.get(TOOLS[tool].module.partition(".")[0], sys.executable) for tool in tools}
+    tools = [tool for tool in tools if _has(pythons[tool], TOOLS[tool].module)]
     rows = []
     for model in options.models:
         for tool in tools:
-            rows.append(measured(tool, pythons[tool], model, options.limit))
+            rows.append(measured(tool, pythons[tool], model, wanted, options.limit))
             if options.json:
                 print(json.dumps(rows[-1]), flush=True)
     if not options.json:

@@ -14,4 +14,5 @@ def register(registry):
     registry.policy("fp16", "dovetail_schemas:policies/fp16.yaml")
     registry.policy("fp16-lean", "dovetail_schemas:policies/fp16_lean.yaml")
     registry.policy("bf16", "dovetail_schemas:policies/bf16.yaml")
+    registry.policy("bf16-lean", "dovetail_schemas:policies/bf16_lean.yaml")
     registry.cost_table("default", "dovetail_schemas:costs/default.yaml")
