@@ -1,4 +1,7 @@
-"""float16 end to end: small graphs on which converters trip, networks, and branches in loops, compiled for gpu-fp16."""
+"""float16 end to end: small graphs on which converters trip, networks, and branches in loops, compiled for gpu-fp16.
+
+The small graphs and the networks go through cpu-bf16 too.
+"""
 
 import os
 from collections import Counter
@@ -10,6 +13,7 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
+from dovetail.verification.data import fitted
 from dovetail.verification.metrics import Difference
 from onnx import TensorProto, numpy_helper
 
@@ -17,6 +21,7 @@ PRODUCTS = ("Conv", "GRU", "LSTM", "MatMul")
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 NETWORKS = sorted(path.name for path in LIGHT.glob("*.onnx"))
 SAMPLE = ["light_resnet50.onnx", "light_shufflenet.onnx", "light_squeezenet.onnx"]
+SOLVERS = ("forward", "fixpoint", "min-cut")
 FLAGS = {"c": np.array(True), "n": np.array(3)}
 # file in `graphs`, opset, Casts at most
 GRAPHS = [
@@ -86,16 +91,21 @@ def compiled(model, folder, backend="gpu-fp16", **request):
 def snr(model, folder, feeds):
     """SNR of every float output of the saved result against the source, both whole in ONNX Runtime."""
     original, ours = session(folder / "m.onnx"), session(folder / "out" / "model.onnx")
+    given = fitted(dovetail.open(folder / "out" / "model.onnx"), feeds)
+    names = [output.name for output in original.get_outputs()]
+    return compared(*(dict(zip(names, run.run(names, f))) for run, f in ((original, feeds), (ours, given))))
+
+
+def compared(expected, arrays):
+    """SNR of every float output; all others are equal."""
     found = {}
-    for output in original.get_outputs():
-        expected, array = (run.run([output.name], feeds)[0] for run in (original, ours))
-        assert array.dtype == expected.dtype
-        if array.dtype.kind == "f":
-            difference = Difference()
-            difference.add(expected, array)
-            found[output.name] = difference.snr_db
+    for name, array in arrays.items():
+        if array.dtype.kind in "biu":
+            np.testing.assert_array_equal(array, expected[name])
         else:
-            np.testing.assert_array_equal(array, expected)
+            difference = Difference()
+            difference.add(expected[name], array)
+            found[name] = difference.snr_db
     return found
 
 
@@ -107,14 +117,24 @@ def nodes_of(graph):
                 yield from nodes_of(attribute.g)
 
 
-@pytest.mark.parametrize("solver", ["forward", "fixpoint", "min-cut"])
+def graph(name, opset):
+    return build((Path(__file__).parent / "graphs" / f"{name}.txt").read_text(), opset)
+
+
+def types_at_the_border(model):
+    return {value.name: value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+
+
+@pytest.mark.parametrize("keep_io_types", [True, False], ids=["kept io", "low io"])
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("name", "opset", "casts"), GRAPHS)
-def test_graphs(tmp_path, name, opset, casts, solver):
+def test_graphs(tmp_path, name, opset, casts, solver, keep_io_types):
     """Valid, with no more Casts than stated, weights of products in float16, and near to float32."""
-    model = build((Path(__file__).parent / "graphs" / f"{name}.txt").read_text(), opset)
-    result, saved = compiled(model, tmp_path, solver=solver)
+    model = graph(name, opset)
+    result, saved = compiled(model, tmp_path, solver=solver, keep_io_types=keep_io_types)
     nodes = list(nodes_of(saved.graph))
     assert len({node.name for node in nodes}) == len(nodes)
+    assert not keep_io_types or types_at_the_border(saved) == types_at_the_border(model)
     # Fixpoint looks at one node at a time, and may leave one Cast that only two together could save.
     assert sum(node.op_type == "Cast" for node in nodes) <= casts + (solver == "fixpoint")
     assert all(decibels >= 40 for decibels in snr(model, tmp_path, inputs(model)).values())
@@ -124,6 +144,22 @@ def test_graphs(tmp_path, name, opset, casts, solver):
     weights = [node.input[1] for node in nodes if node.op_type in PRODUCTS and node.input[1] in types]
     assert weights
     assert {types[weight] for weight in weights} <= {TensorProto.FLOAT16}
+
+
+@pytest.mark.parametrize("keep_io_types", [True, False], ids=["kept io", "low io"])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("name", "opset"), [(name, opset) for name, opset, _ in GRAPHS])
+def test_graphs_in_bfloat16(tmp_path, name, opset, solver, keep_io_types):
+    model = graph(name, opset)
+    result, saved = compiled(model, tmp_path, "cpu-bf16", solver=solver, keep_io_types=keep_io_types)
+    nodes = list(nodes_of(saved.graph))
+    assert len({node.name for node in nodes}) == len(nodes)
+    assert not keep_io_types or types_at_the_border(saved) == types_at_the_border(model)
+    assert {node.precision for node in result.plan.nodes if node.op_type in PRODUCTS} == {"bfloat16"}
+    feeds, original = inputs(model), session(tmp_path / "m.onnx")
+    names = [output.name for output in original.get_outputs()]
+    expected = dict(zip(names, original.run(names, feeds)))
+    assert all(decibels >= 25 for decibels in compared(expected, result.run(fitted(result.model, feeds))).values())
 
 
 def whys(result, node_of):
@@ -277,12 +313,13 @@ def test_group_normalisation_does_not_end_the_region(tmp_path):
     assert snr(model, tmp_path, inputs(model))["y"] > 40
 
 
+@pytest.mark.parametrize("keep_io_types", [True, False], ids=["kept io", "low io"])
 @pytest.mark.parametrize("name", NETWORKS if os.environ.get("DOVETAIL_SLOW") == "1" else SAMPLE)
-def test_light_networks(tmp_path, name):
+def test_light_networks(tmp_path, name, keep_io_types):
     """Networks of opset 9 and IR 3 with weights that are computed, as onnx brings them along."""
     assert len(NETWORKS) == 9
     model = onnx.load(LIGHT / name)
-    result, saved = compiled(model, tmp_path)
+    result, saved = compiled(model, tmp_path, keep_io_types=keep_io_types)
     assert {node.precision for node in result.plan.nodes if node.op_type in PRODUCTS} == {"float16"}
     # Weights are filled in at run time there, in float32; LRN stays in float32, and a pool behind it.
     kinds = Counter(node.op_type for node in saved.graph.node)
