@@ -199,9 +199,9 @@ KINDS = {
 LOW = ("Conv", "Gemm", "MatMul")
 
 
-def compiled(path, data):
-    """Compile for cpu-bf16, save, check what was saved as a user would, and load it."""
-    result = api.compile(path, ["cpu-bf16"], data=data)
+def compiled(path, data, backend="cpu-bf16", **request):
+    """Compile, save, check what was saved as a user would, and load it."""
+    result = api.compile(path, [backend], data=data, **request)
     verify_model(result.model)
     folder = path.with_suffix("")
     result.save(folder)
@@ -236,6 +236,22 @@ def test_kinds(tmp_path, kind):
     for name, array in result.run(feeds).items():
         np.testing.assert_array_equal(again[name], array)
     products_are_low(result, loaded)
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", "gpu-fp16"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_with_narrow_inputs_and_outputs(tmp_path, kind, backend):
+    text, opset, feeds = KINDS[kind]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(build(text, opset).SerializeToString())
+    kept = api.plan(path, [backend])
+    result, _ = compiled(path, feeds, backend, keep_io_types=False)
+    assert result.plan.summary["joins"] <= kept.summary["joins"]
+    for output in result.verification.outputs:
+        if output.set_agreement is None:
+            assert output.snr_db > 25, output
+        else:
+            assert output.set_agreement > 0.5, output
 
 
 def test_shapes_may_change_between_runs(tmp_path):
