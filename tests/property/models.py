@@ -101,6 +101,21 @@ class Builder:
     def _where(self):
         return self.node("Where", self.node("Greater", "x0", "x1"), self.value(), self.value())
 
+    def _fill(self):
+        """One value all over."""
+        value = helper.make_tensor("value", FLOAT, [1], [0.25])
+        return self.node("ConstantOfShape", self.node("Shape", self.value()), value=value)
+
+    def _whole(self):
+        """Floats made of whole numbers."""
+        return self.node("Cast", self.node("Greater", self.value(), "x1"), to=FLOAT)
+
+    def _eye(self):
+        """Ones and zeros of which only the shape comes from somewhere."""
+        rows = self.node("Reshape", self.node("Tanh", self.value()), self.constant(np.array([8, 4], np.int64)))
+        ones = self.node("EyeLike", rows, dtype=FLOAT)
+        return self.node("Reshape", ones, self.constant(np.array(SHAPE, np.int64)))
+
     def _dead(self):
         self.node("Relu", self.value())
         return self.value()
@@ -135,7 +150,7 @@ class Builder:
 
 PLAIN = (
     "unary", "binary", "matmul", "product", "conv", "bias", "norm", "high", "reshape", "transpose", "there_and_back",
-    "quantised", "where", "dead",
+    "quantised", "where", "dead", "fill", "whole", "eye",
 )  # fmt: skip
 
 

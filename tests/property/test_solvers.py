@@ -79,9 +79,12 @@ def cheapest(problem, costs):
             where = where * 2 + (plans >> bit[key] & 1)
         np.add(total, table[where], out=total)
 
+    flows = find_flows(problem)
+    carried = {id(flow.producer) for flow in flows if flow.carried}
     for variable in problem.variables:
-        add([variable], lambda chosen, variable=variable: costs.compute(variable, chosen[id(variable)]))
-    for flow in find_flows(problem):
+        if id(variable) not in carried:
+            add([variable], lambda chosen, variable=variable: costs.compute(variable, chosen[id(variable)]))
+    for flow in flows:
         ends = [*flow.readers, flow.producer] if flow.producer else flow.readers
 
         def price(chosen, flow=flow):
@@ -89,7 +92,11 @@ def cheapest(problem, costs):
             if flow.constant:
                 return sum(costs.version(flow.value, kind) for kind in wanted)
             held = chosen[id(flow.producer)] if flow.producer else flow.present
-            return sum(costs.join(flow.value, held, kind) for kind in wanted - {held})
+            own = 0
+            if flow.carried:  # low if all want it so
+                held = flow.producer.low if wanted == {flow.producer.low} else flow.present
+                own = costs.compute(flow.producer, held)
+            return own + sum(costs.join(flow.value, held, kind) for kind in wanted - {held})
 
         add(ends, price)
     return int(total.min())
@@ -128,6 +135,7 @@ def test_no_island_of_fixpoint_saves_joins_by_going_back(placed, proto, keep):
                 variable.chosen = getattr(variable, kind)
             for flow in flows:
                 flow.lead()
+                flow.follow()
             assert cost_of(problem, UnitJoins()) >= least
     assert cost_of(problem, UnitJoins()) == least
 

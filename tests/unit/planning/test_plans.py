@@ -45,7 +45,7 @@ def test_the_form_of_a_plan(model):
     data = yaml.safe_load(Path("plan.yaml").read_text())
     assert data["version"] == 1
     assert data["model"] == {"path": "m.onnxtxt", "nodes": 3}
-    assert data["backends"] == [{"name": "cpu-bf16", "strategy": "autocast"}]
+    assert data["backends"] == [{"name": "cpu-bf16", "strategy": "autocast", "options": {"policies": "autocast"}}]
     (first, *_) = data["nodes"]
     assert first.pop("key")
     assert first == {

@@ -21,7 +21,6 @@ from dovetail_precision.lists import remark_lists, why_listed
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.solvers import solver
 from dovetail_precision.ties import holds_bodies
-from dovetail_precision.type_attributes import follow_readers
 from dovetail_precision.variable import Variable
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ class AssignTypes(Pass):
             placer.place()
             problem = TypingProblem(model, ctx)
         solve(problem)
-        follow_readers(problem)
         _annotate(problem, model, ctx)
         number_regions(model, ctx)
         parts = ctx.analysis(Parts, model)

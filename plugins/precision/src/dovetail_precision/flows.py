@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
-from dovetail_precision.rules import follows
+from dovetail_precision.rules import choices, follows
+from dovetail_precision.type_attributes import carries_type
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -30,6 +31,7 @@ class Flow:
         readers: Variables that read it, one entry per reading.
         followers: Inputs of Casts that read it in the type that it has.
         kept: It is also read in the type of the source model: by control flow, or as the output of a graph.
+        carried: Its type stands in an attribute. It is low if all of its readers read it so, else as it was.
     """
 
     value: ir.Value
@@ -39,6 +41,7 @@ class Flow:
     readers: list[Variable] = field(default_factory=list)
     followers: list[Variable] = field(default_factory=list)
     kept: bool = False
+    carried: bool = False
 
     @property
     def held(self) -> str:
@@ -50,6 +53,15 @@ class Flow:
         """The types it is read in, once its readers have one."""
         types = {variable.chosen for variable in (*self.readers, *self.followers)}
         return types | {self.present} if self.kept else types
+
+    def follow(self) -> None:
+        """Let a value that carries its type have that of its readers, which they have by now."""
+        if not self.carried:
+            return
+        producer = self.producer
+        producer.chosen = producer.low if self.wanted == {producer.low} else producer.present
+        if producer.chosen == producer.low:
+            producer.policy, producer.why = "follow-consumer", f"{producer.low}, as all of its readers want it"
 
     def lead(self) -> None:
         """Let the followers have the type of the value, which its producer has by now, or the next that they take."""
@@ -77,7 +89,18 @@ def find_flows(problem: TypingProblem) -> list[Flow]:
     for value in _kept(problem):
         if id(value) in found:
             found[id(value)].kept = True
+    for known in found.values():
+        known.carried = _is_carried(problem, known)
     return list(found.values())
+
+
+def _is_carried(problem: TypingProblem, flow: Flow) -> bool:
+    producer = flow.producer
+    if producer is None or producer.inputs or flow.kept or flow.followers or not flow.readers:
+        return False
+    # With two low types among the readers it stays as it is.
+    types = {kind for reader in flow.readers for kind in choices(problem, reader)}
+    return carries_type(producer) and types <= {producer.low, producer.present}
 
 
 def _kept(problem: TypingProblem) -> list[ir.Value]:

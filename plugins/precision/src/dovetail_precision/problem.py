@@ -20,6 +20,7 @@ from dovetail_precision.lists import Listed, apply_list, find_listed
 from dovetail_precision.obstacles import Obstacles
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ranges.evidence import Evidence
+from dovetail_precision.rules import TAKES_ANY
 from dovetail_precision.ties import Tie, holds_bodies, ties_of
 from dovetail_precision.variable import Variable
 
@@ -116,7 +117,7 @@ class TypingProblem:
             variable = Variable(
                 node,
                 backend.name,
-                "keep" if claim is not None and claim.keep >= group.names else policy,
+                self._policy_of(group, node, claim, policy),
                 group.present,
                 backend.low or group.present,
                 backend.high or group.present,
@@ -132,6 +133,11 @@ class TypingProblem:
             self.variables.append(variable)
             for _, value in variable.outputs:
                 self._defined_by[id(value)] = variable
+
+    def _policy_of(self, group: PortGroup, node: ir.Node, claim: Claim | None, policy: str) -> str:
+        if claim is not None and claim.keep >= group.names:
+            return "keep"
+        return "pass" if policy == "follow-consumer" and node.op_type in TAKES_ANY and not group.outputs else policy
 
     def _add_tie(self, node: ir.Node, tie: Tie) -> None:
         """One variable for what is tied together at the border of the bodies of `node`."""

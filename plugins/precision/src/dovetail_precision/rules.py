@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["activations", "choices", "demanded", "follows", "settled"]
+__all__ = ["activations", "choices", "demanded", "follows", "settled", "TAKES_ANY"]
+
+
+TAKES_ANY = frozenset({"Cast", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
+"""Operators whose result has a type of its own, whatever that of the input is."""
 
 
 def activations(problem: TypingProblem, variable: Variable) -> list[ir.Value]:
@@ -64,9 +68,9 @@ def choices(problem: TypingProblem, variable: Variable) -> tuple[str, str]:
 
 
 def follows(problem: TypingProblem, variable: Variable) -> bool:
-    """Whether `variable` is the input of a Cast that may be in either type: it converts from whatever arrives."""
+    """Whether `variable` is an input that may be in either type, because it is converted, or only its shape is read."""
     node = variable.node
-    if node.op_type != "Cast" or node.domain not in ("", "ai.onnx") or variable.outputs:
+    if node.op_type not in TAKES_ANY or node.domain not in ("", "ai.onnx") or variable.outputs:
         return False
     low, high = choices(problem, variable)
     return low != high

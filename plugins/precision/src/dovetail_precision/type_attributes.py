@@ -1,7 +1,7 @@
 """Types that stand in attributes: written as the readers want them, instead of converted behind the node.
 
-Such are the value of ConstantOfShape, `dtype` of EyeLike, and `to` of a Cast from integers. What draws random numbers
-is left alone: in another type it would draw others.
+Such are the value of ConstantOfShape, `to` of a Cast from integers, and `dtype` of EyeLike and of what draws random
+numbers, unless it has a seed: in another type it would draw others than the model was made with.
 """
 
 from __future__ import annotations
@@ -12,44 +12,41 @@ from typing import TYPE_CHECKING
 from dovetail.ir.types import FLOATS, dtype_name
 
 from dovetail_precision.fits import misfit
-from dovetail_precision.flows import find_flows
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Context
 
-    from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["follow_readers", "rewrite_carried_types"]
+__all__ = ["carries_type", "rewrite_carried_types"]
 
-_ATTRIBUTES = {"ConstantOfShape": "value", "EyeLike": "dtype", "Cast": "to"}
-
-
-def follow_readers(problem: TypingProblem) -> None:
-    """Let a result whose type stands in an attribute have the low type, if all of its readers read it in that."""
-    for flow in find_flows(problem):
-        variable = flow.producer
-        if variable is None or flow.kept or flow.followers or not _can_follow(variable):
-            continue
-        if {reader.chosen for reader in flow.readers} == {variable.low}:
-            variable.chosen, variable.policy = variable.low, "follow-consumer"
-            variable.why = f"{variable.low}, as all of its readers want it"
+_ATTRIBUTES = {
+    "Bernoulli": "dtype",
+    "Cast": "to",
+    "ConstantOfShape": "value",
+    "EyeLike": "dtype",
+    "RandomNormal": "dtype",
+    "RandomNormalLike": "dtype",
+    "RandomUniform": "dtype",
+    "RandomUniformLike": "dtype",
+}
 
 
-def _can_follow(variable: Variable) -> bool:
+def carries_type(variable: Variable) -> bool:
+    """Whether `variable` is a result whose type may be written into an attribute, and which the low type holds."""
     node = variable.node
     if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES or variable.inputs or variable.listed:
         return False
-    if variable.policy not in ("follow-consumer", "pass") or variable.chosen != "float32":
+    if variable.policy not in ("follow-consumer", "pass") or variable.present != "float32":
         return False
-    if variable.low == variable.chosen or variable.low not in variable.allowed:
+    if variable.low == variable.present or variable.low not in variable.allowed:
         return False
     if node.op_type == "Cast":
         kind = node.inputs[0].dtype
         return kind is not None and (kind.is_integer() or kind.name == "BOOL")
     filled = node.attributes.get("value")
-    return filled is None or not misfit(filled.as_tensor(), variable.low)
+    return "seed" not in node.attributes and (filled is None or not misfit(filled.as_tensor(), variable.low))
 
 
 def rewrite_carried_types(nodes: Iterable[ir.Node], ctx: Context) -> bool:
@@ -80,7 +77,9 @@ def _carried(node: ir.Node, name: str) -> ir.DataType | None:
     attribute = node.attributes.get(name)
     if name == "value":
         return attribute.as_tensor().dtype if attribute is not None else ir.DataType.FLOAT
-    return ir.DataType(attribute.as_int()) if attribute is not None else node.inputs[0].dtype
+    if attribute is not None:
+        return ir.DataType(attribute.as_int())
+    return node.inputs[0].dtype if node.inputs else ir.DataType.FLOAT
 
 
 def _attribute(node: ir.Node, name: str, dtype: ir.DataType) -> ir.Attr:

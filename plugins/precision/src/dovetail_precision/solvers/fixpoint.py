@@ -41,6 +41,7 @@ def solve_fixpoint(problem: TypingProblem) -> None:
     worklist.take_back_islands()
     for flow in flows:
         flow.lead()
+        flow.follow()
 
 
 def _could_be_low(variable: Variable) -> bool:
@@ -56,13 +57,21 @@ class _Joins:
         if flow.kept:
             self.readings[flow.present] += 1
 
+    def held(self) -> str:
+        """The type that it is computed in, as things are."""
+        flow = self.flow
+        if not flow.carried:
+            return flow.held
+        return flow.present if self.readings[flow.present] else flow.producer.low
+
     def number(self) -> int:
         """How many types it has to be converted to."""
-        return sum(kind != self.flow.held for kind, n in self.readings.items() if n)
+        held = self.held()
+        return sum(kind != held for kind, n in self.readings.items() if n)
 
     def state(self) -> tuple:
         """What the decisions of others depend on: types read by none, by one, or by more."""
-        return self.flow.held, tuple(sorted((kind, min(n, 2)) for kind, n in self.readings.items() if n))
+        return self.held(), tuple(sorted((kind, min(n, 2)) for kind, n in self.readings.items() if n))
 
 
 class _Worklist:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name, promote
 
+from dovetail_precision.flows import find_flows
 from dovetail_precision.rules import activations, demanded, settled
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def solve_forward(problem: TypingProblem) -> None:
                 taken_for[id(value)] = back
     if problem.keeps_io_types:
         _raise_tails(problem)
+    for flow in find_flows(problem):
+        flow.follow()
 
 
 def _raise_tails(problem: TypingProblem) -> None:

@@ -44,6 +44,7 @@ def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> Non
         variable.chosen = builder.types[id(variable)][0 if vertex is not None and low[vertex] else 1]
     for flow in flows:
         flow.lead()
+        flow.follow()
     _explain(problem, flows, builder.vertices)
 
 
@@ -72,6 +73,8 @@ class _Builder:
         if flow.followers and producer is not None:
             types = self.types[id(flow.producer)]
             self.energy.bias[producer] += sum(self._gain(follower, *types) for follower in flow.followers)
+        if flow.carried and self._add_carried(flow):
+            return
         always = {flow.present} if flow.kept else set()
         when_low: dict[str, list[int]] = {}
         when_high: list[int] = []
@@ -85,6 +88,20 @@ class _Builder:
                 when_high.append(vertex)
         for kind in sorted(always | when_low.keys() | ({"float32"} if when_high else set())):
             self._add_need(flow, kind, kind in always, when_low.get(kind, ()), when_high if kind == "float32" else ())
+
+    def _add_carried(self, flow: Flow) -> bool:
+        """Add a value that is low if all of its readers read it so; whether that is possible."""
+        low, high = flow.producer.low, flow.present
+        readers = {id(variable) for variable in flow.readers}
+        fixed = {self.types[key][1] for key in readers - self.vertices.keys()}
+        free = sorted(self.vertices[key] for key in readers & self.vertices.keys())
+        if high in fixed or not free:
+            return high not in fixed
+        join, some_high = self._join(flow, high, low), self._need(free, low=False)
+        self.energy.bias[some_high] += self._gain(flow.producer, low, high) + (join if fixed else 0)
+        if not fixed and len(free) > 1:
+            self._differ(self._need(free, low=True), some_high, join)
+        return True
 
     def _gain(self, variable: Variable, low: str, high: str) -> int:
         """How much less computing takes in the low type."""
