@@ -56,10 +56,15 @@ class MovedBytes:
     """Bytes moved, and operations of products, over the rates of a table.
 
     An extent that is not known counts as 64, a value of unknown rank as 4096 elements.
+
+    Args:
+        table: The rates; without one, those that are shipped.
+        repeats: How often bodies run, by the `id` of their graph; once where it says nothing.
     """
 
-    def __init__(self, table: CostTable | None = None):
+    def __init__(self, table: CostTable | None = None, repeats: dict[int, int] | None = None):
         self.table = table or CostTable()
+        self._repeats = repeats or {}
         self._sizes: dict[ir.Value, int] = {}
         # A variable stands beside its work, so that no other takes its id.
         self._work: dict[int, tuple[int, int, Variable]] = {}
@@ -68,15 +73,17 @@ class MovedBytes:
         """Reading all inputs and writing all outputs, and the products."""
         known = self._work.get(id(variable))
         if known is None:
-            elements = sum([self._size(value) for _, value in (*variable.inputs, *variable.outputs)])
-            known = self._work[id(variable)] = (elements, _operations(variable), variable)
+            times = self._repeats.get(id(variable.node.graph), 1) if self._repeats else 1
+            elements = times * sum([self._size(value) for _, value in (*variable.inputs, *variable.outputs)])
+            known = self._work[id(variable)] = (elements, times * _operations(variable), variable)
         elements, operations, _ = known
         moved = elements * _width(kind) / self.table.moving(variable.node.op_type, kind)
         return int(moved) + (int(operations / self.table.multiplying(kind)) if operations else 0)
 
     def join(self, value: ir.Value, held: str, wanted: str) -> int:
         """Starting a Cast, reading the one type and writing the other."""
-        return int(self.table.start + self._size(value) * (_width(held) + _width(wanted)) / self.table.casts)
+        once = int(self.table.start + self._size(value) * (_width(held) + _width(wanted)) / self.table.casts)
+        return once * self._repeats.get(id(value.graph), 1) if self._repeats else once
 
     def version(self, value: ir.Value, kind: str) -> int:
         """Fetching it once more than computing does: two versions take the caches that one would."""

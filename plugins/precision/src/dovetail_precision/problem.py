@@ -20,6 +20,7 @@ from dovetail_precision.lists import Listed, apply_list, find_listed
 from dovetail_precision.obstacles import Obstacles
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ranges.evidence import Evidence
+from dovetail_precision.repeats import repeats_of
 from dovetail_precision.rules import TAKES_ANY
 from dovetail_precision.ties import Tie, holds_bodies, ties_of
 from dovetail_precision.variable import Variable
@@ -44,6 +45,7 @@ class TypingProblem:
         variables: In graph order; the variables of bodies follow those of the node that holds them.
         impossible: Nodes (with their reasons) for which the rules leave no type; they must be placed elsewhere.
         tied: The outputs of bodies that a variable of the holding node reads, as (`id` of the body, index).
+        repeats: How often bodies run, by the `id` of their graph.
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -66,6 +68,7 @@ class TypingProblem:
         self._obstacles = Obstacles(ctx.analysis(Evidence, model), self.is_constant)
         self._angles = find_angles(parts.nodes, self.is_constant, self._is_wave)
         self._nodes = parts.nodes
+        self.repeats = repeats_of(parts)
         for node in parts.nodes:
             self._add(node)
 

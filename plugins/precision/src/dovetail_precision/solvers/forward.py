@@ -13,6 +13,7 @@ from dovetail.ir.types import float_name, promote
 
 from dovetail_precision.flows import find_flows
 from dovetail_precision.rules import activations, demanded, settled
+from dovetail_precision.type_attributes import carries_type
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -46,8 +47,9 @@ def solve_forward(problem: TypingProblem) -> None:
                 taken_for[id(value)] = back
     if problem.keeps_io_types:
         _raise_tails(problem)
-    for flow in find_flows(problem):
-        flow.follow()
+    if any(map(carries_type, problem.variables)):  # in nearly all models none does
+        for flow in find_flows(problem):
+            flow.follow()
 
 
 def _raise_tails(problem: TypingProblem) -> None:
