@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
+import onnx.parser
 import pytest
+from onnx import numpy_helper
 
 
 @pytest.fixture
@@ -42,3 +46,22 @@ def earlier():
         return lambda: content(out) == before
 
     return make
+
+
+@pytest.fixture
+def weighted(tmp_path):
+    """Write a graph in ONNX text as a model; its initializers without data get random weights, of the scale given."""
+
+    def write(text, **scales):
+        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
+        rng = np.random.default_rng(0)
+        for value in list(model.graph.value_info):
+            shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+            array = (rng.standard_normal(shape) * 0.3 * scales.get(value.name, 1)).astype(np.float32)
+            model.graph.initializer.append(numpy_helper.from_array(array, value.name))
+            model.graph.value_info.remove(value)
+        path = tmp_path / "model.onnx"
+        onnx.save(model, path)
+        return path
+
+    return write

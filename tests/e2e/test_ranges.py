@@ -5,7 +5,6 @@ import json
 import dovetail
 import numpy as np
 import onnx
-import onnx.parser
 import pytest
 from dovetail.cli.main import main
 from onnx import numpy_helper
@@ -22,22 +21,9 @@ BLOCK = """g (float[N,16] x) => (float[N,16] y, float[N,16] z) <float[16,16] w, 
 }"""
 
 
-def build(text, scales, folder):
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
-    rng = np.random.default_rng(0)
-    for value in list(model.graph.value_info):
-        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        array = (rng.standard_normal(shape) * 0.3 * scales.get(value.name, 1)).astype(np.float32)
-        model.graph.initializer.append(numpy_helper.from_array(array, value.name))
-        model.graph.value_info.remove(value)
-    path = folder / "model.onnx"
-    onnx.save(model, path)
-    return path
-
-
 @pytest.fixture
-def planted(tmp_path):
-    return build(BLOCK, {"up": 3e4, "down": 1e-4}, tmp_path)
+def planted(weighted):
+    return weighted(BLOCK, up=3e4, down=1e-4)
 
 
 @pytest.fixture
@@ -86,11 +72,11 @@ def test_the_ranges_are_those_of_the_data(planted, data, tmp_path):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_sum_that_leaves_float16_on_the_way_stays_high(tmp_path, solver):
+def test_a_sum_that_leaves_float16_on_the_way_stays_high(weighted, solver):
     """The mean of 4096 values of about 100 is small; their sum is not."""
     text = """g (float[4,4096] x) => (float[4,8] y) <float[4096,4096] w, float[1,8] v> {
       [scale] a = MatMul (x, w)  [mean] m = ReduceMean <axes = [1]> (a)  [last] y = MatMul (m, v) }"""
-    path = build(text, {"w": 0.0}, tmp_path)
+    path = weighted(text, w=0.0)
     model = onnx.load(path)
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.eye(4096, dtype=np.float32), "w"))
     onnx.save(model, path)
@@ -103,13 +89,13 @@ def test_a_sum_that_leaves_float16_on_the_way_stays_high(tmp_path, solver):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_constants_alone_confine_what_bounded_operators_make(tmp_path, solver):
+def test_constants_alone_confine_what_bounded_operators_make(weighted, solver):
     """x / 1 after a scale of 1e6: Paddle's pass looks at the scale alone, and overflows one operator later."""
     text = """g (float[4,8] x) => (float[4,8] y)
     <float[8,8] w, float k = {1e6}, float two = {2}, float small = {1e-6}> {
       [first] a = MatMul (x, w)  [sigmoid] s = Sigmoid (a)  [scale] b = Mul (s, k)  [next] c = Add (b, two)
       [back] d = Mul (c, small)  [last] y = MatMul (d, w) }"""
-    result = dovetail.compile(build(text, {}, tmp_path), ["gpu-fp16"], solver=solver, verify=True)
+    result = dovetail.compile(weighted(text), ["gpu-fp16"], solver=solver, verify=True)
     chosen = {node.name: node.precision for node in result.plan.nodes}
     assert (chosen["first"], chosen["last"]) == ("float16", "float16")
     assert (chosen["scale"], chosen["next"]) == ("float32", "float32")
@@ -119,11 +105,11 @@ def test_constants_alone_confine_what_bounded_operators_make(tmp_path, solver):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_what_is_not_known_is_no_reason(tmp_path, solver):
+def test_what_is_not_known_is_no_reason(weighted, solver):
     """A large table of weights has no interval; its rows go low with what reads them."""
     text = """g (int64[4] ids) => (float[4,8] y) <float[20000,8] table, float[8,8] w> {
       [embed] a = Gather (table, ids)  [twice] b = Add (a, a)  [last] y = MatMul (b, w) }"""
-    result = dovetail.compile(build(text, {}, tmp_path), ["gpu-fp16"], solver=solver, verify=False)
+    result = dovetail.compile(weighted(text), ["gpu-fp16"], solver=solver, verify=False)
     assert not [remark for remark in result.remarks if "float16 ends at" in remark.why]
     if solver != "forward":
         assert {node.precision for node in result.plan.nodes} == {"float16"}
@@ -136,14 +122,14 @@ def test_magnitude_is_no_reason_for_bfloat16(planted, data):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_masks_have_no_part_in_ranges(tmp_path, solver):
+def test_masks_have_no_part_in_ranges(weighted, solver):
     text = """g (float[4,8] x, bool[4,8] hide) => (float[4,8] y)
     <float[8,8] w, float low = {-3.4028234663852886e38}, float zero = {0}> {
       [first] a = MatMul (x, w)  [mask] m = Where (hide, low, zero)  [add] b = Add (a, m)  [prob] p = Softmax (b)
       [last] y = MatMul (p, w) }"""
     hide = np.array([[False, True] * 4] * 4)
     feeds = {"x": np.ones((4, 8), np.float32), "hide": hide}
-    result = dovetail.compile(build(text, {}, tmp_path), ["gpu-fp16"], data=feeds, solver=solver)
+    result = dovetail.compile(weighted(text), ["gpu-fp16"], data=feeds, solver=solver)
     assert {node.precision for node in result.plan.nodes if node.name in ("add", "prob")} <= {"float16", "float32"}
     assert not [remark for remark in result.remarks if "on the data" in remark.why]
     assert result.verification.worst_snr_db > 50
@@ -182,9 +168,9 @@ def test_data_that_does_not_fit(planted, tmp_path, capsys, arrays, message):
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-def test_an_infinite_weight_stays_so_and_is_counted(tmp_path):
+def test_an_infinite_weight_stays_so_and_is_counted(weighted, tmp_path):
     text = "g (float[2,8] x) => (float[2,8] y) <float[8,8] w> { a = MatMul (x, w) y = Relu (a) }"
-    path = build(text, {}, tmp_path)
+    path = weighted(text)
     model = onnx.load(path)
     weight = np.ones((8, 8), np.float32)
     weight[1, 2] = np.inf

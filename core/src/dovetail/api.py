@@ -267,11 +267,11 @@ def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
 
 def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs `model` on the host's engines, in the types it has."""
-    from dovetail.planning.placement import HOST
     from dovetail.runtime.engines import engines_of
     from dovetail.runtime.executor import Executor
+    from dovetail.runtime.regions import slices
 
-    return Executor(model, engines_of([ctx.host], ctx.registry), backend_of=lambda node: HOST).run
+    return Executor(model, engines_of([ctx.host], ctx.registry), regions=slices(model.graph)).run
 
 
 def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:

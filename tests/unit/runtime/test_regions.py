@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import Placement, set_placement
+from dovetail.runtime.executor import Executor
 from dovetail.runtime.extraction import extract
-from dovetail.runtime.regions import form_regions
+from dovetail.runtime.reference import ReferenceEngine
+from dovetail.runtime.regions import form_regions, slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +98,23 @@ def test_captured_values_bind_the_order():
     part = extract(model, regions[1])
     assert {value.name for value in part.graph.inputs} == {"c", "a", "x"}
     assert sorted(node.op_type for node in part.nodes()) == ["Identity", "If", "Neg"]
+
+
+@pytest.mark.parametrize(("size", "lengths"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3]), (4096, [3])])
+def test_slices_run_one_after_another(size, lengths):
+    model = parse("""g (float[2] x) => (float[2] y, float[2] b)
+        <float[2] w = {1, 2}> { a = Add(x, w) b = Mul(a, w) y = Mul(a, b) }""")
+    regions = slices(model.graph, size)
+    assert [len(region.nodes) for region in regions] == lengths
+    executor = Executor(model, {"host": [ReferenceEngine()]}, regions=regions)
+    results = executor.run({"x": np.array([3, 4], np.float32)})
+    assert {name: list(value) for name, value in results.items()} == {"b": [4, 12], "y": [16, 72]}
+
+
+def test_a_graph_without_types_is_one_slice():
+    model = parse("g (float[2] x) => (float[2] y) { a = Neg(x) y = Abs(a) }")
+    model.graph[0].outputs[0].type = None
+    assert [len(region.nodes) for region in slices(model.graph, 1)] == [2]
 
 
 def test_extraction_shares_weights_and_leaves_the_model_alone():

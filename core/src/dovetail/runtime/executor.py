@@ -31,6 +31,8 @@ class Executor:
         model: Every node of the main graph counts for the backend of its placement; `host` where it has none.
         engines_of: The engines of every backend, in order of preference.
         options: Passed to every engine (`threads`, `profile`, ...); each takes what it knows.
+        backend_of: The backend of a node.
+        regions: The regions to run it in; without them they are formed by backend.
 
     Attributes:
         regions: The regions in the order in which they run.
@@ -47,10 +49,11 @@ class Executor:
         engines_of: Mapping[str, Sequence[Engine]],
         options: Mapping[str, object] | None = None,
         backend_of: Callable[[ir.Node], str] = placed_backend,
+        regions: Sequence[Region] | None = None,
     ):
         self.notes: list[str] = []
         self.engines: list[str] = []
-        self.regions = form_regions(model.graph, backend_of)
+        self.regions = form_regions(model.graph, backend_of) if regions is None else list(regions)
         self._model = model
         self._options = dict(options or {})
         self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")

@@ -7,7 +7,7 @@ are taken whole: what their bodies capture counts as their inputs.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,13 @@ from dovetail.planning.placement import HOST, get_placement
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Region", "form_regions", "placed_backend", "used_values"]
+__all__ = ["Region", "form_regions", "given_regions", "placed_backend", "slices", "used_values"]
 
 MERGE_UP_TO = 256
 """Regions up to which merging is tried where more than two backends meet (it is cubic in their number)."""
+
+SLICE = 4096
+"""Nodes that are prepared together where one backend runs all: what engines do before they run is often not linear."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,25 @@ def form_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_
     if len(names) > 2 and len(waves) <= MERGE_UP_TO:
         waves = _merged(waves, backends, users)
     return _regions(graph, nodes, [sorted(wave) for wave in waves], backends, used)
+
+
+def given_regions(graph: ir.Graph, parts: Sequence[Sequence[ir.Node]], backend: str = HOST) -> list[Region]:
+    """The regions that hold `parts`: all nodes of `graph`, each part behind those that it reads from."""
+    nodes = [node for part in parts for node in part]
+    waves, start = [], 0
+    for part in parts:
+        waves.append(list(range(start, start + len(part))))
+        start += len(part)
+    used = [tuple(dict.fromkeys(used_values(node))) for node in nodes]
+    return _regions(graph, nodes, waves, [backend] * len(nodes), used)
+
+
+def slices(graph: ir.Graph, size: int = SLICE) -> list[Region]:
+    """Regions of the backend `host` with `size` nodes each, in graph order; one region if a border has no type."""
+    nodes = list(graph)
+    found = given_regions(graph, [nodes[start : start + size] for start in range(0, len(nodes), size)])
+    typed = all(value.type is not None for region in found for value in region.inputs)
+    return found if typed else given_regions(graph, [nodes])
 
 
 def used_values(node: ir.Node) -> list[ir.Value]:

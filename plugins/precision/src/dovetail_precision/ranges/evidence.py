@@ -52,7 +52,7 @@ class Evidence:
 
     def overflow(self, variable: Variable) -> str:
         """Which value of `variable` leaves float16, and how far; empty if none is known to."""
-        if not (self._wide or self._sums) or variable.policy in ("recurse", "keep"):
+        if not (self._wide or self._sums) or variable.policy == "keep":
             return ""
         for what, ports in (("output", variable.outputs), ("input", variable.inputs)):
             for _, value in ports:

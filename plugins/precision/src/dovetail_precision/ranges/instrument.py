@@ -1,117 +1,177 @@
-"""A model that gives out ranges instead of values: what is measured is reduced where it is computed."""
+"""A model that gives out ranges instead of values: what is measured is reduced where it is computed.
+
+What a body measures leaves it as one more output: of an If, where the branch that is not taken has nothing to say; of a
+Loop or a Scan, one matrix per time around, of which the largest numbers count.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import bodies
 from dovetail.ir.types import float_name
+from dovetail.runtime.regions import given_regions
 
-from dovetail_precision.ranges.range import MASK
+from dovetail_precision.ranges.reductions import Reductions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
+    from dovetail.runtime.regions import Region
 
-__all__ = ["SUMS", "instrumented", "measurable"]
+__all__ = ["Instrumented", "Measured", "instrumented", "measurable"]
 
-# Operators that add up what they read: its products with a second input, or itself.
-SUMS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "MatMul": 2, "ReduceMean": 1, "ReduceSum": 1}
-_LIMIT = "dovetail_range_limit"
+_RESULT = "dovetail_ranges"
+_PART = 128  # nodes of the model
+# The bodies of a SequenceMap have no way to give out more: its results are sequences.
+_ENTERED = frozenset({"If", "Loop", "Scan"})
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a row of the result is about: a value, or the sums of what computes it."""
+
+    value: ir.Value
+    sums: bool = False
 
 
 def measurable(model: Model) -> list[ir.Value]:
-    """The values of the main graph that can be measured: float32, and not known to be empty."""
-    values = [*model.graph.inputs, *(value for node in model.graph for value in node.outputs)]
+    """The values that can be measured: float32, and not known to be empty."""
     return [
         value
-        for value in values
+        for graph in _entered(model.graph)
+        for value in _values(graph)
         if value.name and float_name(value) == "float32" and not (value.shape is not None and 0 in value.shape)
     ]
 
 
-def instrumented(model: Model, values: list[str], sums: list[str]) -> Model:
-    """A copy of `model` that gives out only reductions.
+@dataclass(frozen=True, slots=True)
+class Instrumented:
+    """A model that measures another.
+
+    Attributes:
+        model: Its outputs are matrices of rows as `Reductions` makes them.
+        regions: The parts to run it in, one after another. An engine's preparations need not be linear in a graph where
+            everything is looked at.
+        measured: What the rows of all outputs are about.
+    """
+
+    model: Model
+    regions: list[Region]
+    measured: list[Measured]
+
+
+def instrumented(model: Model, values: Collection[ir.Value], sums: Collection[ir.Node]) -> Instrumented:
+    """A copy of `model` that measures it; `model` is not changed, and the weights are shared.
 
     Args:
-        model: The model; it is not changed, and its weights are shared.
-        values: Names of values; the output `NAME/range` is their minimum, maximum and smallest magnitude above zero.
-        sums: Names of results of `SUMS`; the output `NAME/sum` is the largest sum of magnitudes.
+        model: The model.
+        values: Values of `model` whose elements are measured.
+        sums: Nodes of `model` of which the sums of magnitudes are measured.
     """
     work = model.clone()
-    by_name = {value.name: value for value in work.graph.inputs}
-    by_name |= {value.name: value for node in work.graph for value in node.outputs}
-    builder = _Builder(work)
-    outputs = [builder.range_of(by_name[name]) for name in values]
-    outputs += [builder.sum_of(by_name[name].producer()) for name in sums]
+    reductions = Reductions(work)
+    instrument = _Instrument(reductions, {id(value) for value in values}, {id(node) for node in sums})
+    nodes = list(zip(model.graph, work.graph, strict=True))
+    inputs = list(zip(model.graph.inputs, work.graph.inputs, strict=True))
+    parts, outputs, measured = [], [], []
+    for start in range(0, len(nodes), _PART):
+        part = nodes[start : start + _PART]
+        matrix, about = instrument.measure(work.graph, inputs if start == 0 else [], part)
+        parts.append([*(copy for _, copy in part), *reductions.added])
+        reductions.added.clear()
+        if matrix is not None:
+            outputs.append(matrix)
+            measured += about
     work.graph.outputs[:] = outputs
     work.touch()
-    return work
+    return Instrumented(work, given_regions(work.graph, parts), measured)
 
 
-class _Builder:
-    """Adds nodes at the end of a graph."""
+class _Instrument:
+    def __init__(self, reductions: Reductions, values: set[int], sums: set[int]):
+        self._reductions = reductions
+        self._values = values
+        self._sums = sums
+        self._matrices = 0
 
-    def __init__(self, model: Model):
-        import numpy as np
+    def measure(
+        self, work: ir.Graph, inputs: list[tuple[ir.Value, ir.Value]], nodes: list[tuple[ir.Node, ir.Node]]
+    ) -> tuple[ir.Value | None, list[Measured]]:
+        """Measure some inputs and nodes of a graph.
 
-        self._graph = model.graph
-        self._count = 0
-        self._constants = {
-            name: self._constant(f"{_LIMIT}_{name}", np.float32(number))
-            for name, number in {"mask": MASK, "zero": 0.0, "infinity": np.inf}.items()
-        }
-        self._vector = self._constant(f"{_LIMIT}_vector", np.array([1], np.int64))
+        Args:
+            work: The graph of the copies.
+            inputs, nodes: The originals with their copies.
 
-    def range_of(self, value: ir.Value) -> ir.Value:
-        """Three numbers; masks and what is no number count as zero."""
-        mask, zero, infinity = (self._constants[name] for name in ("mask", "zero", "infinity"))
-        magnitude = self._node("Abs", value)
-        plain = self._node("Where", self._node("Less", magnitude, mask), value, zero)
-        there = self._node("And", self._node("Less", magnitude, mask), self._node("Greater", magnitude, zero))
-        above = self._node("Where", there, magnitude, infinity)
-        three = [self._all(operator, of) for operator, of in (("Min", plain), ("Max", plain), ("Min", above))]
-        return self._output(self._node("Concat", *three, axis=0), f"{value.name}/range")
+        Returns:
+            A matrix and what its rows are about; None if there is nothing to measure.
+        """
+        rows, measured, matrices, inside = [], [], [], []
+        made = [pair for node, copy in nodes for pair in zip(node.outputs, copy.outputs, strict=True)]
+        for value, copied in (*inputs, *made):
+            if id(value) in self._values:
+                rows.append(self._reductions.range_of(work, copied))
+                measured.append(Measured(value))
+        for node, copy in nodes:
+            if id(node) in self._sums:
+                rows.append(self._reductions.sum_of(work, copy))
+                measured.append(Measured(node.outputs[0], sums=True))
+            if node.op_type in _ENTERED and (found := self._leave_bodies(node, copy)):
+                matrices.append(self._given(work, copy, len(found)))
+                inside.extend(found)
+        if not measured and not inside:
+            return None, []
+        return self._matrix(work, rows, matrices), measured + inside
 
-    def sum_of(self, node: ir.Node) -> ir.Value:
-        """The same operator on magnitudes."""
-        summed = [self._node("Abs", value) for value in node.inputs[: SUMS[node.op_type]]]
-        rest = [value for value in node.inputs[SUMS[node.op_type] :] if node.op_type.startswith("Reduce")]
-        attributes = {name: attribute for name, attribute in node.attributes.items() if name not in ("alpha", "beta")}
-        total = self._node(node.op_type, *summed, *rest, **attributes)
-        if node.op_type == "ReduceMean":
-            count = self._node("Div", self._node("Size", summed[0]), self._node("Size", total))
-            total = self._node("Mul", total, self._node("Cast", count, to=1))
-        return self._output(self._all("Max", total), f"{node.outputs[0].name}/sum")
+    def _matrix(self, work: ir.Graph, rows: list[ir.Value], matrices: list[ir.Value]) -> ir.Value:
+        self._matrices += 1
+        return self._reductions.matrix(work, rows, matrices, f"{_RESULT}_{self._matrices}")
 
-    def _all(self, operator: str, value: ir.Value) -> ir.Value:
-        """One number of all elements, as a vector."""
-        return self._node("Reshape", self._node(f"Reduce{operator}", value, keepdims=0), self._vector)
+    def _leave_bodies(self, node: ir.Node, copy: ir.Node) -> list[Measured]:
+        """Give the bodies of `copy` an output more, if they measure something; what that is about."""
+        held = []
+        for graph, body in zip(bodies(node), bodies(copy), strict=True):
+            inputs = list(zip(graph.inputs, body.inputs, strict=True))
+            held.append((body, *self.measure(body, inputs, list(zip(graph, body, strict=True)))))
+        found = [one for _, _, measured in held for one in measured]
+        before = 0
+        for body, matrix, measured in held if found else ():
+            after = len(found) - before - len(measured)
+            around = [self._reductions.nothing(before)] if before else []
+            around += [matrix] if matrix is not None else []
+            around += [self._reductions.nothing(after)] if after else []
+            body.outputs.append(self._matrix(body, [], around))
+            before += len(measured)
+        return found
 
-    def _node(self, operator: str, *inputs: ir.Value, **attributes) -> ir.Value:
+    def _given(self, work: ir.Graph, copy: ir.Node, rows: int) -> ir.Value:
+        """What `copy` gives out as the last output of its bodies, as one matrix."""
         import onnx_ir as ir
 
-        self._count += 1
-        name = f"dovetail_range_{self._count}"
-        node = ir.node(operator, inputs, {}, outputs=[ir.Value(name=name)], name=name)
-        for key, attribute in attributes.items():
-            if isinstance(attribute, ir.Attr):
-                node.attributes[key] = attribute
-            else:
-                node.attributes[key] = ir.AttrInt64(key, attribute)
-        self._graph.append(node)
-        return node.outputs[0]
+        (body, *_) = bodies(copy)
+        condition = copy.op_type == "Loop"
+        copy.resize_outputs(len(body.outputs) - condition)
+        for value in copy.outputs:
+            value.name = value.name or ""
+        for name in ("scan_output_axes", "scan_output_directions"):
+            if name in copy.attributes:
+                copy.attributes[name] = ir.AttrInt64s(name, [*copy.attributes[name].as_ints(), 0])
+        given = copy.outputs[-1]
+        given.name, given.type = f"{body.outputs[-1].name}_given", ir.TensorType(ir.DataType.FLOAT)
+        return given if copy.op_type == "If" else self._reductions.largest(work, given, rows)
 
-    def _constant(self, name: str, array) -> ir.Value:
-        import onnx_ir as ir
 
-        tensor = ir.tensor(array, name=name)
-        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
-        self._graph.register_initializer(value)
-        return value
+def _entered(graph: ir.Graph) -> Iterator[ir.Graph]:
+    """A graph and those bodies in it that can be measured."""
+    yield graph
+    for node in graph:
+        if node.op_type in _ENTERED:
+            for body in bodies(node):
+                yield from _entered(body)
 
-    def _output(self, value: ir.Value, name: str) -> ir.Value:
-        import onnx_ir as ir
 
-        value.name, value.type = name, ir.TensorType(ir.DataType.FLOAT)
-        value.shape = ir.Shape([3 if name.endswith("/range") else 1])
-        return value
+def _values(graph: ir.Graph) -> list[ir.Value]:
+    return [*graph.inputs, *(value for node in graph for value in node.outputs)]

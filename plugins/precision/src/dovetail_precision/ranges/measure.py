@@ -6,14 +6,17 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.parts import Parts
 from dovetail.passes import Pass
 
 from dovetail_precision.fits import LARGEST
-from dovetail_precision.ranges.instrument import SUMS, instrumented, measurable
+from dovetail_precision.ranges.instrument import instrumented, measurable
 from dovetail_precision.ranges.range import Range
+from dovetail_precision.ranges.reductions import SUMS
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -32,11 +35,12 @@ class MeasureRanges(Pass):
     """Run the model on the data, and remember how far each value reaches.
 
     Given:  data, and a backend whose low precision is float16
-    Result: every float32 value of the main graph has its range over all batches, results of products and sums also the
-            largest magnitude that adding up can reach; the graph is as before. `ranges.json` holds them.
+    Result: every float32 value has its range over all batches, and those of bodies over all times that they ran;
+            results of products and sums also the largest magnitude that adding up can reach. The graph is as before.
+            `ranges.json` holds them, by name, and in bodies by path.
 
-    Batches come one by one, and each value is reduced where it is computed: no value is kept. Bodies of control flow
-    are not measured.
+    Batches come one by one, and each value is reduced where it is computed: no value is kept. The bodies of a
+    SequenceMap are not measured, as they can give out nothing but sequences.
     """
 
     name = "measure-ranges"
@@ -46,20 +50,23 @@ class MeasureRanges(Pass):
         """Measure; twice where a bound on a sum leaves the narrow type, once else."""
         if ctx.request.data is None or all(backend.low != _NARROW for backend in ctx.backends):
             return False
-        values = measurable(model)
         try:
-            found = _measure(model, ctx, [value.name for value in values], [])
-            sums = [node for node in model.graph if _may_overflow(node, found)]
-            found |= {
-                name: found[name] | reached if name in found else reached
-                for name, reached in _measure(model, ctx, [], [node.outputs[0].name for node in sums]).items()
-            }
+            found = _measure(model, ctx, measurable(model), [])
+            sums = [node for node in ctx.analysis(Parts, model).nodes if _may_overflow(node, found)]
+            for key, reached in _measure(model, ctx, [], sums).items():
+                found[key] = found[key].adding_up_to(reached.high)
         except _NotMeasured as error:
             ctx.remark("failure", "", "ranges", f"ranges were not measured: {error}", suggest="see `dovetail verify`")
             return False
-        model.ir.meta[_RANGES] = {id(value): (value, found[value.name]) for value in values if value.name in found}
+        named = [
+            (f"{path}/{value.name}" if path else value.name, value)
+            for path, graph in model.graphs()
+            for value in (*graph.inputs, *(value for node in graph for value in node.outputs))
+            if id(value) in found
+        ]
+        model.ir.meta[_RANGES] = {id(value): (value, found[id(value)]) for _, value in named}
         ctx.count("values measured", len(found))
-        document = {name: found[name].as_dict() for name in sorted(found)}
+        document = {name: found[id(value)].as_dict() for name, value in sorted(named, key=itemgetter(0))}
         ctx.files[FILE] = json.dumps(document, indent=1, allow_nan=False) + "\n"
         return False
 
@@ -73,8 +80,8 @@ class _NotMeasured(DovetailError):
     """No engine of the host takes the model with its measurements."""
 
 
-def _measure(model: Model, ctx: Context, values: list[str], sums: list[str]) -> dict[str, Range]:
-    from dovetail.planning.placement import HOST
+def _measure(model: Model, ctx: Context, values: list[ir.Value], sums: list[ir.Node]) -> dict[int, Range]:
+    """The ranges of `values`, and of what the magnitudes in `sums` add up to, by the `id` of the value."""
     from dovetail.runtime.engines import engines_of
     from dovetail.runtime.executor import Executor
     from dovetail.verification.data import batches
@@ -82,28 +89,25 @@ def _measure(model: Model, ctx: Context, values: list[str], sums: list[str]) -> 
     if not values and not sums:
         return {}
     engines = engines_of([ctx.host], ctx.registry)
+    work = instrumented(model, values, sums)
+    found: dict[int, Range] = {}
     try:
-        executor = Executor(instrumented(model, values, sums), engines, backend_of=lambda node: HOST)
+        executor = Executor(work.model, engines, {"optimise": "none"}, regions=work.regions)
+        for feeds, _ in batches(model, ctx.request.data, ctx.request.seed):
+            rows = [row for matrix in executor.run(feeds).values() for row in matrix.tolist()]
+            for one, (low, high, smallest) in zip(work.measured, rows, strict=True):
+                if high == -math.inf:  # in a body that did not run, or an empty value
+                    continue
+                reached, key = Range(-low, high, -smallest), id(one.value)
+                found[key] = found[key] | reached if key in found else reached
     except DovetailError as error:
         raise _NotMeasured(error.message) from error
-    found: dict[str, Range] = {}
-    for feeds, _ in batches(model, ctx.request.data, ctx.request.seed):
-        try:
-            results = executor.run(feeds)
-        except DovetailError as error:
-            raise _NotMeasured(error.message) from error
-        for name, numbers in results.items():
-            value, _, what = name.rpartition("/")
-            low, high, smallest = map(float, numbers) if what == "range" else (0.0, 0.0, math.inf)
-            reached = Range(low, high, smallest)
-            reached = reached.adding_up_to(float(numbers[0])) if what == "sum" else reached
-            found[value] = found[value] | reached if value in found else reached
     return found
 
 
-def _may_overflow(node: ir.Node, found: dict[str, Range]) -> bool:
+def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:
     """Whether a bound on the sums of `node` leaves the narrow type; only then is it worth measuring them."""
-    if node.op_type not in SUMS or node.domain not in ("", "ai.onnx") or node.outputs[0].name not in found:
+    if node.op_type not in SUMS or node.domain not in ("", "ai.onnx") or id(node.outputs[0]) not in found:
         return False
     extents = _summed(node)
     if extents is None:
@@ -114,9 +118,9 @@ def _may_overflow(node: ir.Node, found: dict[str, Range]) -> bool:
     return not bound <= LARGEST[_NARROW]
 
 
-def _magnitude(value: ir.Value, found: dict[str, Range]) -> float:
-    if value.name in found:
-        return found[value.name].magnitude
+def _magnitude(value: ir.Value, found: dict[int, Range]) -> float:
+    if id(value) in found:
+        return found[id(value)].magnitude
     if value.const_value is None:
         return math.inf
     array = value.const_value.numpy()

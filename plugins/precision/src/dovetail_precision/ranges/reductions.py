@@ -1,0 +1,133 @@
+"""Nodes that reduce values where they are computed.
+
+What is measured is a row of three numbers: the smallest value, the largest, and the smallest magnitude above zero. In a
+matrix of rows the first and the last have their signs turned, so that the largest counts wherever matrices are put
+together; minus infinity stands for what was not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dovetail_precision.ranges.range import MASK
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+
+__all__ = ["SUMS", "Reductions"]
+
+# Operators that add up what they read: its products with a second input, or itself.
+SUMS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "MatMul": 2, "ReduceMean": 1, "ReduceSum": 1}
+_PREFIX = "dovetail_range"
+
+
+class Reductions:
+    """Adds nodes at the end of the graphs of a model. Constants stand in the main graph, where all bodies see them.
+
+    Attributes:
+        added: The nodes in the main graph; whoever uses them up may empty it.
+    """
+
+    def __init__(self, model: Model):
+        import numpy as np
+
+        self._graph = model.graph
+        self.added: list[ir.Node] = []
+        self._axes_are_inputs = model.opset >= 18
+        self._count = 0
+        self._mask = self._constant(np.float32(MASK))
+        self._zero = self._constant(np.float32(0))
+        self._infinity = self._constant(np.float32(np.inf))
+        self._most = self._constant(np.full(1, np.inf, np.float32))
+        self._least = self._constant(np.full(1, -np.inf, np.float32))
+        self._turned = self._constant(np.array([-1, 1, -1], np.float32))
+        self._flat = self._constant(np.array([-1], np.int64))
+        self._rows = self._constant(np.array([-1, 3], np.int64))
+        self._first = self._constant(np.array([0], np.int64))
+
+    def range_of(self, graph: ir.Graph, value: ir.Value) -> ir.Value:
+        """The row of `value`; masks and what is no number count as zero."""
+        flat = self._node(graph, "Reshape", value, self._flat)
+        plain = self._node(
+            graph, "Where", self._node(graph, "Less", self._node(graph, "Abs", flat), self._mask), flat, self._zero
+        )
+        size = self._node(graph, "Abs", plain)
+        above = self._node(graph, "Where", self._node(graph, "Greater", size, self._zero), size, self._infinity)
+        full = value.shape is not None and value.shape.is_static()
+        numbers = [
+            self._extreme(graph, which, of, full) for which, of in (("Min", plain), ("Max", plain), ("Min", above))
+        ]
+        return self._node(graph, "Concat", *numbers, axis=0)
+
+    def sum_of(self, graph: ir.Graph, node: ir.Node) -> ir.Value:
+        """The row of the same operator on magnitudes; all three numbers are the largest sum."""
+        summed = [self._node(graph, "Abs", value) for value in node.inputs[: SUMS[node.op_type]]]
+        rest = [value for value in node.inputs[SUMS[node.op_type] :] if node.op_type.startswith("Reduce")]
+        attributes = {name: attribute for name, attribute in node.attributes.items() if name not in ("alpha", "beta")}
+        total = self._node(graph, node.op_type, *summed, *rest, **attributes)
+        if node.op_type == "ReduceMean":
+            sizes = [self._node(graph, "Size", value) for value in (summed[0], total)]
+            count = self._node(graph, "Cast", self._node(graph, "Div", *sizes), to=1)
+            total = self._node(graph, "Mul", total, count)
+        largest = self._extreme(graph, "Max", self._node(graph, "Reshape", total, self._flat), full=False)
+        return self._node(graph, "Concat", largest, largest, largest, axis=0)
+
+    def matrix(self, graph: ir.Graph, rows: Sequence[ir.Value], matrices: Sequence[ir.Value], name: str) -> ir.Value:
+        """All rows and what matrices hold as one matrix of the shape (rows, 3), called `name`."""
+        import onnx_ir as ir
+
+        whole = list(matrices)
+        if rows:
+            joined = self._node(graph, "Reshape", self._node(graph, "Concat", *rows, axis=0), self._rows)
+            whole.insert(0, self._node(graph, "Mul", joined, self._turned))
+        found = self._node(graph, "Concat", *whole, axis=0)
+        found.name, found.type, found.shape = name, ir.TensorType(ir.DataType.FLOAT), ir.Shape([None, 3])
+        return found
+
+    def largest(self, graph: ir.Graph, stack: ir.Value, rows: int) -> ir.Value:
+        """The matrix that puts together all matrices in a stack of the shape (any, rows, 3)."""
+        import numpy as np
+
+        never = self._constant(np.full((1, rows, 3), -np.inf, np.float32))
+        whole = self._node(graph, "Concat", stack, never, axis=0)
+        if self._axes_are_inputs:
+            return self._node(graph, "ReduceMax", whole, self._first, keepdims=0)
+        return self._node(graph, "ReduceMax", whole, axes=[0], keepdims=0)
+
+    def nothing(self, rows: int) -> ir.Value:
+        """A matrix of what is not computed here."""
+        import numpy as np
+
+        return self._constant(np.full((rows, 3), -np.inf, np.float32))
+
+    def _extreme(self, graph: ir.Graph, which: str, flat: ir.Value, full: bool) -> ir.Value:
+        """The smallest or the largest element, as a vector. Where there may be none, an infinity stands beside them."""
+        if not full:
+            flat = self._node(graph, "Concat", flat, self._most if which == "Min" else self._least, axis=0)
+        return self._node(graph, f"Reduce{which}", flat, keepdims=1)
+
+    def _node(self, graph: ir.Graph, operator: str, *inputs: ir.Value, **attributes) -> ir.Value:
+        import onnx_ir as ir
+
+        self._count += 1
+        name = f"{_PREFIX}_{self._count}"
+        node = ir.node(operator, inputs, {}, outputs=[ir.Value(name=name)], name=name)
+        for key, given in attributes.items():
+            if not isinstance(given, ir.Attr):
+                given = ir.AttrInt64s(key, given) if isinstance(given, list) else ir.AttrInt64(key, given)
+            node.attributes[key] = given
+        graph.append(node)
+        if graph is self._graph:
+            self.added.append(node)
+        return node.outputs[0]
+
+    def _constant(self, array) -> ir.Value:
+        import onnx_ir as ir
+
+        self._count += 1
+        tensor = ir.tensor(array, name=f"{_PREFIX}_constant_{self._count}")
+        value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        self._graph.register_initializer(value)
+        return value
