@@ -1,7 +1,7 @@
 """Public converters to narrow floats on the same models as ours: Casts, SNR, seconds and memory, in one run.
 
-    python bench/peers.py MODEL... [--bfloat16] [--low-io] [--tools NAME ...] [--python modelopt=PYTHON]
-                          [--limit SECONDS] [--json]
+    python bench/peers.py MODEL... [--bfloat16] [--low-io] [--no-snr] [--tools NAME ...]
+                          [--python modelopt=PYTHON] [--limit SECONDS] [--json]
 
 Each tool has its defaults and runs in a process of its own; one that is not installed, here or in the environment that
 `--python` gives for its package, is left out, and so is one that has no such conversion. `casts` counts bodies too. SNR
@@ -47,7 +47,7 @@ print("ROW" + json.dumps(row))
 FIRST = '<ir_version: 8, opset_import: ["" : 17]> g (float[2,2] x) => (float[2,2] y) { y = MatMul (x, x) }'
 
 
-def measured(tool: str, python: str, source: Path, wanted: Wanted, limit: float) -> dict:
+def measured(tool: str, python: str, source: Path, wanted: Wanted, limit: float, runs: bool = True) -> dict:
     """One row: a tool on a model."""
     row = {"model": source.stem, "tool": tool, "casts": "", "SNR dB": "", "checker": "", "convert s": "", "peak MB": ""}
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +66,7 @@ def measured(tool: str, python: str, source: Path, wanted: Wanted, limit: float)
         row |= json.loads(said)
         if "error" in row:
             return row | {"SNR dB": f"fails: {row.pop('error')[:80].replace('|', '/')}"}
-        return row | alone(judged, source, target)
+        return row | alone(judged, source, target, runs)
 
 
 def _write_first(path: Path) -> dict:
@@ -76,8 +76,8 @@ def _write_first(path: Path) -> dict:
     return {}
 
 
-def judged(source: Path, target: Path) -> dict:
-    """What a result is worth."""
+def judged(source: Path, target: Path, runs: bool) -> dict:
+    """What a result is worth; without running it if that would take too long."""
     import onnx
 
     nodes = _nodes(onnx.load(target, load_external_data=False).graph)
@@ -86,7 +86,7 @@ def judged(source: Path, target: Path) -> dict:
         onnx.checker.check_model(target, full_check=True)
     except Exception:
         row["checker"] = "refuses"
-    return row | {"SNR dB": _snr(source, target)}
+    return row | {"SNR dB": _snr(source, target) if runs else ""}
 
 
 def _snr(source: Path, target: Path) -> float | str:
@@ -158,6 +158,7 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--bfloat16", action="store_true", help="bfloat16 instead of float16")
     parser.add_argument("--low-io", action="store_true", help="inputs and outputs in the narrow type, too")
+    parser.add_argument("--no-snr", action="store_true", help="do not run the results")
     parser.add_argument("--tools", nargs="+", default=list(TOOLS), metavar="NAME")
     parser.add_argument("--python", action="append", default=[], metavar="PACKAGE=PYTHON")
     parser.add_argument("--limit", type=float, default=300, help="seconds that one conversion may take")
@@ -171,7 +172,7 @@ def main() -> None:
     rows = []
     for model in options.models:
         for tool in tools:
-            rows.append(measured(tool, pythons[tool], model, wanted, options.limit))
+            rows.append(measured(tool, pythons[tool], model, wanted, options.limit, not options.no_snr))
             if options.json:
                 print(json.dumps(rows[-1]), flush=True)
     if not options.json:
