@@ -23,7 +23,8 @@ emit: {engines: [onnxruntime-cpu]}
 
 
 SOME = FILE.replace("test-fp16", "test-some").replace(
-    "unlisted: {types: f}\nops:", "unlisted: refuse\nops:\n  MatMul, Relu, Tanh, Add, Max, Where: {types: f}"
+    "unlisted: {types: f}\nops:",
+    "unlisted: refuse\nops:\n  MatMul, Relu, Tanh, Add, Max, Where: {types: f}\n  Sinh: {types: float16}",
 )
 
 

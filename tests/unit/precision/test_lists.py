@@ -85,6 +85,23 @@ def test_what_contradicts_or_matches_nothing_is_an_error(solved, request_, said)
     assert caught.value.message == said
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_backend_has_only_low_goes_elsewhere(tmp_path, monkeypatch, fp16, name):
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnxtxt").write_text("""<ir_version: 10, opset_import: ["": 22]>
+      g (float[4,8] x) => (float[4,8] y) <float[8,8] w> {
+        a = MatMul (x, w)  [sinh] b = Sinh (a)  y = MatMul (b, w) }""")
+    without = api.compile("m.onnxtxt", ["test-some"], solver=name, plugins=fp16)
+    listed = api.compile("m.onnxtxt", ["test-some"], solver=name, plugins=fp16, high=["sinh"], verify=True)
+    (before,) = [node for node in without.plan.nodes if node.name == "sinh"]
+    (after,) = [node for node in listed.plan.nodes if node.name == "sinh"]
+    assert (before.backend, before.precision) == ("test-some", LOW)
+    assert (after.backend, after.precision) == ("host", HIGH)
+    said = [remark.why for remark in listed.remarks if remark.node == "sinh"]
+    assert said == ["not on test-some: test-some does not compute it in float32, as --high sinh says"]
+    assert listed.verification.worst_snr_db > 50
+
+
 def test_a_pin_that_says_the_same_is_fine(solved):
     _, types = solved("forward", TEXT, high=("first",), pins=("first=test-fp16/float32",))
     assert types["a"] == HIGH
