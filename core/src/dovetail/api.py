@@ -134,7 +134,8 @@ def compile(
     else:
         work = _copy(original)
         _run(work, ctx, _DECIDE, progress, instrumentation)
-        decided = Plan.extract(work, ctx)
+        with without_collections():
+            decided = Plan.extract(work, ctx)
         _run(work, ctx, _CARRY_OUT, progress, instrumentation)
         decided.remarks = list(ctx.remarks)
         work.ir.metadata_props[STAMP] = stamp

@@ -46,7 +46,7 @@ class Manager:
         self._snapshot = Snapshot(model) if self._watch.reproducer else None
         first = next(self._pipeline.passes(), None)
         if self._watch.verify_each and first is not None and not first.takes_anything:
-            _verify(model)
+            self._ctx.analysis(_Correct, model)
         result = Result(model, remarks=self._ctx.remarks)
         for position, step in enumerate(self._pipeline.steps):
             self._progress(step.name if not isinstance(step, Fixpoint) else str(step), position)
@@ -122,7 +122,7 @@ class Manager:
         if watch.verify_each and (result.changed or pass_.takes_anything):
             start = time.perf_counter()
             try:
-                _verify(model)
+                ctx.analysis(_Correct, model)
             except DovetailError as error:
                 raise self._failure(pass_, error, invalid=True) from error
             result.verify_seconds = time.perf_counter() - start
@@ -154,7 +154,13 @@ class Manager:
         return DovetailError(f"pass {pass_.name!r} of {owner} {what}", hint)
 
 
-def _verify(model: Model) -> None:
-    import dovetail.ir
+class _Correct:
+    """That a model is correct, as an analysis: pipelines that follow each other need not find it out twice."""
 
-    dovetail.ir.verify_model(model)
+    @classmethod
+    def compute(cls, model: Model, _: Context) -> _Correct:
+        """Look; raises if it is not."""
+        import dovetail.ir
+
+        dovetail.ir.verify_model(model)
+        return cls()
