@@ -46,6 +46,9 @@ class CastTensor(ir.LazyTensor):
             yield piece.view(np.uint8).data
 
     def _whole(self) -> ir.Tensor:
+        if 0 < self.size <= _PIECE:
+            (out,) = self.pieces()
+            return ir.Tensor(out.reshape(self.shape.numpy()), dtype=self.dtype, name=self.name)
         out = np.empty(self.size, self.dtype.numpy())
         position = 0
         for piece in self.pieces():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -45,6 +46,7 @@ class Losses:
         return ", ".join(f"{number} {text}" for text, number in texts.items() if number)
 
 
+@cache
 def converter(target: np.dtype, endless: float = 1.0) -> Callable[[np.ndarray], tuple[np.ndarray, Losses]]:
     """A function that rounds one piece of an array to `target`, to nearest even, and says what that lost.
 
@@ -62,10 +64,12 @@ def converter(target: np.dtype, endless: float = 1.0) -> Callable[[np.ndarray], 
         losses = Losses()
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             result = np.ascontiguousarray(piece).astype(target)
+        if not result.size:
+            return result, losses
         magnitude = result.view(bits) & unsigned
-        if magnitude.size and magnitude.max() >= infinity:
+        if magnitude.max() >= infinity:
             _keep_finite(piece, result, limits.max, endless, losses)
-        if magnitude.size and not magnitude.min():
+        if not magnitude.min():
             losses.flushed = int(np.count_nonzero(piece) - np.count_nonzero(magnitude))
         return result, losses
 
