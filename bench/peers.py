@@ -3,14 +3,16 @@
     python bench/peers.py MODEL... [--bfloat16] [--low-io] [--no-snr] [--tools NAME ...]
                           [--python modelopt=PYTHON] [--limit SECONDS] [--json]
 
+Tables of tools by models: `CASTS @ SNR`, with a star where onnx's checker (with types) refuses the result, and seconds.
+
 Each tool has its defaults and runs in a process of its own; one that is not installed, here or in the environment that
 `--python` gives for its package, is left out, and so is one that has no such conversion. `casts` counts bodies too. SNR
 is that of the worst float output against the original, both run whole by ONNX Runtime's CPU provider, on `MODEL.npz`
 where that is there and else on random inputs; `does not load` is what ONNX Runtime says of the result. It computes
 float16 in float32, and rounds what it keeps; bfloat16 it does not compute, so there every bfloat16 value is rounded by
-a pair of casts (see `emulate.py`). `checker` is onnx's, with types. `convert s` are the seconds from the opened model
-on, after a first conversion of a model of one node in the same process. Saving is not counted, but for ours: it
-converts while it saves. `peak MB` is the largest resident memory of the process; what is mapped from files is in it.
+a pair of casts (see `emulate.py`). Seconds are those from the opened model on, after a first conversion of a model of
+one node in the same process. Saving is not counted, but for ours: it converts while it saves. `--json` prints rows
+instead, with the largest resident memory of the process; what is mapped from files is in it.
 """
 
 from __future__ import annotations
@@ -148,6 +150,23 @@ def _nodes(graph) -> Iterator:
                 yield from _nodes(body)
 
 
+def print_tables(rows: list[dict]) -> None:
+    """What tools give, and what they take, by model."""
+    tools = dict.fromkeys(row["tool"] for row in rows)
+    found = {(row["tool"], row["model"]): row for row in rows}
+    models = dict.fromkeys(row["model"] for row in rows)
+    for cell in (_worth, lambda row: row["convert s"]):
+        table([{"tool": tool} | {model: cell(found[tool, model]) for model in models} for tool in tools])
+        print()
+
+
+def _worth(row: dict) -> str:
+    if row["checker"] == "":
+        return row["SNR dB"].partition(":")[0]
+    snr = f" @ {row['SNR dB']:.1f}" if isinstance(row["SNR dB"], float) else f" {row['SNR dB']}".rstrip()
+    return f"{row['casts']}{snr}{'' if row['checker'] == 'ok' else ' *'}"
+
+
 def _has(python: str, module: str) -> bool:
     code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
     return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
@@ -176,7 +195,7 @@ def main() -> None:
             if options.json:
                 print(json.dumps(rows[-1]), flush=True)
     if not options.json:
-        table(rows)
+        print_tables(rows)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""The solvers of typing on the same model: seconds, Casts, and what they cost by the shipped cost table.
+
+    python bench/solvers.py MODEL... [--backend gpu-fp16] [--repeat 3]
+
+`problem` is setting the problem up, which all have in common and which is the floor; `solve` is what the solver takes.
+`cost` is that of the types chosen, over that of `forward`. Medians, each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from measure import alone, median, table, timed
+
+SOLVERS = ("forward", "fixpoint", "min-cut")
+
+
+def solved(path: Path, backend: str, name: str) -> dict:
+    """One solver on a placed model."""
+    from dovetail.garbage import without_collections
+    from dovetail.ir import open_model
+    from dovetail.passes import Context, Request
+    from dovetail.passes.composition import compose
+    from dovetail.plugins import load_plugins
+    from dovetail_precision.costs import MovedBytes, cost_of
+    from dovetail_precision.flows import find_flows
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.solvers import solver
+
+    model, ctx = open_model(path), Context(Request.of(backend, solver=name), plugins=load_plugins())
+    compose(ctx.registry, ("normalise", "analyse", "place"), ctx.request, ctx.plugins).run(model, ctx)
+    solve = solver(name)
+    with without_collections():
+        problem, setting_up = timed(TypingProblem, model, ctx)
+        _, solving = timed(solve, problem)
+    joins = sum(len(flow.wanted - {flow.held}) for flow in find_flows(problem) if not flow.constant)
+    cost = cost_of(problem, MovedBytes(problem.cost_table, problem.repeats))
+    return {"problem": setting_up, "solve": solving, "joins": joins, "cost": cost}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--backend", default="gpu-fp16")
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    rows = []
+    for path in options.models:
+        found = {
+            name: median([alone(solved, path, options.backend, name) for _ in range(options.repeat)])
+            for name in SOLVERS
+        }
+        for name, row in found.items():
+            rows.append({"model": path.stem, "solver": name} | row | {"cost": row["cost"] / found["forward"]["cost"]})
+    table(rows)
+
+
+if __name__ == "__main__":
+    main()
