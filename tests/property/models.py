@@ -167,7 +167,7 @@ def models(draw, kinds=(*PLAIN, "if", "loop")):
     for index, name in enumerate(results):
         if name in ("x0", "x1"):
             continue
-        output = f"y{index}"
+        output = f"x{index}_out"  # a state that comes back as x0, or x1
         builder.nodes.append(helper.make_node("Identity", [name], [output], f"out_{index}"))
         outputs.append(helper.make_tensor_value_info(output, FLOAT, SHAPE))
     if not outputs:

@@ -80,7 +80,7 @@ def cheapest(problem, costs):
         np.add(total, table[where], out=total)
 
     flows = find_flows(problem)
-    carried = {id(flow.producer) for flow in flows if flow.carried}
+    carried = {id(flow.producer) for flow in flows if flow.follows and flow.producer}
     for variable in problem.variables:
         if id(variable) not in carried:
             add([variable], lambda chosen, variable=variable: costs.compute(variable, chosen[id(variable)]))
@@ -93,9 +93,9 @@ def cheapest(problem, costs):
                 return sum(costs.version(flow.value, kind) for kind in wanted)
             held = chosen[id(flow.producer)] if flow.producer else flow.present
             own = 0
-            if flow.carried:  # low if all want it so
-                held = flow.producer.low if wanted == {flow.producer.low} else flow.present
-                own = costs.compute(flow.producer, held)
+            if flow.follows:  # low if all want it so
+                held = flow.follows if wanted == {flow.follows} else flow.present
+                own = costs.compute(flow.producer, held) if flow.producer else 0
             return own + sum(costs.join(flow.value, held, kind) for kind in wanted - {held})
 
         add(ends, price)

@@ -134,6 +134,26 @@ def test_without_scipy_it_says_so(monkeypatch):
         low_side([0], [1], [{}])
 
 
+def test_inputs_that_need_not_keep_their_types_are_free(placed):
+    problem = placed("g (float[4,8] x) => (float[4,8] y) { a = Neg (x)  y = Tanh (a) }", keep_io_types=False)
+    solve_min_cut(problem)
+    assert cost_of(problem, UnitJoins()) == 0
+    assert {variable.chosen for variable in problem.variables} == {LOW}
+
+
+def test_a_state_that_is_read_low_is_computed_low(placed):
+    """Its other reader wants it high, one join either way; but given out high it would have to be converted again."""
+    problem = placed(
+        """g (float[4,8] past) => (float[4,8] y, float[4,8] present) <float[8,8] w> {
+             a = MatMul (past, w)  present = Neg (a)  y = Exp (present) }""",
+        keep_io_types=False,
+    )
+    solve_min_cut(problem, UnitJoins())
+    types = {variable.node.outputs[0].name: variable.chosen for variable in problem.variables}
+    assert types == {"a": LOW, "present": LOW, "y": HIGH}
+    assert cost_of(problem, UnitJoins()) == 1
+
+
 def test_twenty_thousand_nodes(placed):
     generator = random.Random(0)
     nodes, values = [], ["x"]

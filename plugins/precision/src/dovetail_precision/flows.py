@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir.types import float_name
 
 from dovetail_precision.rules import choices, follows
+from dovetail_precision.states import find_states
 from dovetail_precision.type_attributes import carries_type
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ class Flow:
         present: Its type in the source model.
         producer: The variable that decides its type; without one it has the type of the source model.
         constant: It is a weight, of which there is one version per type that it is read in.
-        readers: Variables that read it, one entry per reading.
+        readers: Variables that read it, one entry per reading. What reads a state that comes back as an input is one
+            of the output's, too.
         followers: Inputs of Casts that read it in the type that it has.
         kept: It is also read in the type of the source model: by control flow, or as the output of a graph.
-        carried: Its type stands in an attribute. It is low if all of its readers read it so, else as it was.
+        follows: The low type that it has if all of its readers read it so; else it is as it was. Such are values whose
+            type stands in an attribute, and inputs of a model that need not keep their types.
     """
 
     value: ir.Value
@@ -41,12 +44,14 @@ class Flow:
     readers: list[Variable] = field(default_factory=list)
     followers: list[Variable] = field(default_factory=list)
     kept: bool = False
-    carried: bool = False
+    follows: str = ""
 
     @property
     def held(self) -> str:
-        """The type it is computed in, once its producer has one."""
-        return self.producer.chosen if self.producer else self.present
+        """The type it is computed in, once its producer has one; that of an input that follows, once its readers do."""
+        if self.producer:
+            return self.producer.chosen
+        return self.follows if self.wanted == {self.follows} else self.present
 
     @property
     def wanted(self) -> set[str]:
@@ -56,9 +61,9 @@ class Flow:
 
     def follow(self) -> None:
         """Let a value that carries its type have that of its readers, which they have by now."""
-        if not self.carried:
-            return
         producer = self.producer
+        if not self.follows or producer is None:
+            return
         producer.chosen = producer.low if self.wanted == {producer.low} else producer.present
         if producer.chosen == producer.low:
             producer.policy, producer.why = "follow-consumer", f"{producer.low}, as all of its readers want it"
@@ -89,18 +94,33 @@ def find_flows(problem: TypingProblem) -> list[Flow]:
     for value in _kept(problem):
         if id(value) in found:
             found[id(value)].kept = True
+    if not problem.keeps_io_types:
+        _free_inputs(problem, found)
     for known in found.values():
-        known.carried = _is_carried(problem, known)
+        if known.producer is not None and not known.producer.inputs and carries_type(known.producer):
+            known.follows = _low_of_readers(problem, known)
     return list(found.values())
 
 
-def _is_carried(problem: TypingProblem, flow: Flow) -> bool:
-    producer = flow.producer
-    if producer is None or producer.inputs or flow.kept or flow.followers or not flow.readers:
-        return False
-    # With two low types among the readers it stays as it is.
+def _free_inputs(problem: TypingProblem, found: dict[int, Flow]) -> None:
+    """Inputs follow their readers; a state that comes back as one is read as that is."""
+    for value in problem.model.graph.inputs:
+        known = found.get(id(value))
+        if known is not None and not value.is_initializer() and not value.is_graph_output():
+            known.follows = _low_of_readers(problem, known)
+    for value, output in find_states(problem.model.graph):
+        known, back = found.get(id(value)), found.get(id(output))
+        if known is not None and back is not None and known.follows and len({id(one) for one in known.readers}) == 1:
+            back.readers.append(known.readers[0])
+
+
+def _low_of_readers(problem: TypingProblem, flow: Flow) -> str:
+    """The low type that all readers of `flow` may read it in; none where two low types meet."""
+    if flow.kept or flow.followers or not flow.readers or flow.present != "float32":
+        return ""
+    low = flow.readers[0].low
     types = {kind for reader in flow.readers for kind in choices(problem, reader)}
-    return carries_type(producer) and types <= {producer.low, producer.present}
+    return low if low in types and low != flow.present and types <= {low, flow.present} else ""
 
 
 def _kept(problem: TypingProblem) -> list[ir.Value]:

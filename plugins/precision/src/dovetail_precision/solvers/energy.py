@@ -34,8 +34,8 @@ class Energy:
         return len(self.bias) - 1
 
     def differ(self, low: int, high: int, cost: int | float) -> None:
-        """Let it cost `cost` that vertex `low` is low while vertex `high` is high."""
-        if cost:
+        """Let it cost `cost` that vertex `low` is low while vertex `high` is high; one vertex is never both."""
+        if cost and low != high:
             self.caps[low][high] = self.caps[low].get(high, 0) + cost
             self.caps[high].setdefault(low, 0)
 

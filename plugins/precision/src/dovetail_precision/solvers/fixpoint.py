@@ -60,9 +60,9 @@ class _Joins:
     def held(self) -> str:
         """The type that it is computed in, as things are."""
         flow = self.flow
-        if not flow.carried:
+        if not flow.follows:
             return flow.held
-        return flow.present if self.readings[flow.present] else flow.producer.low
+        return flow.present if self.readings[flow.present] else flow.follows
 
     def number(self) -> int:
         """How many types it has to be converted to."""

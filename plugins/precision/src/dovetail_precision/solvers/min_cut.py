@@ -73,7 +73,7 @@ class _Builder:
         if flow.followers and producer is not None:
             types = self.types[id(flow.producer)]
             self.energy.bias[producer] += sum(self._gain(follower, *types) for follower in flow.followers)
-        if flow.carried and self._add_carried(flow):
+        if flow.follows and self._add_following(flow):
             return
         always = {flow.present} if flow.kept else set()
         when_low: dict[str, list[int]] = {}
@@ -89,16 +89,17 @@ class _Builder:
         for kind in sorted(always | when_low.keys() | ({"float32"} if when_high else set())):
             self._add_need(flow, kind, kind in always, when_low.get(kind, ()), when_high if kind == "float32" else ())
 
-    def _add_carried(self, flow: Flow) -> bool:
+    def _add_following(self, flow: Flow) -> bool:
         """Add a value that is low if all of its readers read it so; whether that is possible."""
-        low, high = flow.producer.low, flow.present
+        low, high = flow.follows, flow.present
         readers = {id(variable) for variable in flow.readers}
         fixed = {self.types[key][1] for key in readers - self.vertices.keys()}
         free = sorted(self.vertices[key] for key in readers & self.vertices.keys())
         if high in fixed or not free:
             return high not in fixed
         join, some_high = self._join(flow, high, low), self._need(free, low=False)
-        self.energy.bias[some_high] += self._gain(flow.producer, low, high) + (join if fixed else 0)
+        gain = self._gain(flow.producer, low, high) if flow.producer else 0
+        self.energy.bias[some_high] += gain + (join if fixed else 0)
         if not fixed and len(free) > 1:
             self._differ(self._need(free, low=True), some_high, join)
         return True
