@@ -355,3 +355,16 @@ def test_a_sine_of_activations_is_no_angle(tmp_path):
     )
     result, _ = compiled(model, tmp_path)
     assert {node.precision for node in result.plan.nodes} == {"float16"}
+
+
+def test_a_convolution_before_a_recurrent_layer(weighted):
+    """ONNX Runtime's layouts of convolutions end the process where every result in front of the layer is rounded."""
+    text = """g (float[2,8,200] x) => (float[2,98,30] y)
+      <float[32,8,5] k, float[32] kb, float[1,144,32] w, float[1,144,48] r, float[48,30] o, int64[1] one = {1}> {
+        c = Conv <strides = [2]> (x, k, kb)  a = Relu (c)  t = Transpose <perm = [2, 0, 1]> (a)
+        h, last = GRU <hidden_size = 48, linear_before_reset = 1> (t, w, r)
+        s = Squeeze (h, one)  b = Transpose <perm = [1, 0, 2]> (s)
+        m = MatMul (b, o)  y = LogSoftmax <axis = -1> (m) }"""
+    result = dovetail.compile(weighted(text), ["gpu-fp16"], verify=True)
+    assert {node.precision for node in result.plan.nodes if node.op_type in ("Conv", "GRU")} == {"float16"}
+    assert result.verification.worst_snr_db > 45
