@@ -52,8 +52,8 @@ def earlier():
 def weighted(tmp_path):
     """Write a graph in ONNX text as a model; its initializers without data get random weights, of the scale given."""
 
-    def write(text, **scales):
-        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
+    def write(text, opset=17, /, **scales):
+        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]>\n{text}')
         rng = np.random.default_rng(0)
         for value in list(model.graph.value_info):
             shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]

@@ -3,6 +3,8 @@
 It has few float16 kernels: other operators compute in float32 between casts that it inserts, and of two such casts in
 a row it drops both. What float16 rounds, or what overflows in it, would not show. It keeps casts around operators that
 have a float16 kernel, but takes one alone for not worth a cast: so two Identity operators stand behind every result.
+
+Some kernels take float16 and fail when they run. Around those, casts are put in here.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ KEPT = ["EliminateIdentity", "NchwcTransformer"]
 
 # Their results are values that have been rounded already.
 _EXACT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
-_FLOAT16 = 10  # onnx.TensorProto.DataType
+# Reductions whose float16 kernels fail when they run (1.31).
+_FAILING = {"ScatterND": ("add", "mul", "max", "min"), "ScatterElements": ("add", "mul")}
+_FLOAT, _FLOAT16 = 1, 10  # onnx.TensorProto.DataType
 
 
 def rounded(model: Model) -> Model | None:
@@ -32,6 +36,8 @@ def rounded(model: Model) -> Model | None:
         return None
     work = model.clone()
     for node in list(work.nodes()):
+        if node.attributes.get_string("reduction", "") in _FAILING.get(node.op_type, ()):
+            _widen(node)
         for value in _results(node):
             _hold(node.graph, value)
     work.touch()
@@ -59,3 +65,30 @@ def _hold(graph: ir.Graph, value: ir.Value) -> None:
     insert_after_value(graph, first.outputs[0], second)
     for node, index in uses:
         node.replace_input_with(index, second.outputs[0])
+
+
+def _widen(node: ir.Node) -> None:
+    """Compute `node` in float32: casts in front of its float16 inputs and behind its result."""
+    import onnx_ir as ir
+
+    result = node.outputs[0]
+    if result.dtype is None or result.dtype.value != _FLOAT16:
+        return
+    for index, value in enumerate(node.inputs):
+        if value is not None and value.dtype == result.dtype:
+            cast = ir.node("Cast", [value], {"to": _FLOAT}, name=f"{node.name}/wide_{index}")
+            cast.outputs[0].name, cast.outputs[0].type = cast.name, ir.TensorType(ir.DataType.FLOAT)
+            node.prepend(cast)
+            node.replace_input_with(index, cast.outputs[0])
+    back = ir.node("Cast", [result], {"to": _FLOAT16}, name=f"{node.name}/narrow")
+    given = back.outputs[0]
+    given.type, given.shape = result.type, result.shape
+    for reader, index in list(result.uses()):
+        if reader is not back:
+            reader.replace_input_with(index, given)
+    for index, output in enumerate(node.graph.outputs):
+        if output is result:
+            node.graph.outputs[index] = given
+    given.name, result.name = result.name, f"{node.name}/wide"
+    result.type = ir.TensorType(ir.DataType.FLOAT)
+    node.append(back)
