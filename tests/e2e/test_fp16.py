@@ -377,9 +377,11 @@ def test_scattered_updates_are_reduced(weighted, operator, reduction):
     second = 1 if reduction == "none" else 2  # without a reduction, which update wins is open
     rows = [2, second] if operator == "ScatterND" else [2] * 8 + [second] * 8
     indices = f"int64[2,{len(rows) // 2}] i = {{{', '.join(map(str, rows))}}}"
-    text = f"""g (float[4,8] x, float[2,8] u) => (float[4,8] y) <float[8,8] w, {indices}> {{
+    text = f"""g (float[4,8] x, float[2,8] u) => (float[4,8] y, float[4,8] s) <float[8,8] w, {indices}> {{
       a = MatMul (x, w)  b = MatMul (u, w)
       s = {operator} <reduction = "{reduction}"> (a, i, b)  y = MatMul (s, w) }}"""
-    result = dovetail.compile(weighted(text, 18), ["gpu-fp16"], verify=True, solver="fixpoint")
-    assert {node.precision for node in result.plan.nodes} == {"float16"}
-    assert result.verification.worst_snr_db > 50
+    for keep in (True, False):
+        request = {"solver": "fixpoint", "keep_io_types": keep}
+        result = dovetail.compile(weighted(text, 18), ["gpu-fp16"], verify=True, **request)
+        assert {node.precision for node in result.plan.nodes} == {"float16"}
+        assert result.verification.worst_snr_db > 50

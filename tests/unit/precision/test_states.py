@@ -105,3 +105,12 @@ def test_a_state_that_is_read_low_is_low_on_both_sides(tmp_path, fp16):
     (tmp_path / "m.onnxtxt").write_text(text)
     result = api.compile(tmp_path / "m.onnxtxt", ["test-fp16"], keep_io_types=False, verify=False, plugins=fp16)
     assert "state 'state' comes back as 'new_state': both are float16" in [remark.why for remark in result.remarks]
+
+
+@pytest.mark.parametrize(("given", "expected"), [("bfloat16", "BFLOAT16"), ("double", "FLOAT"), ("float", "FLOAT16")])
+def test_inputs_become_narrower_never_wider(tmp_path, fp16, given, expected):
+    """What the model casts first is given in the type after that cast, if that is narrower."""
+    text = f"g ({given}[2,8] x, float[8,8] w) => (float[2,8] y) {{ a = Cast <to = 1> (x)  y = MatMul (a, w) }}"
+    (tmp_path / "m.onnxtxt").write_text(HEAD + text)
+    result = api.compile(tmp_path / "m.onnxtxt", ["test-fp16"], keep_io_types=False, verify=False, plugins=fp16)
+    assert result.model.graph.inputs[0].dtype.name == expected

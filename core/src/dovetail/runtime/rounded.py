@@ -31,12 +31,12 @@ _FLOAT, _FLOAT16 = 1, 10  # onnx.TensorProto.DataType
 
 
 def rounded(model: Model) -> Model | None:
-    """A copy of `model` in which every float16 result is really rounded; None where it computes nothing in float16."""
-    if not any(_results(node) for node in model.nodes()):
+    """A copy of `model` in which every float16 result is really rounded; None where there is nothing to do."""
+    if not any(_results(node) or _fails(node) for node in model.nodes()):
         return None
     work = model.clone()
     for node in list(work.nodes()):
-        if node.attributes.get_string("reduction", "") in _FAILING.get(node.op_type, ()):
+        if _fails(node):
             _widen(node)
         for value in _results(node):
             _hold(node.graph, value)
@@ -50,6 +50,13 @@ def _results(node: ir.Node) -> list[ir.Value]:
     return [
         value for value in node.outputs if value.dtype is not None and value.dtype.value == _FLOAT16 and value.uses()
     ]
+
+
+def _fails(node: ir.Node) -> bool:
+    if node.op_type not in _FAILING or node.domain not in ("", "ai.onnx"):
+        return False
+    low = node.outputs[0].dtype is not None and node.outputs[0].dtype.value == _FLOAT16
+    return low and node.attributes.get_string("reduction", "none") in _FAILING[node.op_type]
 
 
 def _hold(graph: ir.Graph, value: ir.Value) -> None:
@@ -72,8 +79,6 @@ def _widen(node: ir.Node) -> None:
     import onnx_ir as ir
 
     result = node.outputs[0]
-    if result.dtype is None or result.dtype.value != _FLOAT16:
-        return
     for index, value in enumerate(node.inputs):
         if value is not None and value.dtype == result.dtype:
             cast = ir.node("Cast", [value], {"to": _FLOAT}, name=f"{node.name}/wide_{index}")

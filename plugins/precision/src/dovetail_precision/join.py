@@ -68,7 +68,7 @@ class Join(Pass):
 
 
 def _lower_inputs(model: Model, states: dict[int, int], ctx: Context) -> None:
-    """An input that is only read through casts to one type is given in that type; the casts are idle then.
+    """An input that is only read through casts to one narrower type is given in that; the casts are idle then.
 
     Args:
         model: The model, with its joins.
@@ -91,7 +91,8 @@ def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None
     dtype = readers[0].outputs[0].dtype
     if output is not None and output.dtype != dtype:
         return  # the output was given what the plan says of the input
-    if float_name(value) is not None and dtype is not None and dtype_name(dtype) in FLOATS:
+    narrower = dtype is not None and value.dtype is not None and dtype.bitwidth < value.dtype.bitwidth
+    if narrower and float_name(value) is not None and dtype_name(dtype) in FLOATS:
         ctx.remark("passed", readers[0], "input-type", f"input '{value.name}' is given in {dtype_name(dtype)}")
         value.dtype = dtype
 
