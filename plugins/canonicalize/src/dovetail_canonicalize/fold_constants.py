@@ -66,10 +66,13 @@ class FoldConstants(Pass):
         if node.op_type == "Constant":
             tensor = _constant(node)
             return None if tensor is None or node.outputs[0].is_graph_output() else [tensor]
-        if any(value.is_graph_output() for value in node.outputs) or self._too_large(node):
+        if any(value.is_graph_output() for value in node.outputs):
             return None
         if node.op_type in ("Shape", "Size"):
             return _shape(node)
+        # Nearly all nodes end here.
+        if any(value is not None and value.const_value is None for value in node.inputs) or self._too_large(node):
+            return None
         inputs = []
         for value in node.inputs:
             array = None if value is None else constant_array(value, overridable, 16 * self.limit)
