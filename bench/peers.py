@@ -129,13 +129,13 @@ def _emulated(path: Path) -> str:
     """The model itself, or, if it computes in bfloat16, one beside it in which that is rounded."""
     import onnx
     import onnx_ir as ir
-    from emulate import LOW, emulate
+    from emulate import emulate
 
-    inferred = onnx.shape_inference.infer_shapes(onnx.load(path)) if path.stat().st_size < 1 << 31 else None
-    model = ir.from_proto(inferred) if inferred is not None else ir.load(path)
-    values = [value for node in model.graph.all_nodes() for value in node.outputs]
-    if all(value.dtype != LOW for value in (*values, *model.graph.initializers.values())):
+    low, graph = onnx.TensorProto.BFLOAT16, onnx.load(path, load_external_data=False).graph
+    casts = (attribute.i for node in _nodes(graph) for attribute in node.attribute if attribute.name == "to")
+    if low not in {*casts, *(tensor.data_type for tensor in graph.initializer)}:
         return str(path)
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(onnx.load(path)))
     emulate(model, fused=False)
     beside = path.with_name("emulated.onnx")
     ir.save(model, beside)
