@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
+    Attributes = dict[str, Any] | None
+
 __all__ = ["Builder"]
 
 
@@ -65,7 +67,7 @@ class Builder:
         self,
         op_type: str,
         inputs: Sequence[ir.Value | None],
-        attributes: dict[str, Any] | None = None,
+        attributes: Attributes = None,
         *,
         outputs: int = 1,
         domain: str = "",
@@ -84,7 +86,13 @@ class Builder:
         return values[0] if len(values) == 1 else values
 
     def plain_op(
-        self, op_type: str, inputs: Sequence[ir.Value | None], attributes=None, *, outputs: int = 1, domain: str = ""
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Attributes = None,
+        *,
+        outputs: int = 1,
+        domain: str = "",
     ) -> tuple[ir.Value, ...]:
         """The same as `op`, without casts and always with a tuple."""
         import onnx_ir as ir

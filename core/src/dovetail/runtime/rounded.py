@@ -3,8 +3,6 @@
 It has few float16 kernels: other operators compute in float32 between casts that it inserts, and of two such casts in
 a row it drops both. What float16 rounds, or what overflows in it, would not show. It keeps casts around operators that
 have a float16 kernel, but takes one alone for not worth a cast: so two Identity operators stand behind every result.
-
-Some kernels take float16 and fail when they run. Around those, casts are put in here.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value
+from dovetail.runtime.widened import fails, widen
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,19 +24,17 @@ KEPT = ["EliminateIdentity", "NchwcTransformer"]
 
 # Their results are values that have been rounded already.
 _EXACT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
-# Reductions whose float16 kernels fail when they run (1.31).
-_FAILING = {"ScatterND": ("add", "mul", "max", "min"), "ScatterElements": ("add", "mul")}
-_FLOAT, _FLOAT16 = 1, 10  # onnx.TensorProto.DataType
+_FLOAT16 = 10  # onnx.TensorProto.DataType
 
 
 def rounded(model: Model) -> Model | None:
     """A copy of `model` in which every float16 result is really rounded; None where there is nothing to do."""
-    if not any(_results(node) or _fails(node) for node in model.nodes()):
+    if not any(_results(node) or fails(node) for node in model.nodes()):
         return None
     work = model.clone()
     for node in list(work.nodes()):
-        if _fails(node):
-            _widen(node)
+        if fails(node):
+            widen(node)
         for value in _results(node):
             _hold(node.graph, value)
     work.touch()
@@ -50,13 +47,6 @@ def _results(node: ir.Node) -> list[ir.Value]:
     return [
         value for value in node.outputs if value.dtype is not None and value.dtype.value == _FLOAT16 and value.uses()
     ]
-
-
-def _fails(node: ir.Node) -> bool:
-    if node.op_type not in _FAILING or node.domain not in ("", "ai.onnx"):
-        return False
-    low = node.outputs[0].dtype is not None and node.outputs[0].dtype.value == _FLOAT16
-    return low and node.attributes.get_string("reduction", "none") in _FAILING[node.op_type]
 
 
 def _hold(graph: ir.Graph, value: ir.Value) -> None:
@@ -72,28 +62,3 @@ def _hold(graph: ir.Graph, value: ir.Value) -> None:
     insert_after_value(graph, first.outputs[0], second)
     for node, index in uses:
         node.replace_input_with(index, second.outputs[0])
-
-
-def _widen(node: ir.Node) -> None:
-    """Compute `node` in float32: casts in front of its float16 inputs and behind its result."""
-    import onnx_ir as ir
-
-    result = node.outputs[0]
-    for index, value in enumerate(node.inputs):
-        if value is not None and value.dtype == result.dtype:
-            cast = ir.node("Cast", [value], {"to": _FLOAT}, name=f"{node.name}/wide_{index}")
-            cast.outputs[0].name, cast.outputs[0].type = cast.name, ir.TensorType(ir.DataType.FLOAT)
-            node.prepend(cast)
-            node.replace_input_with(index, cast.outputs[0])
-    back = ir.node("Cast", [result], {"to": _FLOAT16}, name=f"{node.name}/narrow")
-    given = back.outputs[0]
-    given.type, given.shape = result.type, result.shape
-    for reader, index in list(result.uses()):
-        if reader is not back:
-            reader.replace_input_with(index, given)
-    for index, output in enumerate(node.graph.outputs):
-        if output is result:
-            node.graph.outputs[index] = given
-    given.name, result.name = result.name, f"{node.name}/wide"
-    result.type = ir.TensorType(ir.DataType.FLOAT)
-    node.append(back)

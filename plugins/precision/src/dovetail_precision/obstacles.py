@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dovetail_precision.fits import fits_surely, misfit
-from dovetail_precision.ranges.evidence import NARROW
+from dovetail_precision.ranges.range import NARROW
 
 if TYPE_CHECKING:
     import onnx_ir as ir

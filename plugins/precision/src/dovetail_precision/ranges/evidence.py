@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dovetail_precision.fits import LARGEST
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.measure import measured_ranges
+from dovetail_precision.ranges.range import NARROW
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -14,10 +15,8 @@ if TYPE_CHECKING:
 
     from dovetail_precision.variable import Variable
 
-__all__ = ["NARROW", "Evidence"]
+__all__ = ["Evidence"]
 
-# bfloat16 has the range of float32. How deep its sums go is for policies: they are added up in float32.
-NARROW = "float16"
 _END = f"{NARROW} ends at {LARGEST[NARROW]:.0f}"
 
 

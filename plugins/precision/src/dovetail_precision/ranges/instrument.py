@@ -21,20 +21,12 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.runtime.regions import Region
 
-__all__ = ["Instrumented", "Measured", "instrumented", "measurable"]
+__all__ = ["Instrumented", "instrumented", "measurable"]
 
 _RESULT = "dovetail_ranges"
 _PART = 128  # nodes of the model
 # The bodies of a SequenceMap have no way to give out more: its results are sequences.
 _ENTERED = frozenset({"If", "Loop", "Scan"})
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a row of the result is about: a value, or the sums of what computes it."""
-
-    value: ir.Value
-    sums: bool = False
 
 
 def measurable(model: Model) -> list[ir.Value]:
@@ -55,12 +47,12 @@ class Instrumented:
         model: Its outputs are matrices of rows as `Reductions` makes them.
         regions: The parts to run it in, one after another. An engine's preparations need not be linear in a graph where
             everything is looked at.
-        measured: What the rows of all outputs are about.
+        measured: The values that the rows of all outputs are about, in a row of sums what they result in.
     """
 
     model: Model
     regions: list[Region]
-    measured: list[Measured]
+    measured: list[ir.Value]
 
 
 def instrumented(model: Model, values: Collection[ir.Value], sums: Collection[ir.Node]) -> Instrumented:
@@ -99,7 +91,7 @@ class _Instrument:
 
     def measure(
         self, work: ir.Graph, inputs: list[tuple[ir.Value, ir.Value]], nodes: list[tuple[ir.Node, ir.Node]]
-    ) -> tuple[ir.Value | None, list[Measured]]:
+    ) -> tuple[ir.Value | None, list[ir.Value]]:
         """Measure some inputs and nodes of a graph.
 
         Args:
@@ -114,12 +106,12 @@ class _Instrument:
         for value, copied in (*inputs, *made):
             if id(value) in self._values:
                 rows.append(self._reductions.range_of(work, copied))
-                measured.append(Measured(value))
+                measured.append(value)
         for node, copy in nodes:
             if id(node) in self._sums:
                 rows.append(self._reductions.sum_of(work, copy))
-                measured.append(Measured(node.outputs[0], sums=True))
-            if node.op_type in _ENTERED and (found := self._leave_bodies(node, copy)):
+                measured.append(node.outputs[0])
+            if _is_entered(node) and (found := self._leave_bodies(node, copy)):
                 matrices.append(self._given(work, copy, len(found)))
                 inside.extend(found)
         if not measured and not inside:
@@ -130,7 +122,7 @@ class _Instrument:
         self._matrices += 1
         return self._reductions.matrix(work, rows, matrices, f"{_RESULT}_{self._matrices}")
 
-    def _leave_bodies(self, node: ir.Node, copy: ir.Node) -> list[Measured]:
+    def _leave_bodies(self, node: ir.Node, copy: ir.Node) -> list[ir.Value]:
         """Give the bodies of `copy` an output more, if they measure something; what that is about."""
         held = []
         for graph, body in zip(bodies(node), bodies(copy), strict=True):
@@ -168,9 +160,13 @@ def _entered(graph: ir.Graph) -> Iterator[ir.Graph]:
     """A graph and those bodies in it that can be measured."""
     yield graph
     for node in graph:
-        if node.op_type in _ENTERED:
+        if _is_entered(node):
             for body in bodies(node):
                 yield from _entered(body)
+
+
+def _is_entered(node: ir.Node) -> bool:
+    return node.op_type in _ENTERED and node.domain in ("", "ai.onnx")
 
 
 def _values(graph: ir.Graph) -> list[ir.Value]:

@@ -23,7 +23,7 @@ _LOOKED_AT = 65536  # elements of a constant; larger ones are weights, whose pro
 
 _FIXED = {
     "Sigmoid": (0, 1), "Softmax": (0, 1), "HardSigmoid": (0, 1), "Hardmax": (0, 1), "Tanh": (-1, 1), "Erf": (-1, 1),
-    "Sin": (-1, 1), "Cos": (-1, 1), "Softsign": (-1, 1), "RandomUniform": None, "Sign": (-1, 1),
+    "Sin": (-1, 1), "Cos": (-1, 1), "Softsign": (-1, 1), "Sign": (-1, 1),
 }  # fmt: skip
 # What computes nothing new: values of the first input, and of others that are concatenated or chosen between.
 _MOVED = frozenset({

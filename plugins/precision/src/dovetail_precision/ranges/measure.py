@@ -15,7 +15,7 @@ from dovetail.passes import Pass
 
 from dovetail_precision.fits import LARGEST
 from dovetail_precision.ranges.instrument import instrumented, measurable
-from dovetail_precision.ranges.range import Range
+from dovetail_precision.ranges.range import NARROW, Range
 from dovetail_precision.ranges.reductions import SUMS
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ __all__ = ["FILE", "MeasureRanges", "measured_ranges"]
 
 FILE = "ranges.json"
 _RANGES = "dovetail.ranges"
-_NARROW = "float16"
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class MeasureRanges(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Measure; twice where a bound on a sum leaves the narrow type, once else."""
-        if ctx.request.data is None or all(backend.low != _NARROW for backend in ctx.backends):
+        if ctx.request.data is None or all(backend.low != NARROW for backend in ctx.backends):
             return False
         try:
             found = _measure(model, ctx, measurable(model), [])
@@ -95,10 +94,10 @@ def _measure(model: Model, ctx: Context, values: list[ir.Value], sums: list[ir.N
         executor = Executor(work.model, engines, {"optimise": "none"}, regions=work.regions)
         for feeds, _ in batches(model, ctx.request.data, ctx.request.seed):
             rows = [row for matrix in executor.run(feeds).values() for row in matrix.tolist()]
-            for one, (low, high, smallest) in zip(work.measured, rows, strict=True):
+            for value, (low, high, smallest) in zip(work.measured, rows, strict=True):
                 if high == -math.inf:  # in a body that did not run, or an empty value
                     continue
-                reached, key = Range(-low, high, -smallest), id(one.value)
+                reached, key = Range(-low, high, -smallest), id(value)
                 found[key] = found[key] | reached if key in found else reached
     except DovetailError as error:
         raise _NotMeasured(error.message) from error
@@ -115,7 +114,7 @@ def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:
     bound = float(extents)
     for value in node.inputs[: SUMS[node.op_type]]:
         bound *= _magnitude(value, found)
-    return not bound <= LARGEST[_NARROW]
+    return not bound <= LARGEST[NARROW]
 
 
 def _magnitude(value: ir.Value, found: dict[int, Range]) -> float:

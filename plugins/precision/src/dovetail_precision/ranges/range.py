@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["MASK", "Range"]
+__all__ = ["MASK", "NARROW", "Range"]
 
 # What is at least this large is no quantity but a mask, of attention scores say, and has no part in a range.
 MASK = 1e30
+
+# The only type whose range matters: bfloat16 has that of float32. How deep its sums go is for policies.
+NARROW = "float16"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,50 @@
+"""Operators whose float16 kernels in ONNX Runtime's CPU provider fail when they run: computed in float32.
+
+Where there is no kernel, ONNX Runtime puts casts around by itself; here it takes the node, and then refuses it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["fails", "widen"]
+
+# By operator, the reductions that fail (1.31).
+_FAILING = {"ScatterND": ("add", "mul", "max", "min"), "ScatterElements": ("add", "mul")}
+_FLOAT, _FLOAT16 = 1, 10  # onnx.TensorProto.DataType
+
+
+def fails(node: ir.Node) -> bool:
+    """Whether `node` computes something in float16 that fails."""
+    if node.op_type not in _FAILING or node.domain not in ("", "ai.onnx"):
+        return False
+    low = node.outputs[0].dtype is not None and node.outputs[0].dtype.value == _FLOAT16
+    return low and node.attributes.get_string("reduction", "none") in _FAILING[node.op_type]
+
+
+def widen(node: ir.Node) -> None:
+    """Compute `node` in float32: casts in front of its float16 inputs and behind its result."""
+    import onnx_ir as ir
+
+    result = node.outputs[0]
+    for index, value in enumerate(node.inputs):
+        if value is not None and value.dtype == result.dtype:
+            cast = ir.node("Cast", [value], {"to": _FLOAT}, name=f"{node.name}/wide_{index}")
+            cast.outputs[0].name, cast.outputs[0].type = cast.name, ir.TensorType(ir.DataType.FLOAT)
+            node.prepend(cast)
+            node.replace_input_with(index, cast.outputs[0])
+    back = ir.node("Cast", [result], {"to": _FLOAT16}, name=f"{node.name}/narrow")
+    given = back.outputs[0]
+    given.type, given.shape = result.type, result.shape
+    for reader, index in list(result.uses()):
+        if reader is not back:
+            reader.replace_input_with(index, given)
+    for index, output in enumerate(node.graph.outputs):
+        if output is result:
+            node.graph.outputs[index] = given
+    given.name, result.name = result.name, f"{node.name}/wide"
+    result.type = ir.TensorType(ir.DataType.FLOAT)
+    node.append(back)
