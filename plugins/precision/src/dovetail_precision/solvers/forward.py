@@ -2,7 +2,7 @@
 
 Types come from the source model: a node whose policy is `lower` goes low, one whose policy is `fp32` goes high, and
 whatever lies between takes the type that reaches it, as under torch.autocast
-(https://pytorch.org/docs/stable/amp.html). Constants take the type of their peers.
+(https://pytorch.org/docs/stable/amp.html). Constants take the type of their peers, and so do selections of constants.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dovetail.ir.types import float_name, promote
 
 from dovetail_precision.flows import find_flows
 from dovetail_precision.rules import activations, demanded, settled
+from dovetail_precision.selections import find_selections, follow_readers
 from dovetail_precision.type_attributes import carries_type
 
 if TYPE_CHECKING:
@@ -26,8 +27,31 @@ __all__ = ["solve_forward"]
 
 def solve_forward(problem: TypingProblem) -> None:
     """Choose a type for every variable of `problem`."""
+    selections = find_selections(problem)
+    _sweep(problem, selections)
+    followed = follow_readers(problem, selections)
+    if len(followed) < len(selections):
+        # The others count like any value for what they reach; where that takes more of them along, all do.
+        selections = followed
+        _sweep(problem, selections)
+        followed = follow_readers(problem, selections)
+        if len(followed) < len(selections):
+            followed = []
+            _sweep(problem, followed)
+    for variable in followed:
+        variable.policy, variable.why = "follow-consumer", f"{variable.low}, as all of its readers want it"
+    if problem.keeps_io_types:
+        _raise_tails(problem)
+    if any(map(carries_type, problem.variables)):  # in nearly all models none does
+        for flow in find_flows(problem):
+            flow.follow()
+
+
+def _sweep(problem: TypingProblem, selections: list[Variable]) -> None:
+    """Choose types in graph order; those of `selections`, which count for nothing, come later."""
     # What the readers of a value take it for, where that is not the type it is computed in.
     taken_for: dict[int, str] = {}
+    selected = {id(value) for variable in selections for _, value in variable.outputs}
 
     def arriving(value: ir.Value) -> str:
         known = taken_for.get(id(value))
@@ -38,18 +62,15 @@ def solve_forward(problem: TypingProblem) -> None:
 
     for variable in problem.variables:
         arrives = activations(problem, variable)
+        arrives = [value for value in arrives if id(value) not in selected] or arrives
         variable.chosen = settled(problem, variable, _wanted(variable, arrives, arriving))
+        variable.because = ()
         if variable.chosen == variable.high:
             variable.because = tuple(_producers(problem, arrives, variable.high))
         if variable.policy == "fp32-round-trip" and arrives:
             back = arriving(arrives[0])
             for _, value in variable.outputs:
                 taken_for[id(value)] = back
-    if problem.keeps_io_types:
-        _raise_tails(problem)
-    if any(map(carries_type, problem.variables)):  # in nearly all models none does
-        for flow in find_flows(problem):
-            flow.follow()
 
 
 def _raise_tails(problem: TypingProblem) -> None:

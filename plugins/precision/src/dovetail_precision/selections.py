@@ -1,0 +1,52 @@
+"""Selections: values that hold elements of constants and nothing else, as the mask of an attention does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_precision.flows import find_flows
+from dovetail_precision.rules import activations, demanded, settled
+
+if TYPE_CHECKING:
+    from dovetail_precision.problem import TypingProblem
+    from dovetail_precision.variable import Variable
+
+__all__ = ["find_selections", "follow_readers"]
+
+# Gather is not among them: the tables that it reads are weights, and what it takes from them is data.
+_HANDS_ON = frozenset(
+    {"Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
+)
+
+
+def find_selections(problem: TypingProblem) -> list[Variable]:
+    """Every `Where` of constants, and what only hands its results on, in graph order.
+
+    Like a constant, such a value can be had in the type of its peers: its constants are stored in that type.
+    """
+    found: list[Variable] = []
+    values: set[int] = set()
+    for variable in problem.variables:
+        node = variable.node
+        if node.domain not in ("", "ai.onnx") or demanded(variable) is not None or not variable.inputs:
+            continue
+        open_ = {id(value) for value in activations(problem, variable)} - values
+        picks = node.op_type == "Where" or node.op_type in _HANDS_ON and activations(problem, variable)
+        if picks and not open_:
+            found.append(variable)
+            values.update(id(value) for _, value in variable.outputs)
+    return found
+
+
+def follow_readers(problem: TypingProblem, selections: list[Variable]) -> list[Variable]:
+    """Give every selection the low type if all of its readers, which have theirs, read it so; returns those."""
+    if not selections:
+        return []
+    flows = {id(flow.value): flow for flow in find_flows(problem)}
+    followed = []
+    for variable in reversed(selections):  # readers first
+        wanted = set().union(*(flows[id(value)].wanted for _, value in variable.outputs))
+        if wanted == {variable.low} == {settled(problem, variable, variable.low)}:
+            variable.chosen, variable.because = variable.low, ()
+            followed.append(variable)
+    return followed[::-1]
