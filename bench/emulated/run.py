@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -115,7 +116,9 @@ def _tests(arguments: str) -> Path:
     root = HERE.parent.parent
     shutil.copytree(root / "tests", folder / "checkout" / "tests")
     shutil.copy(root / "pyproject.toml", folder / "checkout")
-    (folder / "run").write_text(f"cd checkout && python3 -m pytest -v --color=no -p no:cacheprovider {arguments}\n")
+    slow = os.environ.get("DOVETAIL_SLOW", "0")
+    command = f"DOVETAIL_SLOW={slow} python3 -m pytest -v --color=no -p no:cacheprovider {arguments}"
+    (folder / "run").write_text(f"cd checkout && {command}\n")
     return folder
 
 

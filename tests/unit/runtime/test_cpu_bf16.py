@@ -82,6 +82,18 @@ def test_what_openvino_fused_and_folded_is_said():
     assert all(how.precision == "float32" for name, how in executed.items() if name != "constant_0")
 
 
+def test_fusions_that_begin_with_a_mask_compute_floats():
+    """OpenVINO says `u8` of the whole fusion there, the type of the mask."""
+    text = """g (bool[4,4] c, float[4,4] x) => (float[4,4] z, bool[4,4] more) <float zero = {0}> {
+        y = Where(c, x, zero)
+        z = Add(y, x)
+        more = Greater(x, z) }"""
+    executed = OpenVinoCpu().load(RegionModel(parse(text)), {}).executed()
+    assert {name: how.precision for name, how in executed.items()} == dict.fromkeys(
+        ["where_0", "add_1", "greater_2"], "float32"
+    )
+
+
 def test_float32_models_stay_in_float32():
     model = parse("g (float[N,64] x, float[64,64] w) => (float[N,64] y) { y = MatMul(x, w) }")
     session = OpenVinoCpu().load(RegionModel(model), {})

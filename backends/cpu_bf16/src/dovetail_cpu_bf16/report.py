@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.types import float_name
 from dovetail.runtime.engine import Executed
 from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
 
@@ -19,6 +20,7 @@ _NAMES = {
     "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32",
     "u16": "uint16", "u8": "uint8",
 }  # fmt: skip
+_FLOATS = frozenset({"f64", "f32", "f16", "bf16"})
 _BORDER = frozenset({"Input", "Output", "Const", "Reorder"})
 
 
@@ -47,16 +49,32 @@ def _reported(nodes: list[ir.Node], runtime: ov.Model) -> dict[str, str]:
         kind = info.get("layerType", "")
         if kind in _BORDER:
             continue
-        precision = info.get("runtimePrecision", "")
         for name in info.get("originalLayersNames", "").split(","):
             node = owners.get(_base(name.strip(), owners))
             # A conversion that OpenVINO put beside a node carries its name but says nothing about it.
             if node is not None and (kind != "Convert" or node.op_type in ("Cast", "CastLike")):
-                reported[node_key(node)] = _NAMES.get(precision, precision)
+                reported[node_key(node)] = _precision(node, info)
     return reported
 
 
-_KEYS = frozenset({"layerType", "originalLayersNames", "runtimePrecision"})
+_KEYS = frozenset({"layerType", "originalLayersNames", "outputPrecisions", "primitiveType", "runtimePrecision"})
+
+
+def _precision(node: ir.Node, info: dict[str, str]) -> str:
+    """What a layer says of `node`.
+
+    A fusion by code generation says the type of its first input, which may be a mask. What it computes of floats then
+    shows in its outputs, or else in the name of its kernel (`jit_avx512_bf16`).
+    """
+    said = info.get("runtimePrecision", "")
+    if info.get("layerType") == "Subgraph" and said not in _FLOATS and _computes_floats(node):
+        kernel = info.get("primitiveType", "").rpartition("_")[2]
+        said = next((name for name in (*info.get("outputPrecisions", "").split(","), kernel) if name in _FLOATS), said)
+    return _NAMES.get(said, said)
+
+
+def _computes_floats(node: ir.Node) -> bool:
+    return any(value is not None and float_name(value) for value in (*node.inputs, *node.outputs))
 
 
 def _base(name: str, owners: dict[str, ir.Node]) -> str:

@@ -28,11 +28,13 @@ def find_selections(problem: TypingProblem) -> list[Variable]:
     values: set[int] = set()
     for variable in problem.variables:
         node = variable.node
-        if node.domain not in ("", "ai.onnx") or demanded(variable) is not None or not variable.inputs:
+        picks = node.op_type == "Where"
+        if not picks and not (values and node.op_type in _HANDS_ON):
             continue
-        open_ = {id(value) for value in activations(problem, variable)} - values
-        picks = node.op_type == "Where" or node.op_type in _HANDS_ON and activations(problem, variable)
-        if picks and not open_:
+        if node.domain not in ("", "ai.onnx") or demanded(variable) is not None:
+            continue
+        read = activations(problem, variable)
+        if (picks or read) and values.issuperset(map(id, read)):
             found.append(variable)
             values.update(id(value) for _, value in variable.outputs)
     return found
