@@ -79,13 +79,14 @@ def main() -> None:
 
 
 def boot(options: argparse.Namespace, data: Path) -> str:
-    """What the machine printed that ran `data/run`."""
+    """What the machine printed that ran `data/run`; the folder is gone afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         files = {name: Path(folder) / name for name in ("root", "data", "serial", "log", "config")}
         shutil.copy(options.work / "root.img", files["root"])
         megabytes = sum(file.stat().st_size for file in data.rglob("*")) // 900_000 + 64
         subprocess.run(["truncate", "-s", f"{megabytes}M", files["data"]], check=True)
         subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-d", data, files["data"]], check=True)
+        shutil.rmtree(data)
         bios, disc = options.bochs / "bochs" / "bios", options.work / "boot.iso"
         files["config"].write_text(CONFIG.format(memory=options.memory, bios=bios, disc=disc, **files))
         subprocess.run(
@@ -101,6 +102,8 @@ def _model(path: Path) -> Path:
     """A folder with the model, its result, inputs, and what ONNX Runtime computes from them."""
     folder = Path(tempfile.mkdtemp())
     shutil.copy(path, folder / "model.onnx")
+    for weights in path.parent.glob(f"{path.name}.*"):
+        shutil.copy(weights, folder)
     data = path.with_suffix(".npz")
     feeds, _ = next(batches(dovetail.open(path), data if data.exists() else None))
     np.savez(folder / "inputs.npz", **feeds)
@@ -116,8 +119,8 @@ def _tests(arguments: str) -> Path:
     root = HERE.parent.parent
     shutil.copytree(root / "tests", folder / "checkout" / "tests")
     shutil.copy(root / "pyproject.toml", folder / "checkout")
-    slow = os.environ.get("DOVETAIL_SLOW", "0")
-    command = f"DOVETAIL_SLOW={slow} python3 -m pytest -v --color=no -p no:cacheprovider {arguments}"
+    slow = "DOVETAIL_SLOW=1 " if os.environ.get("DOVETAIL_SLOW") == "1" else ""
+    command = f"{slow}python3 -m pytest -v --color=no -p no:cacheprovider {arguments}"
     (folder / "run").write_text(f"cd checkout && {command}\n")
     return folder
 
