@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("models", type=Path, nargs="*")
     parser.add_argument("--tests", help="pytest's arguments instead of models")
     parser.add_argument("--memory", type=int, default=3072, help="MB of the emulated machine (3072)")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.tests:
         print(boot(options, _tests(options.tests)))
     for model in options.models:

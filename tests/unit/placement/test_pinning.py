@@ -7,13 +7,14 @@ from dovetail import api
 from dovetail.errors import DovetailError
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
-g (float[4,8] x, bool c) => (float[4,8] y, float[4,8] z) <float[8,8] w> {
+g (float[4,8] x, bool c) => (float[4,8] y, float[4,8] z, float[4,8] q) <float[8,8] w> {
   [low] a = MatMul (x, w)
   [pass] b = Tanh (a)
   [prod] p = ReduceProd <keepdims = 1> (b)
   [add] y = Add (b, p)
+  [again] q = MatMul (b, w)
   [choice] z = If (c) <
-    then_branch = t () => (float[4,8] t0) { [inner] t0 = Neg (b) },
+    then_branch = t () => (float[4,8] t0) { [inner] t0 = MatMul (b, w) },
     else_branch = e () => (float[4,8] e0) { e0 = Relu (b) }
   >
 }"""

@@ -74,24 +74,24 @@ def _sweep(problem: TypingProblem, selections: list[Variable]) -> None:
 
 
 def _raise_tails(problem: TypingProblem) -> None:
-    """Compute high what only leads to outputs of the model, and only hands on or promotes what reaches it.
+    """Compute high what only leads to outputs of the model through what is high, and only hands on or promotes.
 
-    The conversion to the output's type then stands before such a node instead of behind it: there are no more
-    conversions, and its result is not rounded.
+    The conversion then stands before such a node instead of behind it: there are no more conversions, fewer where
+    several such nodes read one value, and its result is not rounded.
     """
-    outputs = {id(value) for value in problem.model.graph.outputs}
-    raised: set[int] = set()
+    typed = {id(variable.node) for variable in problem.variables}
+    tail: set[int] = set()
     for variable in reversed(problem.variables):
-        if variable.policy not in ("pass", "promote") or variable.chosen == variable.present:
+        readers = [id(node) for value in variable.node.outputs for node, _ in value.uses()]
+        leads_out = all(reader in tail or reader not in typed for reader in readers)
+        if not leads_out:
             continue
-        leads_out = variable.outputs and all(
-            (id(value) in outputs or value.uses()) and all(id(node) in raised for node, _ in value.uses())
-            for _, value in variable.outputs
-        )
-        if leads_out and len(activations(problem, variable)) <= 1 and variable.present in variable.allowed:
-            variable.chosen, variable.because = variable.present, ()
+        free = variable.policy in ("pass", "promote") and variable.present == variable.high in variable.allowed
+        if variable.chosen != variable.high and free and len(activations(problem, variable)) <= 1:
+            variable.chosen, variable.because = variable.high, ()
             variable.policy = "tail"
-            raised.add(id(variable.node))
+        if variable.chosen == variable.high:
+            tail.add(id(variable.node))
 
 
 def _wanted(variable: Variable, arrives: list[ir.Value], arriving) -> str:
