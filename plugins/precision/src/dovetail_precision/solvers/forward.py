@@ -40,8 +40,7 @@ def solve_forward(problem: TypingProblem) -> None:
             _sweep(problem, followed)
     for variable in followed:
         variable.policy, variable.why = "follow-consumer", f"{variable.low}, as all of its readers want it"
-    if problem.keeps_io_types:
-        _raise_tails(problem)
+    _raise_tails(problem)
     if any(map(carries_type, problem.variables)):  # in nearly all models none does
         for flow in find_flows(problem):
             flow.follow()
@@ -74,19 +73,26 @@ def _sweep(problem: TypingProblem, selections: list[Variable]) -> None:
 
 
 def _raise_tails(problem: TypingProblem) -> None:
-    """Compute high what only leads to outputs of the model through what is high, and only hands on or promotes.
+    """Compute high what only leads out of the model through what is high, and only hands on or promotes.
 
     The conversion then stands before such a node instead of behind it: there are no more conversions, fewer where
     several such nodes read one value, and its result is not rounded.
     """
     typed = {id(variable.node) for variable in problem.variables}
+    ends = {id(value) for value in problem.model.graph.outputs}
     tail: set[int] = set()
+
+    def leads_out(value: ir.Value) -> bool:
+        if value.is_graph_output() and id(value) not in ends:
+            return False  # out of a body, and on from there
+        return all(id(node) in tail or id(node) not in typed for node, _ in value.uses())
+
     for variable in reversed(problem.variables):
-        readers = [id(node) for value in variable.node.outputs for node, _ in value.uses()]
-        leads_out = all(reader in tail or reader not in typed for reader in readers)
-        if not leads_out:
+        results = variable.node.outputs
+        if not all(map(leads_out, results)):
             continue
         free = variable.policy in ("pass", "promote") and variable.present == variable.high in variable.allowed
+        free = free and (problem.keeps_io_types or not any(id(value) in ends for value in results))
         if variable.chosen != variable.high and free and len(activations(problem, variable)) <= 1:
             variable.chosen, variable.because = variable.high, ()
             variable.policy = "tail"
