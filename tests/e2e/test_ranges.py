@@ -46,6 +46,15 @@ def test_with_data_what_overflows_stays_high_and_says_how_far_it_goes(planted, d
     assert result.verification.worst_snr_db > 50
 
 
+def test_nodes_far_behind_the_last_sum_are_not_run_to_measure_it(weighted, data):
+    """Models are measured part by part; a part may have nothing in it that is wanted."""
+    chain = "".join(f"  t{i} = Tanh ({f't{i - 1}' if i else 'd'})\n" for i in range(300))
+    text = BLOCK.replace("[out] y = MatMul (d, w)", f"{chain}  [out] y = Relu (t299)")
+    result = dovetail.compile(weighted(text, up=3e4, down=1e-4), ["gpu-fp16"], data=data)
+    assert {node.name: node.precision for node in result.plan.nodes}["up"] == "float32"
+    assert not [remark for remark in result.remarks if remark.kind == "failure"]
+
+
 def test_without_data_the_verification_says_so_and_names_the_worst_output(planted, capsys):
     assert main(["compile", str(planted), "--backend", "gpu-fp16", "--verify"]) == 0
     out = capsys.readouterr().out

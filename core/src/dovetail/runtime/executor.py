@@ -59,7 +59,8 @@ class Executor:
         self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")
         self._caveats: dict[str, str] = {}
         self._usable = {name: self._available(engines) for name, engines in engines_of.items()}
-        self._sessions = [self._load(region) for region in self.regions]
+        # What gives nothing that is wanted is not run: the nodes behind the last measured one, say.
+        self._sessions = {region.index: self._load(region) for region in self.regions if region.outputs}
         self._last_use = _last_uses(self.regions)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -67,7 +68,10 @@ class Executor:
         graph = self._model.graph
         values = _checked(graph, inputs)
         kept = {value.name for value in graph.outputs}
-        for region, session in zip(self.regions, self._sessions):
+        for region in self.regions:
+            session = self._sessions.get(region.index)
+            if session is None:
+                continue
             # A model that is one region is handed over as it is, with the inputs that nothing reads.
             wanted = values if len(self.regions) == 1 else {value.name for value in region.inputs}
             values.update(session.run({name: values[name] for name in wanted}))
@@ -78,7 +82,7 @@ class Executor:
 
     def executed(self) -> dict[str, Executed]:
         """How every node was executed, by node name."""
-        return {name: how for session in self._sessions for name, how in session.executed().items()}
+        return {name: how for session in self._sessions.values() for name, how in session.executed().items()}
 
     def _available(self, engines: Sequence[Engine]) -> list[Engine]:
         usable = []
