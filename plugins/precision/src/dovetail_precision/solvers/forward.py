@@ -14,6 +14,7 @@ from dovetail.ir.types import float_name, promote
 from dovetail_precision.flows import find_flows
 from dovetail_precision.rules import activations, demanded, settled
 from dovetail_precision.selections import find_selections, follow_readers
+from dovetail_precision.tails import raise_tails
 from dovetail_precision.type_attributes import carries_type
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def solve_forward(problem: TypingProblem) -> None:
             _sweep(problem, followed)
     for variable in followed:
         variable.policy, variable.why = "follow-consumer", f"{variable.low}, as all of its readers want it"
-    _raise_tails(problem)
+    raise_tails(problem)
     if any(map(carries_type, problem.variables)):  # in nearly all models none does
         for flow in find_flows(problem):
             flow.follow()
@@ -70,34 +71,6 @@ def _sweep(problem: TypingProblem, selections: list[Variable]) -> None:
             back = arriving(arrives[0])
             for _, value in variable.outputs:
                 taken_for[id(value)] = back
-
-
-def _raise_tails(problem: TypingProblem) -> None:
-    """Compute high what only leads out of the model through what is high, and only hands on or promotes.
-
-    The conversion then stands before such a node instead of behind it: there are no more conversions, fewer where
-    several such nodes read one value, and its result is not rounded.
-    """
-    typed = {id(variable.node) for variable in problem.variables}
-    ends = {id(value) for value in problem.model.graph.outputs}
-    tail: set[int] = set()
-
-    def leads_out(value: ir.Value) -> bool:
-        if value.is_graph_output() and id(value) not in ends:
-            return False  # out of a body, and on from there
-        return all(id(node) in tail or id(node) not in typed for node, _ in value.uses())
-
-    for variable in reversed(problem.variables):
-        results = variable.node.outputs
-        if not all(map(leads_out, results)):
-            continue
-        free = variable.policy in ("pass", "promote") and variable.present == variable.high in variable.allowed
-        free = free and (problem.keeps_io_types or not any(id(value) in ends for value in results))
-        if variable.chosen != variable.high and free and len(activations(problem, variable)) <= 1:
-            variable.chosen, variable.because = variable.high, ()
-            variable.policy = "tail"
-        if variable.chosen == variable.high:
-            tail.add(id(variable.node))
 
 
 def _wanted(variable: Variable, arrives: list[ir.Value], arriving) -> str:
