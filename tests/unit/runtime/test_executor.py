@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 
 import ml_dtypes
@@ -97,7 +98,7 @@ def test_a_refusal_falls_to_the_next_engine_for_that_region_only():
         backend_of=lambda n: "r" if n.op_type == "Mul" else "l",
     )
     assert executor.engines == ["picky", "plain", "picky"]
-    assert executor.notes == ["region 1 (r, 1 nodes from 'mul_2') runs on plain: picky refuses node 'mul_2'"]
+    assert executor.notes == ["region 1 (r, 1 node from 'mul_2') runs on plain: picky refuses node 'mul_2'"]
 
 
 def test_onnxruntime_gives_bfloat16_to_the_reference():
@@ -123,7 +124,8 @@ def test_when_no_engine_is_left_all_reasons_are_given():
         ({"xx": np.ones(2, np.float32)}, "no input 'xx'\n  did you mean 'x'"),
         ({}, "no value for input 'x'"),
         ({"x": np.ones(2)}, "input 'x' is float32, the value given is float64"),
-        ({"x": [1.0, 2.0]}, "input 'x' is float32, the value given is float64"),
+        ({"x": ["one", "two"]}, "input 'x' is float32; the list given holds something else"),
+        ([1.0, 2.0], "inputs are given by name, not as list"),
         ({"x": np.ones((2, 2), np.float32)}, r"input 'x' has shape \[N\], the value given has \[2, 2\]"),
         ({"x": np.ones(2, np.float32), "w": np.ones(2, np.float32)}, "input 'w' is a constant"),
     ],
@@ -200,3 +202,98 @@ def test_regions_that_call_functions(name):
     part = extract(model, executor.regions[0])
     assert sorted(key[1] for key in part.ir.functions) == ["Same", "Twice"]
     assert not extract(model, executor.regions[1]).ir.functions
+
+
+@pytest.mark.parametrize("given", [[1, -2], [1.0, -2.0], (1, -2), np.array([1, -2], np.float32)])
+def test_lists_and_numbers_are_converted_to_the_declared_type(given):
+    executor = Executor(parse("g (float[2] x, int32 n) => (float[2] y, int32 m) { y = Neg(x) m = Neg(n) }"),
+                        {"host": [OnnxRuntimeCpu()]})  # fmt: skip
+    outputs = executor.run({"x": given, "n": 3})
+    assert outputs["y"].tolist() == [-1, 2] and outputs["m"].dtype == np.int32
+    with pytest.raises(DovetailError, match="input 'n' is int32; the float given holds something else"):
+        executor.run({"x": given, "n": 1.5})
+
+
+class Broken(Recorder):
+    """An engine with a defect: its sessions call `defect` instead of computing."""
+
+    def __init__(self, name, defect):
+        super().__init__(name)
+        self.defect = defect
+
+    def load(self, region, options):
+        session = super().load(region, options)
+        session.run = lambda inputs: self.defect(_Session(self, ReferenceEngine().load(region, options)).run(inputs))
+        return session
+
+
+def raise_(error):
+    raise error
+
+
+DEFECTS = {
+    "an exception": (lambda _: raise_(RuntimeError("no memory")), "failed while it ran the region: RuntimeError: no"),
+    "SystemExit": (lambda _: raise_(SystemExit(0)), "failed while it ran the region: SystemExit: 0"),
+    "a missing output": (lambda outputs: {}, "gives no output 'y'"),
+    "another type": (lambda outputs: {"y": outputs["y"].astype(np.float64)}, "gives 'y' as float64, the model .* float32"),
+    "another shape": (lambda outputs: {"y": outputs["y"][None]}, r"gives 'y' the shape \[1, 2\], the model declares \[2\]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_an_engine_that_fails_is_named_with_its_distribution_and_the_next_one_takes_over(defect):
+    from dovetail.runtime.guard import GuardedEngine
+
+    act, said = DEFECTS[defect]
+    model = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    engines = [GuardedEngine(Broken("acme", act), "dovetail-acme"), Recorder("plain")]
+    executor = Executor(model, {"npu": engines}, backend_of=lambda node: "npu")
+    for _ in range(2):
+        assert executor.run({"x": np.array([1, -2], np.float32)})["y"].tolist() == [-1, 2]
+    assert executor.engines == ["plain"] and len(executor.notes) == 1
+    assert re.search(
+        rf"region 0 \(npu, 1 node from 'neg_0'\) runs on plain: acme \(dovetail-acme\) {said}", executor.notes[0]
+    )
+
+
+@pytest.mark.parametrize("defect", ["an exception", "SystemExit", "a missing output", "another type"])
+def test_an_engine_that_fails_with_nobody_behind_it_is_an_error(defect):
+    act, said = DEFECTS[defect]
+    executor = Executor(parse("g (float[2] x) => (float[2] y) { y = Neg(x) }"), {"host": [Broken("acme", act)]})
+    with pytest.raises(DovetailError, match=f"acme {said}"):
+        executor.run({"x": np.array([1, -2], np.float32)})
+
+
+def test_a_false_declared_shape_is_no_defect_of_the_engine():
+    model = parse("g (float[N] x) => (float[7] y) { y = Neg(x) }")
+    executor = Executor(model, {"npu": [Recorder("one"), Recorder("two")]}, backend_of=lambda node: "npu")
+    assert executor.run({"x": np.array([1, -2], np.float32)})["y"].shape == (2,)
+    assert executor.engines == ["one"]
+    assert executor.notes == ["one gives 'y' the shape [2], the model declares [7]"]
+
+
+def test_an_engine_that_ends_the_program_when_it_is_asked_or_loads_is_left_out():
+    class Ends(Recorder):
+        def available(self):
+            raise SystemExit(0)
+
+    class EndsLater(Recorder):
+        def load(self, region, options):
+            raise SystemExit(3)
+
+    executor = Executor(parse(CHAIN), {"host": [Ends("first"), EndsLater("second"), Recorder("third")]})
+    assert executor.engines == ["third"]
+    assert executor.notes[0] == "first is not available: its check failed: SystemExit: 0"
+    assert executor.notes[1].endswith("runs on third: second could not load the region: SystemExit: 3")
+
+
+def test_a_region_can_be_run_alone():
+    left, right = Recorder("left"), Recorder("right")
+    executor = Executor(
+        parse(CHAIN), {"l": [left], "r": [right]}, backend_of=lambda node: "r" if node.op_type == "Mul" else "l"
+    )
+    middle = executor.runners[1]
+    assert (middle.index, middle.backend, middle.engine, middle.nodes) == (1, "r", "right", ["mul_2"])
+    assert (middle.inputs, middle.outputs) == (["b", "a"], ["c"])
+    outputs = middle.run({"a": np.array([2], np.float32), "b": np.array([3], np.float32)})
+    assert outputs["c"].tolist() == [6]

@@ -7,12 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from dovetail.errors import DovetailError
+
 if TYPE_CHECKING:
     import numpy as np
 
     from dovetail.ir.model import Model
 
-__all__ = ["Availability", "Engine", "Executed", "Reads", "RegionModel", "Session"]
+__all__ = ["Availability", "Engine", "EngineError", "Executed", "Reads", "RegionModel", "Session"]
+
+
+class EngineError(DovetailError):
+    """An engine refuses a region, or fails while it runs one.
+
+    Args:
+        message: What happened, naming the engine and, where it tells, the node.
+        hint: What to do about it.
+        node: Name of the node at fault, or of a value that it computes; empty where the engine does not say.
+    """
+
+    def __init__(self, message: str, hint: str = "", node: str = ""):
+        super().__init__(message, hint)
+        self.node = node
 
 
 class Availability(NamedTuple):
@@ -67,7 +83,11 @@ class Session(Protocol):
     """A loaded region."""
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name. bfloat16 arrays have the dtype `ml_dtypes.bfloat16`."""
+        """Compute all outputs by name; may be called from several threads at once.
+
+        bfloat16 arrays have the dtype `ml_dtypes.bfloat16`. Results belong to the caller: a later call does not
+        change them.
+        """
 
     def executed(self) -> dict[str, Executed]:
         """How every node of the region was executed, by node name."""
@@ -89,5 +109,5 @@ class Engine(Protocol):
         """Make a session.
 
         Raises:
-            DovetailError: The engine refuses the region; the message names the node where the engine does.
+            EngineError: The engine refuses the region; it names the node where the engine tells.
         """

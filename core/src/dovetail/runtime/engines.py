@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.runtime.guard import GuardedEngine
 
 if TYPE_CHECKING:
     from dovetail.registry import Registry
-    from dovetail.runtime.engine import Engine
     from dovetail.schema import Backend
 
 __all__ = ["engines_of"]
 
 
-def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, list[Engine]]:
+def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, list[GuardedEngine]]:
     """The engines of every backend, in its order of preference; an engine that does not import is left out.
 
     Raises:
@@ -26,9 +26,10 @@ def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, lis
         engines, missing = [], []
         for name in backend.engines:
             try:
-                engines.append(registry.engine[name]())
-            except (DovetailError, ImportError) as error:
-                missing.append(f"{name}: {error}")
+                owner = registry.engine.entry(name).owner
+                engines.append(GuardedEngine(registry.engine[name](), owner))
+            except (Exception, SystemExit) as error:
+                missing.append(f"{name}: {error or type(error).__name__}")
         if not engines:
             raise DovetailError(
                 f"backend '{backend.name}' has no engine here ({'; '.join(missing) or 'its file names none'})",

@@ -1,0 +1,122 @@
+"""Engines of plugins, guarded: whatever they raise is an error that names the engine and its distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.runtime.engine import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
+from dovetail.runtime.tensors import matches, value_type
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+__all__ = ["GuardedEngine", "GuardedSession", "guarded"]
+
+# SystemExit is no Exception, and would end the program without a word.
+_ANYTHING = (Exception, SystemExit)
+
+
+class GuardedEngine:
+    """An engine whose failures name it.
+
+    Attributes:
+        name: The engine's name.
+        label: The name with the distribution that brings it, for messages: `openvino-cpu (dovetail-cpu-bf16)`.
+    """
+
+    def __init__(self, engine: Engine, distribution: str = ""):
+        self._engine = engine
+        self.name = engine.name
+        self.label = f"{engine.name} ({distribution})" if distribution else engine.name
+
+    def available(self) -> Availability:
+        """Whether it can run here; an engine whose check raises cannot."""
+        try:
+            ok, why = self._engine.available()
+        except _ANYTHING as error:
+            return Availability(False, f"its check failed: {_described(error)}")
+        return Availability(bool(ok), str(why))
+
+    @property
+    def reads(self) -> Reads:
+        """What its reader takes."""
+        return self._engine.reads
+
+    def load(self, region: RegionModel, options: Mapping[str, object]) -> GuardedSession:
+        """Make a session.
+
+        Raises:
+            EngineError: The engine refuses the region, or crashes.
+        """
+        try:
+            session = self._engine.load(region, options)
+        except _ANYTHING as error:
+            raise self.failure(error, "could not load the region") from error
+        return GuardedSession(session, self, region.model.graph.outputs)
+
+    def failure(self, error: BaseException, what: str) -> EngineError:
+        """What the engine raised, as an error that names it."""
+        if not isinstance(error, DovetailError):
+            return EngineError(f"{self.label} {what}: {_described(error)}")
+        message = error.message
+        if message.startswith(self.name):
+            message = self.label + message.removeprefix(self.name)
+        else:
+            message = f"{self.label}: {message}"
+        return EngineError(message, error.hint, getattr(error, "node", ""))
+
+
+class GuardedSession:
+    """A session whose failures name its engine, and whose results have the names and types that the region declares."""
+
+    def __init__(self, session: Session, engine: GuardedEngine, outputs: Sequence[ir.Value]):
+        self._session = session
+        self._engine = engine
+        self._outputs = list(outputs)
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute all outputs by name.
+
+        Raises:
+            EngineError: The engine fails, or an output is missing or has another type than the region declares.
+        """
+        try:
+            results = dict(self._session.run(inputs))
+        except _ANYTHING as error:
+            raise self._engine.failure(error, "failed while it ran the region") from error
+        for value in self._outputs:
+            self._check(value, results)
+        return results
+
+    def executed(self) -> dict[str, Executed]:
+        """How every node was executed; empty where the engine fails to say."""
+        try:
+            return dict(self._session.executed())
+        except _ANYTHING:
+            return {}
+
+    def _check(self, value: ir.Value, results: Mapping[str, object]) -> None:
+        name, label, node = value.name, self._engine.label, _producer(value)
+        if name not in results:
+            raise EngineError(f"{label} gives no output '{name}'", node=node)
+        array, declared = results[name], value_type(value)
+        if declared and hasattr(array, "dtype") and not matches(array, declared):
+            raise EngineError(f"{label} gives '{name}' as {array.dtype.name}, the model declares {declared}", node=node)
+
+
+def guarded(engine: Engine | GuardedEngine, distribution: str = "") -> GuardedEngine:
+    """`engine` with its failures named; a guarded one is returned as it is."""
+    return engine if isinstance(engine, GuardedEngine) else GuardedEngine(engine, distribution)
+
+
+def _producer(value: ir.Value) -> str:
+    node = value.producer()
+    return (node.name or value.name or "") if node is not None else ""
+
+
+def _described(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
