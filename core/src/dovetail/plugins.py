@@ -12,6 +12,7 @@ import pluggy
 
 from dovetail import __version__, hookspecs
 from dovetail.errors import DovetailError, UsageError
+from dovetail.isolation import PluginWarning, described, foreign_output
 from dovetail.registry import Registry, did_you_mean
 
 if TYPE_CHECKING:
@@ -27,10 +28,6 @@ _BUILTIN = "builtin"
 _BACKEND_SUFFIX = ".backend.yaml"
 # What looks back at a pass runs in the opposite order of what looks ahead, so that the calls nest.
 _INNERMOST_FIRST = ("after_pass", "pass_failed")
-
-
-class PluginWarning(RuntimeWarning):
-    """A plugin is broken and is left out from here on."""
 
 
 @dataclass
@@ -59,12 +56,17 @@ class PluginRecord:
         """Mark the plugin as broken."""
         self.status, self.error = "broken", error
 
+    @property
+    def title(self) -> str:
+        """The plugin and its distribution, for messages: `plugin acme (dovetail-acme)`."""
+        return f"plugin {self.name} ({self.distribution})"
+
     def as_dict(self) -> dict[str, object]:
         """The record as plain data."""
         return {**vars(self), "hooks": list(self.hooks)}
 
     def __str__(self) -> str:
-        return f"plugin {self.name} ({self.distribution}): {self.error or self.status}"
+        return f"{self.title}: {self.error or self.status}"
 
 
 class PluginSet:
@@ -87,28 +89,38 @@ class PluginSet:
         return [record for record in self.plugins if record.status == "broken"]
 
     def call(self, hook: str, **arguments: Any) -> None:
-        """Call every implementation of an instrumentation hook; one that raises breaks its plugin and nothing else."""
+        """Call every implementation of an instrumentation hook; one that raises breaks its plugin and nothing else.
+
+        Raises:
+            DovetailError: A plugin tries to end the program.
+        """
         for record, implementation in self._implementations(hook):
             try:
-                implementation(**arguments)
+                with foreign_output(record.title):
+                    implementation(**arguments)
             except Exception as error:
-                self._break(record, f"{hook} raised {_describe(error)}")
+                self._break(record, f"{hook} raised {described(error)}")
+            except (SystemExit, GeneratorExit) as error:
+                raise _ends_the_program(record, hook, error) from error
 
     def configure(self, pipeline: Pipeline, request: Request) -> None:
         """Let plugins configure `pipeline`; a plugin that raises loses its changes.
 
         Raises:
-            DovetailError: A plugin refuses the request on purpose.
+            DovetailError: A plugin refuses the request on purpose, or tries to end the program.
         """
         for record, implementation in self._implementations("configure_pipeline"):
             before = list(pipeline.steps)
             try:
-                implementation(pipeline=pipeline, request=request)
+                with foreign_output(record.title):
+                    implementation(pipeline=pipeline, request=request)
             except DovetailError:
                 raise
             except Exception as error:
                 pipeline.steps[:] = before
-                self._break(record, f"configure_pipeline raised {_describe(error)}")
+                self._break(record, f"configure_pipeline raised {described(error)}")
+            except (SystemExit, GeneratorExit) as error:
+                raise _ends_the_program(record, "configure_pipeline", error) from error
 
     def _implementations(self, hook: str) -> Iterator[tuple[PluginRecord, Any]]:
         """Each sound plugin's implementation, called with the arguments it wants."""
@@ -133,9 +145,12 @@ class PluginSet:
             if record.status != "ok":
                 continue
             try:
-                modules[record.name] = item.entry_point.load()
-            except (Exception, SystemExit) as error:
-                record.fail(f"does not import: {_describe(error)}")
+                with foreign_output(record.title):
+                    modules[record.name] = item.entry_point.load()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                record.fail(f"does not import: {described(error)}")
         records = {record.name: record for record in self.plugins if record.name in modules}
         # pluggy calls the last registered first; registered backwards, hooks run by name and obey tryfirst and trylast.
         for name in reversed(modules):
@@ -148,7 +163,7 @@ class PluginSet:
         try:
             self._manager.register(module, record.name)
         except Exception as error:
-            record.fail(_describe(error))
+            record.fail(described(error))
         else:
             callers = self._manager.get_hookcallers(module) or []
             record.hooks = tuple(sorted(caller.name for caller in callers))
@@ -159,14 +174,16 @@ class PluginSet:
 
     def _register(self, record: PluginRecord, module: Any) -> None:
         try:
-            with self.registry.on_behalf_of(record.distribution):
+            with self.registry.on_behalf_of(record.distribution), foreign_output(record.title):
                 for candidate in self._manager.hook.register.get_hookimpls():
                     if candidate.plugin_name == record.name:
                         _with_wanted_arguments(candidate)(registry=self.registry)
                 for name, target in _backend_files(module):
                     self.registry.backend(name, target)
-        except Exception as error:
-            record.fail(error.message if isinstance(error, DovetailError) else f"register: {_describe(error)}")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            record.fail(error.message if isinstance(error, DovetailError) else f"register: {described(error)}")
 
 
 def load_plugins(
@@ -294,5 +311,8 @@ def _with_wanted_arguments(implementation: Any) -> Any:
     return lambda **arguments: implementation.function(*(arguments[name] for name in implementation.argnames))
 
 
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _ends_the_program(record: PluginRecord, hook: str, error: BaseException) -> DovetailError:
+    return DovetailError(
+        f"{record.title}: its hook {hook} tries to end the program ({described(error)})",
+        f"report it to {record.distribution}, or leave the plugin out with --no-plugin {record.name}",
+    )

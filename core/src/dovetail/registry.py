@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
+from dovetail.isolation import described, foreign_output
 from dovetail.near import near_misses
 
 if TYPE_CHECKING:
@@ -81,11 +82,15 @@ class Shelf:
         """
         entry = self.entry(name)
         try:
-            return _resource(entry.target) if self.kind in DATA_KINDS else _attribute(entry.target)
-        except Exception as error:
+            if self.kind in DATA_KINDS:
+                return _resource(entry.target)
+            with foreign_output(f"{self.kind} {name!r} of {entry.owner}"):
+                return _attribute(entry.target)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise DovetailError(
-                f"{self.kind} {name!r} of {entry.owner} cannot be loaded from {entry.target}: "
-                f"{type(error).__name__}: {error}",
+                f"{self.kind} {name!r} of {entry.owner} cannot be loaded from {entry.target}: {described(error)}",
                 f"repair or reinstall {entry.owner}, or leave it out with --no-plugin",
             ) from error
 
@@ -106,7 +111,7 @@ class Shelf:
     def _way_out(self, name: str) -> str:
         known = ", ".join(self) or "none"
         if self.kind == "backend":
-            return f"installed backends: {known}; a missing one is installed with: pip install dovetail-{name}"
+            return f"installed backends: {known}; another one comes with the distribution that brings it"
         return f"installed: {known}"
 
     @property

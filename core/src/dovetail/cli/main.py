@@ -39,13 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or os.environ.get("DOVETAIL_DEBUG", "") not in ("", "0")
     try:
+        args = build_parser().parse_args(arguments)
+    except SystemExit as leave:  # argparse leaves this way, also after --help.
+        return leave.code if isinstance(leave.code, int) else 1
+    try:
         with _short_warnings():
-            args = build_parser().parse_args(arguments)
             code = args.command(args)
             sys.stdout.flush()
             return code
-    except SystemExit as leave:  # argparse leaves this way, also after --help.
-        return leave.code if isinstance(leave.code, int) else 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone; without this, Python complains again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception as error:
+    except (Exception, SystemExit, GeneratorExit) as error:  # no part of a command may leave without a word
         if debug:
             import traceback
 
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(error, "--json" in arguments)
 
 
-def _report(error: Exception, as_json: bool) -> int:
+def _report(error: BaseException, as_json: bool) -> int:
     """Say what is wrong, for people on standard error and, if asked, for programs on standard output."""
     code, hint = 1, ""
     if isinstance(error, DovetailError):
