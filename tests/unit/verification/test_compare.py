@@ -24,7 +24,7 @@ def test_equal_runs():
     assert result.random
     assert result.short() == "SNR exact"
     assert result.as_dict()["outputs"][0]["snr_db"] == "inf"
-    assert result.lines()[0] == "verified on one batch of random inputs:"
+    assert result.lines()[0] == "verified on one batch of random inputs (x 4x2):"
 
 
 def test_runs_that_differ():

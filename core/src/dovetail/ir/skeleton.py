@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.map_types import from_proto, to_proto
+
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
@@ -70,7 +72,7 @@ def take_apart(model: ir.Model) -> Skeleton:
             shape = ir.Shape(tensor.shape)
             value.const_value = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=shape, name=name)
     try:
-        return Skeleton(ir.to_proto(model), weights)
+        return Skeleton(to_proto(model), weights)
     finally:
         for value, tensor in values:
             value.const_value = tensor
@@ -78,9 +80,7 @@ def take_apart(model: ir.Model) -> Skeleton:
 
 def assemble(skeleton: Skeleton) -> ir.Model:
     """The inverse of `take_apart`."""
-    import onnx_ir as ir
-
-    model = ir.from_proto(skeleton.proto)
+    model = from_proto(skeleton.proto)
     for name, tensor in skeleton.weights.items():
         value = model.graph.initializers.get(name)
         if value is not None:

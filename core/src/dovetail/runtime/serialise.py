@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.ir.map_types import to_proto
+
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.runtime.engine import RegionModel
@@ -32,6 +34,4 @@ def needs_file(model: Model) -> bool:
 
 def source_of(region: RegionModel) -> Path | bytes:
     """The file of a region where there is one, its serialised form otherwise."""
-    import onnx_ir as ir
-
-    return region.path if region.path is not None else ir.to_proto(region.model.ir).SerializeToString()
+    return region.path if region.path is not None else to_proto(region.model.ir).SerializeToString()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dovetail.verification.data import batches
+from dovetail.errors import DovetailError
+from dovetail.verification.data import batches, random_feeds
+from dovetail.verification.extents import CANDIDATES, random_shapes
 from dovetail.verification.metrics import Difference
+from dovetail.verification.outputs import arrays_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +39,7 @@ class OutputComparison:
         equal: Share of elements that are exactly equal.
         hits: With labels, share of rows that original and result get right.
         non_finite: Elements that are not finite and not the same in both, or missing.
+        shapes: The shapes of original and result where they differ.
     """
 
     name: str
@@ -47,12 +51,22 @@ class OutputComparison:
     equal: float
     hits: tuple[float, float] | None = None
     non_finite: int = 0
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is no approximation of the original: another shape, or infinities or NaNs of its own."""
+        return self.non_finite > 0 or self.snr_db == -math.inf
 
     def line(self) -> str:
         """One line for a person."""
+        differ = f"wrong shape: {list(self.shapes[1])}, the original gives {list(self.shapes[0])}" if self.shapes else ""
         if self.set_agreement is not None:
             shares = 100 * self.set_agreement, 100 * self.equal
-            return f"{self.name}: {shares[0]:.1f} % of the findings agree, {shares[1]:.1f} % of the elements"
+            line = f"{self.name}: {shares[0]:.1f} % of the findings agree, {shares[1]:.1f} % of the elements"
+            return f"{line}; {differ}" if differ and self.broken else line
+        if differ:
+            return f"{self.name}: {differ}"
         parts = [f"SNR {_decibels(self.snr_db)}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
         if self.non_finite:
             parts.append(f"{self.non_finite} elements are infinite or no number, and not in both")
@@ -71,11 +85,18 @@ class Verification:
         outputs: One comparison per output.
         batches: How many runs they sum up.
         random: Whether the inputs were random for want of data.
+        shapes: The shapes of random inputs, by name.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)
     batches: int = 0
     random: bool = False
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def broken(self) -> bool:
+        """Whether an output is no approximation of the original; commands then exit with 1."""
+        return any(output.broken for output in self.outputs)
 
     @property
     def worst_snr_db(self) -> float | None:
@@ -90,11 +111,14 @@ class Verification:
             if data["snr_db"] is not None and math.isinf(data["snr_db"]):
                 data["snr_db"] = "inf" if data["snr_db"] > 0 else "-inf"
             outputs.append(data)
-        return {"batches": self.batches, "random": self.random, "outputs": outputs}
+        shapes = {name: list(shape) for name, shape in self.shapes.items()}
+        return {"batches": self.batches, "random": self.random, "input_shapes": shapes, "broken": self.broken,
+                "outputs": outputs}  # fmt: skip
 
     def lines(self) -> list[str]:
         """Lines for a person: what was run, then one line per output."""
-        source = "one batch of random inputs" if self.random else f"{self.batches} batch{'es' * (self.batches != 1)}"
+        shapes = ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.shapes.items())
+        source = f"one batch of random inputs ({shapes})" if self.random else f"{self.batches} batch{'es' * (self.batches != 1)}"
         return [f"verified on {source}:", *(f"  {output.line()}" for output in self.outputs)]
 
     def short(self) -> str:
@@ -113,6 +137,7 @@ def verify(
     data: object = None,
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Verification:
     """Run both on every batch of `data` and compare all outputs.
 
@@ -123,18 +148,63 @@ def verify(
         data: See `dovetail.verification.data.batches`.
         seed: For random inputs, where there is no data.
         progress: Told after every batch.
+        shapes: Shapes of random inputs, by name, where the model leaves them open.
+
+    Raises:
+        DovetailError: The data holds nothing, or one of both cannot be run.
     """
     sums: dict[str, Difference] = {}
+    tried: dict[str, tuple[int, ...]] = {}
+    if data is None:
+        tried, feeds, ours = _random_run(model, original, seed, shapes or {})
+        runs: Iterable = [(feeds, {}, ours)]
+    else:
+        runs = ((feeds, labels, original(feeds)) for feeds, labels in batches(model, data, seed))
     count = 0
     findings = {v.name: _FINDINGS.get(v.producer().op_type, "places") for v in model.graph.outputs if v.producer()}
-    for count, (feeds, labels) in enumerate(batches(model, data, seed), start=1):
-        ours, theirs = original(feeds), result(feeds)
-        for position, (name, array) in enumerate(ours.items()):
-            truth = labels.get(name, labels.get("") if position == 0 else None)
-            sums.setdefault(name, Difference()).add(array, theirs[name], truth, findings.get(name, "places"))
+    for count, (feeds, labels, ours) in enumerate(runs, start=1):
+        theirs = result(feeds)
+        for position, (output, value) in enumerate(ours.items()):
+            truth = labels.get(output, labels.get("") if position == 0 else None)
+            given = arrays_of(output, theirs.get(output))
+            for name, array in arrays_of(output, value).items():
+                total = sums.setdefault(name, Difference())
+                if name in given:
+                    total.add(array, given[name], truth, findings.get(output, "places"))
+                else:
+                    total.broken += max(array.size, 1)
         if progress:
             progress("verify", count, 0)
-    return Verification([_comparison(name, total) for name, total in sums.items()], count, data is None)
+    if not count:
+        raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
+    return Verification([_comparison(name, total) for name, total in sums.items()], count, data is None, tried)
+
+
+def _random_run(
+    model: Model, original: Run, seed: int, given: Mapping[str, Sequence[int]]
+) -> tuple[dict[str, tuple[int, ...]], Mapping[str, np.ndarray], dict[str, np.ndarray]]:
+    """Random inputs that the original takes, and what it computes of them.
+
+    What a model leaves open it may still demand (a picture of at least 32 by 32, say), so a few extents are tried.
+    """
+    inputs = [value for value in model.graph.inputs if not value.is_initializer()]
+    for name in given.keys() - {value.name for value in inputs}:
+        known = ", ".join(value.name for value in inputs) or "none"
+        raise DovetailError(f"a shape is given for '{name}', which is no input", f"inputs: {known}")
+    refused: dict[tuple, DovetailError] = {}
+    for candidate in CANDIDATES:
+        shapes = random_shapes(inputs, given, candidate)
+        key = tuple(shapes.values())
+        if key in refused:
+            continue
+        feeds = random_feeds(inputs, shapes, seed)
+        try:
+            return shapes, feeds, original(feeds)
+        except DovetailError as error:
+            refused[key] = error
+    first = next(iter(refused.values()))
+    hint = "say which shapes it takes with --input-shapes NAME:1x3x224x224, or give --data"
+    raise DovetailError(f"the original does not run on random inputs: {first.message}", hint)
 
 
 def _comparison(name: str, total: Difference) -> OutputComparison:
@@ -142,7 +212,7 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
     equal = total.equal / total.elements if total.elements else 1.0
     if exact:
         agreement = total.shared / total.union if total.union else 1.0
-        return OutputComparison(name, None, None, None, None, agreement, equal)
+        return OutputComparison(name, None, None, None, None, agreement, equal, None, total.broken, total.shapes)
     return OutputComparison(
         name,
         total.snr_db,
@@ -153,6 +223,7 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
         equal,
         (total.hits[0] / total.labelled, total.hits[1] / total.labelled) if total.labelled else None,
         total.broken,
+        total.shapes,
     )
 
 

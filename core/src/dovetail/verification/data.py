@@ -1,14 +1,17 @@
-"""Input data: from files, or random where there is none."""
+"""Batches of input data: cut to what a model takes, or random where there is no data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.types import float_name
 from dovetail.near import near_misses
+from dovetail.runtime.feeds import as_array
+from dovetail.runtime.tensors import value_type
+from dovetail.verification.extents import random_shapes
+from dovetail.verification.sources import read_data
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,35 +19,46 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["Batch", "batches", "fitted"]
+__all__ = ["Batch", "batches", "fitted", "random_feeds"]
 
 Batch = tuple[dict[str, "np.ndarray"], dict[str, "np.ndarray"]]
 """Inputs by name, and labels by output name ("" for the first output)."""
 
 _LABELS = "labels"
 _AT_ONCE = 64  # samples, where the model leaves the batch open
-_OPEN_EXTENT = 16
 
 
-def batches(model: Model, data: object, seed: int = 0) -> Iterator[Batch]:
+def batches(
+    model: Model, data: object, seed: int = 0, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Iterator[Batch]:
     """The batches to run `model` on, one after the other.
 
     Args:
         model: Its inputs say which names, types and shapes are wanted.
-        data: Arrays by input name, an `.npz` file, a folder of them, or None for one random batch. An array with more
-            samples than the model takes at once is cut along its first axis. The array `labels` (or `labels:<output>`)
-            is the truth to count hits against.
+        data: See `dovetail.verification.sources.read_data`; None for one random batch. An array with more samples than
+            the model takes at once is cut along its first axis. The array `labels` (or `labels:<output>`) is the truth
+            to count hits against.
         seed: For random inputs.
+        shapes: Shapes of random inputs, by name, where the model leaves them open.
 
     Raises:
         DovetailError: The data has no array for an input, one that no input has, or one that does not fit.
     """
     inputs = {v.name: v for v in model.graph.inputs if not v.is_initializer()}
     if data is None:
-        yield {name: _random(value, seed + index) for index, (name, value) in enumerate(inputs.items())}, {}
+        yield random_feeds(list(inputs.values()), random_shapes(list(inputs.values()), shapes or {}), seed), {}
         return
-    for arrays, where in _sources(data):
-        yield from _cut(inputs, arrays, where)
+    for arrays, where in read_data(data, list(inputs)):
+        yield from _cut(inputs, {name: _made(array, inputs.get(name)) for name, array in arrays.items()}, where)
+
+
+def random_feeds(inputs: Sequence[ir.Value], shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
+    """Random values for every input, in shapes that were chosen.
+
+    Raises:
+        DovetailError: An input has no rank or no type of which random values can be made.
+    """
+    return {value.name: _random(value, shapes.get(value.name), seed + index) for index, value in enumerate(inputs)}
 
 
 def fitted(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -52,31 +66,21 @@ def fitted(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarra
     found = dict(feeds)
     for value in model.graph.inputs:
         array = found.get(value.name)
-        if array is not None and float_name(value) is not None and array.dtype.kind == "f":
+        if float_name(value) is not None and getattr(array, "dtype", None) is not None and array.dtype.kind == "f":
             found[value.name] = array.astype(value.dtype.numpy(), copy=False)
     return found
 
 
-def _sources(data: object) -> Iterator[tuple[Mapping[str, np.ndarray], str]]:
+def _made(given: object, value: ir.Value | None) -> np.ndarray:
+    """An array as it is; a list or a number in the type that the input declares."""
     import numpy as np
 
-    if isinstance(data, Mapping):
-        yield data, "the data"
-        return
-    path = Path(str(data))
-    files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
-    if not files:
-        raise DovetailError(f"{path} holds no .npz file", "save the inputs with numpy.savez, by input name")
-    for file in files:
-        if not file.is_file():
-            raise DovetailError(f"{file} does not exist")
-        try:
-            with np.load(file, allow_pickle=False) as arrays:
-                yield dict(arrays), str(file)
-        except (ValueError, OSError, EOFError) as error:
-            raise DovetailError(f"{file} is not an .npz file: {error}", "save it with numpy.savez") from None
-        except Exception as error:  # zipfile and pickle raise what they like on damaged files
-            raise DovetailError(f"{file} cannot be read: {error}") from None
+    if hasattr(given, "__array__"):
+        return np.asarray(given)
+    if value is not None and not value_type(value):
+        return given  # a sequence
+    array = as_array(given, value) if value is not None and value_type(value) else None
+    return array if array is not None else np.asarray(given)
 
 
 def _cut(inputs: Mapping[str, ir.Value], arrays: Mapping[str, np.ndarray], where: str) -> Iterator[Batch]:
@@ -87,9 +91,10 @@ def _cut(inputs: Mapping[str, ir.Value], arrays: Mapping[str, np.ndarray], where
         raise DovetailError(f"{where}: the model has no input '{name}'", hint)
     for name in inputs.keys() - arrays.keys():
         raise DovetailError(f"{where}: no array for input '{name}'", "name arrays after the model's inputs")
-    for name in inputs:
+    tensors = [name for name in inputs if hasattr(arrays[name], "dtype")]
+    for name in tensors:
         _all_numbers(name, arrays[name], where)
-    counts = {name: _samples(value, arrays[name], where) for name, value in inputs.items()}
+    counts = {n: _samples(v, arrays[n], where) if n in tensors else (1, 0) for n, v in inputs.items()}
     rounds = max((rounds for rounds, _ in counts.values()), default=1)
     for name, (own, _) in counts.items():
         if own not in (1, rounds):
@@ -122,11 +127,13 @@ def _samples(value: ir.Value, array: np.ndarray, where: str) -> tuple[int, int]:
     shape, given = list(value.shape), list(array.shape)
     wanted = ", ".join(map(str, shape))
     rest = zip(shape[1:], given[1:], strict=False)
-    if len(shape) != len(given) or any(isinstance(s, int) and s != g for s, g in rest):
+    if len(shape) != len(given) or any(_is_known(s) and s != g for s, g in rest):
         raise DovetailError(f"{where}: input '{value.name}' wants [{wanted}], the array has {given}")
     if not shape:
         return 1, 0
-    if not isinstance(shape[0], int):
+    if not given[0] and shape[0] != 0:
+        raise DovetailError(f"{where}: the array for input '{value.name}' holds no sample", "give at least one")
+    if not _is_known(shape[0]):
         return -(-given[0] // _AT_ONCE) or 1, _AT_ONCE
     if shape[0] == given[0]:
         return 1, shape[0]
@@ -135,29 +142,20 @@ def _samples(value: ir.Value, array: np.ndarray, where: str) -> tuple[int, int]:
     return given[0] // shape[0], shape[0]
 
 
-def _random(value: ir.Value, seed: int) -> np.ndarray:
+def _is_known(extent: object) -> bool:
+    """Whether an extent is a number; some exporters write -1 for one that is open."""
+    return isinstance(extent, int) and extent >= 0
+
+
+def _random(value: ir.Value, shape: tuple[int, ...] | None, seed: int) -> np.ndarray:
     """Random values of an input's type: normal floats, small integers that are valid as indices nearly everywhere."""
     import numpy as np
 
-    if value.dtype is None or value.dtype.name == "STRING" or value.shape is None:
+    if value.dtype is None or value.dtype.name == "STRING" or shape is None:
         raise DovetailError(f"no random values can be made for input '{value.name}'", "give --data")
     generator = np.random.default_rng(seed)
-    shape = tuple(_extent(extent, axis) for axis, extent in enumerate(value.shape))
     if value.dtype.name == "BOOL":
         return np.asarray(generator.random(shape) < 0.5)
     if value.dtype.is_integer():
         return np.asarray(generator.integers(0, 2, shape), value.dtype.numpy())
     return np.asarray(generator.standard_normal(shape)).astype(value.dtype.numpy())
-
-
-def _extent(extent: object, axis: int) -> int:
-    """An open extent is one sample on the first axis, and a few elements elsewhere; a formula is computed with four."""
-    if isinstance(extent, int):
-        return extent
-    text = str(getattr(extent, "value", "") or "")
-    if text and not text.isidentifier():
-        import sympy
-
-        formula = sympy.sympify(text)
-        return int(formula.subs(dict.fromkeys(formula.free_symbols, 4)))
-    return 1 if axis == 0 else _OPEN_EXTENT

@@ -22,7 +22,8 @@ class Difference:
         signal, noise: Sums of squares of the original and of the difference.
         product, energy: Sums for the cosine: of products, and of squares of the result.
         max_abs: The largest difference of two finite elements.
-        broken: Elements that are not finite, and not the same in both.
+        broken: Elements that are not finite, and not the same in both; all of them where shapes differ.
+        shapes: The first two shapes that differ, of the original and of the result.
         rows, same_top: Rows of scores, and how many have their largest element in the same place.
         labelled, hits: Rows with a label, and how many of original and result hit it.
         shared, union: Findings (indices, or rows of them) in both, and in either.
@@ -35,6 +36,7 @@ class Difference:
     energy: float = 0.0
     max_abs: float = 0.0
     broken: int = 0
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     rows: int = 0
     same_top: int = 0
     labelled: int = 0
@@ -62,13 +64,17 @@ class Difference:
         """
         import numpy as np
 
+        if original.shape != result.shape and self.shapes is None:
+            self.shapes = original.shape, result.shape
         if original.dtype.kind in "biuOSU":
+            # Of indices there may be more or fewer; another rank is another result.
+            self.broken += max(original.size, 1) if original.ndim != result.ndim else 0
             self._add_exact(original, result, findings)
             return
-        a, b = original.astype(np.float64), result.astype(np.float64)
-        if a.shape != b.shape:
-            self.broken += max(a.size, b.size)
+        if original.shape != result.shape:
+            self.broken += max(original.size, result.size, 1)
             return
+        a, b = original.astype(np.float64), result.astype(np.float64)
         finite = np.isfinite(a) & np.isfinite(b)
         self.broken += int(np.count_nonzero(~finite & (a != b) & ~(np.isnan(a) & np.isnan(b))))
         x, y = a[finite], b[finite]

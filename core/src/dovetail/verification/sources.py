@@ -1,0 +1,222 @@
+"""Where input data comes from: arrays in memory, files, folders, and whatever yields batches."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Arrays", "Kept", "array_shapes", "as_data", "data_digest", "read_data"]
+
+Arrays = Mapping[str, Any]
+"""Arrays (or lists) by input name."""
+
+_NUMBERED = re.compile(r"input_(\d+)\.pb")
+_ENDINGS = (".npz", ".npy", ".pb")
+
+
+class Kept:
+    """Batches that can be read again: those of an iterator are kept as they come.
+
+    Calibration and verification read data more than once. A function that returns a fresh iterator keeps nothing.
+    """
+
+    def __init__(self, batches: Iterator[Any]):
+        self._batches = batches
+        self._seen: list[Any] = []
+
+    def __iter__(self) -> Iterator[Any]:
+        position = 0
+        while True:
+            if position == len(self._seen):
+                try:
+                    self._seen.append(next(self._batches))
+                except StopIteration:
+                    return
+            yield self._seen[position]
+            position += 1
+
+
+def as_data(data: object) -> object:
+    """`data` in a form that can be read more than once."""
+    return Kept(data) if isinstance(data, Iterator) else data
+
+
+def read_data(data: object, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
+    """Everything that `data` holds, as arrays by input name with the place they come from.
+
+    Args:
+        data: One of
+            - a mapping of arrays by input name;
+            - an array, for a model with one input;
+            - a list or an iterator of batches, or a function that returns one; a batch is a mapping, an array for a
+              model with one input, or a tuple of arrays in the order of the inputs;
+            - a path: `.npz` (arrays by input name), `.npy` (named after its input, or for a model with one input),
+              `.pb` (a TensorProto, as ONNX's test data has them), or a folder of such files.
+        inputs: Names of the model's inputs.
+
+    Raises:
+        DovetailError: A file is missing or damaged, or a batch is none of the above.
+    """
+    if isinstance(data, (str, Path)):
+        yield from _read_path(Path(data), inputs)
+    elif isinstance(data, Mapping):
+        yield data, "the data"
+    elif callable(data):
+        yield from _read_batches(_called(data), inputs)
+    elif hasattr(data, "__array__"):
+        yield _named(data, inputs, "the data"), "the data"
+    elif isinstance(data, Iterable):
+        yield from _read_batches(data, inputs)
+    else:
+        raise DovetailError(f"data cannot be {type(data).__name__}", "give arrays by input name, or the path of a file")
+
+
+def array_shapes(path: Path, inputs: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of the first arrays in a data file, by input name."""
+    arrays, _ = next(read_data(path, inputs))
+    return {name: tuple(array.shape) for name, array in arrays.items() if name in inputs}
+
+
+def data_digest(data: object) -> str:
+    """A hash of data that shapes a result: of files and of arrays in memory; empty for what can only be run through."""
+    digest = hashlib.sha256()
+    if isinstance(data, (str, Path)):
+        for file in _files(Path(data)) if Path(data).exists() else []:
+            with file.open("rb") as opened:
+                digest.update(hashlib.file_digest(opened, "sha256").digest())
+        return digest.hexdigest()
+    batches = [data] if isinstance(data, Mapping) or hasattr(data, "__array__") else data
+    if not isinstance(batches, (list, tuple, Kept)):
+        return ""
+    for batch in batches:
+        _digest_batch(batch, digest)
+    return digest.hexdigest()
+
+
+def _digest_batch(batch: object, digest: Any) -> None:
+    import numpy as np
+
+    pairs = batch.items() if isinstance(batch, Mapping) else enumerate(batch if isinstance(batch, tuple) else [batch])
+    for name, array in sorted(pairs, key=lambda pair: str(pair[0])):
+        array = np.ascontiguousarray(array)
+        digest.update(f"{name}|{array.dtype}|{array.shape}|".encode())
+        digest.update(array.tobytes() if array.dtype.hasobject else array.reshape(-1).view(np.uint8).data)
+
+
+def _called(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except TypeError as error:
+        raise DovetailError(f"the function that gives data cannot be called without arguments: {error}") from error
+
+
+def _read_batches(batches: object, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
+    if not isinstance(batches, Iterable):
+        raise DovetailError(f"the function that gives data returned {type(batches).__name__}", "return an iterator")
+    for number, batch in enumerate(batches):
+        where = f"batch {number} of the data"
+        yield (batch if isinstance(batch, Mapping) else _named(batch, inputs, where)), where
+
+
+def _named(batch: object, inputs: Sequence[str], where: str) -> Arrays:
+    """Arrays without names, by input name."""
+    if isinstance(batch, tuple) and len(batch) == len(inputs):
+        return dict(zip(inputs, batch))
+    if len(inputs) == 1 and (hasattr(batch, "__array__") or isinstance(batch, list)):
+        return {inputs[0]: batch}
+    names = ", ".join(inputs) or "none"
+    raise DovetailError(f"{where} is {type(batch).__name__}, the model's inputs are {names}", "give arrays by name")
+
+
+def _read_path(path: Path, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
+    if not path.exists():
+        raise DovetailError(f"{path} does not exist")
+    if not path.is_dir():
+        yield _read_file(path, inputs), str(path)
+        return
+    files, folders = _files(path, deep=False), sorted(item for item in path.iterdir() if item.is_dir())
+    if not files and not any(_files(folder, deep=False) for folder in folders):
+        hint = "save the inputs with numpy.savez, by input name"
+        raise DovetailError(f"{path} holds no .npz, .npy or .pb file", hint)
+    whole = [file for file in files if file.suffix == ".npz"]
+    single = [file for file in files if file.suffix != ".npz"]
+    for file in whole:
+        yield _read_npz(file), str(file)
+    if single and (len(inputs) != 1 or single[0].suffix == ".pb"):
+        # One array per file, one file per input: together they are one batch.
+        wanted = [file for file in single if file.suffix == ".npy" or file.name.startswith("input")]
+        yield {name: array for file in wanted for name, array in _read_file(file, inputs).items()}, str(path)
+    elif single:
+        for file in single:
+            yield _read_file(file, inputs), str(file)
+    for folder in folders:
+        if _files(folder, deep=False):
+            yield from _read_path(folder, inputs)
+
+
+def _files(path: Path, deep: bool = True) -> list[Path]:
+    """The data files at a path, sorted by name."""
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in (path.rglob("*") if deep else path.iterdir())
+                  if file.suffix in _ENDINGS and file.is_file())  # fmt: skip
+
+
+def _read_file(path: Path, inputs: Sequence[str]) -> Arrays:
+    if not path.is_file():
+        raise DovetailError(f"{path} is no file")
+    if path.suffix == ".pb":
+        return _read_proto(path, inputs)
+    if path.suffix == ".npy":
+        array = _loaded(path, ".npy", "numpy.save")
+        return {path.stem: array} if path.stem in inputs else _named(array, inputs, str(path))
+    return _read_npz(path)
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    archive = _loaded(path, ".npz", "numpy.savez")
+    if not hasattr(archive, "files"):
+        raise DovetailError(f"{path} is not an .npz file: it holds one array without a name", "save it as .npy")
+    try:
+        with archive:
+            return dict(archive)
+    except Exception as error:  # zipfile and pickle raise what they like on damaged files
+        raise DovetailError(f"{path} cannot be read: {error}") from None
+
+
+def _loaded(path: Path, ending: str, writer: str) -> Any:
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise DovetailError(f"{path} is not an {ending} file: {error}", f"save it with {writer}") from None
+    except Exception as error:  # zipfile and pickle raise what they like on damaged files
+        raise DovetailError(f"{path} cannot be read: {error}") from None
+
+
+def _read_proto(path: Path, inputs: Sequence[str]) -> Arrays:
+    """A tensor as ONNX's test data has it: `input_0.pb`, which may hold the name of its input."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    proto = onnx.TensorProto()
+    try:
+        proto.ParseFromString(path.read_bytes())
+        array = onnx.numpy_helper.to_array(proto)
+    except (DecodeError, ValueError, TypeError, KeyError) as error:
+        raise DovetailError(f"{path} is not a TensorProto: {error}", "save it with onnx.save_tensor") from None
+    numbered = _NUMBERED.fullmatch(path.name)
+    if proto.name in inputs:
+        return {proto.name: array}
+    if numbered and int(numbered[1]) < len(inputs):
+        return {inputs[int(numbered[1])]: array}
+    return _named(array, inputs, str(path))
