@@ -4,51 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail.errors import DovetailError, UsageError
-from dovetail.garbage import without_collections
+from dovetail.compilation import DECIDE, compile_model, run_stages
+from dovetail.errors import DovetailError, UsageError, VerificationError
 from dovetail.listing import BackendInfo, backends
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.stamp import STAMP, stamp_for, stamp_of
+from dovetail.verification.sources import as_data
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx
+    import onnx_ir
 
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
-    from dovetail.passes import Context, Instrumentation
+    from dovetail.passes import Context, Instrumentation, Pass
     from dovetail.planning.plan import Plan
     from dovetail.plugins import PluginSet
     from dovetail.verification import Verification
 
 __all__ = ["BackendInfo", "backends", "compile", "explain", "load", "open", "plan", "verify"]
 
-_DECIDE = ("normalise", "analyse", "place", "type")
-_CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "lower")
-
 Progress = Callable[[str, int, int], None]
+AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | bytes"
+"""A model in memory, or the path of one."""
 
 
-def open(path: str | Path) -> Model:
-    """Open an ONNX model; its weights stay on disk. See `dovetail.ir.open_model`."""
-    from dovetail.ir.opening import open_model
+def open(model: AnyModel) -> Model:
+    """Open an ONNX model; the weights of a file stay on disk. See `dovetail.ir.accepting.as_model`."""
+    from dovetail.ir.accepting import as_model
 
-    return open_model(path)
+    return as_model(model)
 
 
 def plan(
     model: Model | str | Path,
-    backends: Sequence[str | BackendChoice] = (),
+    backends: str | BackendChoice | Sequence[str | BackendChoice] = (),
     *,
     strategy: str | None = None,
     solver: str = "forward",
     costs: str | Path | None = None,
-    pins: Sequence[str] = (),
-    low: Sequence[str] = (),
-    high: Sequence[str] = (),
+    pins: str | Sequence[str] = (),
+    low: str | Sequence[str] = (),
+    high: str | Sequence[str] = (),
     keep_io_types: bool = True,
     data: object = None,
+    passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
     instrumentation: Instrumentation | None = None,
@@ -56,8 +59,8 @@ def plan(
     """Decide where and in what every node of `model` is computed, without changing it.
 
     Args:
-        model: The model, or the path of one.
-        backends: `NAME` or `NAME:key=value,...`, in order of preference; the host takes what they leave.
+        model: The model, its path, or what else `dovetail.open` takes.
+        backends: `NAME` or `NAME:key=value,...`, one or several in order of preference; the host takes what they leave.
         strategy: A strategy to use instead of the one that each backend names.
         solver: How precisions are chosen.
         costs: What `min-cut` counts: the path of a cost table, or the name of one that a plugin brings.
@@ -65,7 +68,8 @@ def plan(
         low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
         high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
-        data: Data for passes that measure.
+        data: Data for passes that measure; see `dovetail.verification.sources.read_data`.
+        passes: Passes of your own that join those of the plugins, each in the stage that its class names.
         plugins: The plugins to use; by default all that are installed.
         progress: Called with (what, done, total).
         instrumentation: What to print and verify on the way.
@@ -78,25 +82,30 @@ def plan(
     choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
     request = _request(backends, keep_io_types=keep_io_types, data=data, **choices)
     ctx = _context(request, plugins)
-    work = _copy(open(model) if isinstance(model, (str, Path)) else model)
-    _run(work, ctx, _DECIDE, progress, instrumentation)
+    original = open(model)
+    _check_data(original, request.data)
+    work = _copy(original)
+    run_stages(work, ctx, DECIDE, instrumentation or _watching(progress), passes)
     return Plan.extract(work, ctx)
 
 
 def compile(
     model: Model | str | Path,
-    backends: Sequence[str | BackendChoice] = (),
+    backends: str | BackendChoice | Sequence[str | BackendChoice] = (),
     *,
     data: object = None,
     verify: bool | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
     plan: Plan | str | Path | None = None,
     strategy: str | None = None,
     solver: str = "forward",
     costs: str | Path | None = None,
-    pins: Sequence[str] = (),
-    low: Sequence[str] = (),
-    high: Sequence[str] = (),
+    pins: str | Sequence[str] = (),
+    low: str | Sequence[str] = (),
+    high: str | Sequence[str] = (),
     keep_io_types: bool = True,
+    try_engines: bool | None = None,
+    passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
     instrumentation: Instrumentation | None = None,
@@ -106,21 +115,24 @@ def compile(
     A model that the same request compiled before is recognised and given back as it is.
 
     Args:
-        model: The model, or the path of one; a model that is passed in is not changed.
-        data: Inputs to verify the result on; see `dovetail.verification.data.batches`.
+        model: The model, its path, or what else `dovetail.open` takes; a model that is passed in is not changed.
+        data: Inputs to measure and to verify the result on; see `dovetail.verification.sources.read_data`.
         verify: Compare the result with the original; by default when there is data, on random inputs if there is none.
+        input_shapes: Shapes of random inputs, by name, where the model leaves them open.
         plan: A plan to replay, or its path. Its backends are used where `backends` names none.
-        backends, strategy, solver, costs, pins, low, high, keep_io_types, plugins, progress, instrumentation: As for
-            `plan`.
+        try_engines: Load the result on the engines that the backends are made for, and place elsewhere what they
+            refuse: always (True), never (False), or unless the model is large or a plan is replayed (None).
+        backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress, instrumentation:
+            As for `plan`.
 
     Raises:
+        VerificationError: The result could not be compared with the original; the error holds it.
         DovetailError: The model or the request is at fault.
     """
-    from dovetail.compiled import CompiledModel
     from dovetail.planning.plan import Plan
     from dovetail.runtime.engines import engines_of
 
-    original = open(model) if isinstance(model, (str, Path)) else model
+    original = open(model)
     planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         backends = [_choice(entry) for entry in planned.backends]
@@ -132,17 +144,21 @@ def compile(
     if stamp_of(original) == stamp and original.path is not None and planned is None:
         compiled = _recognised(original, engines, ctx)
     else:
-        work = _copy(original)
-        _run(work, ctx, _DECIDE, progress, instrumentation)
-        with without_collections():
-            decided = Plan.extract(work, ctx)
-        _run(work, ctx, _CARRY_OUT, progress, instrumentation)
-        decided.remarks = list(ctx.remarks)
-        work.ir.metadata_props[STAMP] = stamp
-        compiled = CompiledModel(work, decided, engines, files=dict(ctx.files))
+        _check_data(original, request.data)
+        compiled = compile_model(
+            lambda: _copy(original),
+            ctx,
+            engines,
+            passes=passes,
+            instrumentation=instrumentation or _watching(progress),
+            try_engines=bool(try_engines) if planned is not None else try_engines,
+        )
+        compiled.model.ir.metadata_props[STAMP] = stamp
     if verify or verify is None and data is not None:
-        reference = _reference(original, ctx)
-        compiled.verification = _verify(original, reference, _runner(compiled), data, request.seed, progress)
+        try:
+            compiled.verification = _verify(original, compiled, request.data, request.seed, input_shapes, progress, ctx)
+        except DovetailError as error:
+            raise VerificationError(compiled, error) from error
     return compiled
 
 
@@ -183,6 +199,7 @@ def verify(
     data: object = None,
     *,
     seed: int = 0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
 ) -> Verification:
@@ -191,8 +208,9 @@ def verify(
     Args:
         original: A model or its path.
         result: What `compile` gave, the folder it was saved in, or any other model.
-        data: See `dovetail.verification.data.batches`; one batch of random inputs by default.
+        data: See `dovetail.verification.sources.read_data`; one batch of random inputs by default.
         seed: For random inputs.
+        input_shapes: Shapes of random inputs, by name, where the model leaves them open.
         plugins: The plugins to use.
         progress: Called with (what, done, total).
 
@@ -202,11 +220,12 @@ def verify(
     from dovetail.compiled import CompiledModel
 
     ctx = _context(Request(), plugins)
-    original = open(original) if isinstance(original, (str, Path)) else original
+    original = open(original)
     if isinstance(result, (str, Path)):
         result = load(result, plugins) if Path(result).is_dir() else open(result)
-    run = _runner(result) if isinstance(result, CompiledModel) else _reference(result, ctx)
-    return _verify(original, _reference(original, ctx), run, data, seed, progress)
+    elif not isinstance(result, CompiledModel):
+        result = open(result)
+    return _verify(original, result, as_data(data), seed, input_shapes, progress, ctx)
 
 
 def explain(plan_or_folder: Plan | str | Path, node: str) -> list[str]:
@@ -228,9 +247,11 @@ def _copy(model: Model) -> Model:
 
 
 def _request(backends: Sequence[str | BackendChoice], **choices: Any) -> Request:
+    if isinstance(backends, (str, BackendChoice)):
+        backends = (backends,)
     if not backends and choices.get("plan") is None:
         raise UsageError("no backend is named", "name at least one; `dovetail backends` lists them")
-    return Request.of(*backends, **choices)
+    return Request.of(*backends, **{**choices, "data": as_data(choices.get("data"))})
 
 
 def _choice(entry: Mapping[str, Any]) -> BackendChoice:
@@ -244,13 +265,18 @@ def _context(request: Request, plugins: PluginSet | None) -> Context:
     return Context(request, plugins=plugins or load_plugins())
 
 
-def _run(model: Model, ctx: Context, stages: Sequence[str], progress, instrumentation) -> None:
-    from dovetail.passes.composition import compose
+def _check_data(model: Model, data: object) -> None:
+    """Look at the first batch, so that data which does not fit is an error before any work is done."""
+    from dovetail.verification.data import batches
+
+    if data is not None:
+        next(batches(model, data), None)
+
+
+def _watching(progress: Progress | None) -> Instrumentation:
     from dovetail.passes.instrumentation import Instrumentation
 
-    pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins)
-    with without_collections():
-        pipeline.run(model, ctx, instrumentation or Instrumentation(progress=progress))
+    return Instrumentation(progress=progress)
 
 
 def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
@@ -282,7 +308,9 @@ def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dic
     return lambda feeds: compiled.run(fitted(compiled.model, feeds))
 
 
-def _verify(original, reference, run, data, seed, progress) -> Verification:
+def _verify(original: Model, result: CompiledModel | Model, data, seed, shapes, progress, ctx) -> Verification:
+    from dovetail.compiled import CompiledModel
     from dovetail.verification import verify as compare
 
-    return compare(original, reference, run, data, seed, progress)
+    run = _runner(result) if isinstance(result, CompiledModel) else _reference(result, ctx)
+    return compare(original, _reference(original, ctx), run, data, seed, progress, shapes)

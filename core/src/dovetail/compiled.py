@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dovetail.ir.model import Model
+    from dovetail.planning.placement import Placement
     from dovetail.planning.plan import Plan
     from dovetail.planning.remark import Remark
     from dovetail.runtime.engine import Engine, Executed
     from dovetail.runtime.executor import Executor
+    from dovetail.runtime.region_runner import RegionRunner
     from dovetail.verification import Verification
 
 __all__ = ["MODEL", "PLAN", "REMARKS", "CompiledModel"]
@@ -41,6 +44,7 @@ class CompiledModel:
         unchanged: The file that is this result already: the same request was compiled before.
         files: Texts to save beside the model, by file name.
         options: Passed to the engines when they load (`threads`, say); each takes what it knows.
+        untried: Why the regions were not loaded when the model was compiled, or empty.
     """
 
     model: Model
@@ -50,7 +54,9 @@ class CompiledModel:
     unchanged: Path | None = None
     files: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    untried: str = ""
     _executor: Executor | None = field(default=None, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def remarks(self) -> list[Remark]:
@@ -59,14 +65,23 @@ class CompiledModel:
 
     def executor(self) -> Executor:
         """What runs it, made when first asked for."""
-        if self._executor is None:
-            from dovetail.runtime.executor import Executor
+        with self._lock:
+            if self._executor is None:
+                from dovetail.runtime.executor import Executor
 
-            self._executor = Executor(self.model, self.engines, self.options)
-        return self._executor
+                self._executor = Executor(self.model, self.engines, self.options)
+            return self._executor
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """All outputs by name.
+    @property
+    def regions(self) -> list[RegionRunner]:
+        """The regions in the order in which they run; each can be run alone: `compiled.regions[0].run({...})`."""
+        return self.executor().runners
+
+    def run(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
+        """All outputs by name; may be called from several threads at once.
+
+        Args:
+            inputs: An array, list or number for each input.
 
         Raises:
             DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
@@ -94,26 +109,23 @@ class CompiledModel:
         return self.executor().executed()
 
     def placement_table(self) -> list[dict[str, Any]]:
-        """How many nodes of each operator are where and in what: rows of operator, backend, precision, nodes."""
-        rows: Counter[tuple[str, str, str]] = Counter()
+        """How many nodes of each operator are where and in what.
+
+        Rows of operator, backend, precision, executed, nodes. `executed` is the precision that the engine reports,
+        where the regions have been loaded; `-` where it reports none.
+        """
+        executed = self._executor.executed() if self._executor is not None else None
+        rows: Counter[tuple[str, ...]] = Counter()
         for node in self.model.nodes():
             placement = get_placement(node)
             if placement is not None:
-                rows[(node.op_type, placement.backend, placement.precision)] += 1
+                row = (node.op_type, placement.backend, placement.precision)
+                rows[row if executed is None else (*row, _reported(executed.get(node.name), placement))] += 1
+        keys = ("operator", "backend", "precision", "executed")
         return [
-            {"operator": operator, "backend": backend, "precision": precision, "nodes": number}
-            for (operator, backend, precision), number in sorted(rows.items(), key=lambda row: (-row[1], row[0]))
+            {**dict(zip(keys, row)), "nodes": number}
+            for row, number in sorted(rows.items(), key=lambda row: (-row[1], row[0]))
         ]
-
-    def executed_table(self) -> list[dict[str, Any]]:
-        """The same for what was executed: rows of operator, planned precision, executed precision, nodes."""
-        executed, rows = self.executed(), Counter()
-        for node in self.model.nodes():
-            how = executed.get(node.name)
-            placement = get_placement(node)
-            rows[(node.op_type, placement.precision if placement else "", how.precision if how else "")] += 1
-        keys = ("operator", "planned", "executed")
-        return [{**dict(zip(keys, row, strict=True)), "nodes": number} for row, number in sorted(rows.items())]
 
     def summary(self) -> str:
         """The coverage line: `cpu-bf16 96/104 nodes in 2 regions, host 8; 3 joins; SNR 41.2 dB`."""
@@ -140,6 +152,10 @@ class CompiledModel:
             return list(self._executor.notes)
         used = {placement.backend for node in self.model.nodes() if (placement := get_placement(node))}
         notes = []
+        if self.untried:
+            notes.append(
+                f"the engines were not tried with this model: {self.untried}; --try-engines does it all the same"
+            )
         for backend in sorted(used & self.engines.keys()):
             for engine in self.engines[backend]:
                 ok, why = engine.available()
@@ -186,6 +202,15 @@ class CompiledModel:
             if losses:
                 why = f"weight '{value.name}' in {value.const_value.dtype.name.lower()}: {losses}"
                 self.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))
+
+
+def _reported(how: Executed | None, planned: Placement) -> str:
+    """The precision that an engine reports of a node, for a table; of a conversion it may report either side."""
+    if how is None or how.how == "not-reported":
+        return "-"
+    if how.precision in planned.ports.values():
+        return planned.precision
+    return how.precision or how.how
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["DovetailError", "UsageError"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+
+__all__ = ["DovetailError", "UsageError", "VerificationError"]
 
 
 class DovetailError(Exception):
@@ -28,3 +33,15 @@ class UsageError(DovetailError):
     """The command line itself is wrong (exit code 2)."""
 
     exit_code = 2
+
+
+class VerificationError(DovetailError):
+    """A result could not be compared with its original.
+
+    Attributes:
+        compiled: The result, which is whole.
+    """
+
+    def __init__(self, compiled: CompiledModel, error: DovetailError):
+        super().__init__(f"the result could not be verified: {error.message}", error.hint)
+        self.compiled = compiled

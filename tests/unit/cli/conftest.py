@@ -23,6 +23,8 @@ class Plan:
 
 
 class Verification:
+    broken = False
+
     def as_dict(self):
         return {"outputs": [{"name": "y", "snr_db": 41.2}]}
 
@@ -47,7 +49,7 @@ class Compiled:
         return "npu 3/4 nodes in 1 region, host 1"
 
     def save(self, folder, external=None, progress=None):
-        Path(folder).mkdir()
+        Path(folder).mkdir(parents=True)
 
     def run_on(self, data):
         return {"y": 2 * np.load(data)["x"]}
@@ -76,7 +78,7 @@ class Api(types.ModuleType):
     def compile(self, model, backends, **arguments):
         self._called("compile", {"backends": backends, **arguments})
         arguments["progress"]("place", 1, 2)
-        return Compiled(Verification() if arguments["verify"] else None)
+        return Compiled()
 
     def plan(self, model, backends, **arguments):
         self._called("plan", {"backends": backends, **arguments})
@@ -86,8 +88,8 @@ class Api(types.ModuleType):
         self._called("load", {"path": path})
         return Compiled()
 
-    def verify(self, original, result, **arguments):
-        self._called("verify", arguments)
+    def verify(self, original, result, data=None, **arguments):
+        self._called("verify", {"data": data, **arguments})
         return Verification()
 
     def explain(self, result, node):

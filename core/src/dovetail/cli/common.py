@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, UsageError
 
 if TYPE_CHECKING:
+    from dovetail.ir.model import Model
     from dovetail.passes import Instrumentation
     from dovetail.plugins import PluginSet
 
 __all__ = [
     "REPRODUCER",
+    "add_input_shapes",
     "add_instrumentation",
     "add_request",
     "command",
     "existing",
+    "input_shapes_of",
     "instrumentation_of",
     "plugins_of",
     "request_of",
@@ -50,7 +53,12 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:key=value,...]",
         help="a backend to use; repeat in order of preference",
     )
-    add("--data", type=Path, metavar="FILE.npz|FOLDER", help="calibration and verification data")
+    add(
+        "--data",
+        type=Path,
+        metavar="FILE|FOLDER",
+        help="calibration and verification data: .npz, .npy, .pb, or a folder of them",
+    )
     add("--strategy", metavar="NAME", help="how nodes are claimed, instead of what the backends say")
     add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint or min-cut")
     add("--costs", metavar="FILE|NAME", help="what min-cut counts; `dovetail bench costs` measures such a table")
@@ -80,6 +88,38 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
         "data": existing(args.data),
         "plugins": plugins_of(args),
     }
+
+
+def add_input_shapes(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which shapes random inputs have."""
+    parser.add_argument(
+        "--input-shapes",
+        action="append",
+        default=[],
+        metavar="NAME:1x3x48x320|FILE",
+        help="shape of a random input where the model leaves it open (repeatable), or a file of arrays as an example",
+    )
+
+
+def input_shapes_of(args: argparse.Namespace, model: Model) -> dict[str, tuple[int, ...]]:
+    """The shapes that the options give, by input name.
+
+    Raises:
+        UsageError: A text is neither a shape nor a file.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in args.input_shapes:
+        if Path(text).is_file():
+            from dovetail.verification.sources import array_shapes
+
+            names = [value.name for value in model.graph.inputs if not value.is_initializer()]
+            shapes |= array_shapes(Path(text), names)
+            continue
+        name, colon, extents = text.rpartition(":")
+        if not colon or not name or not all(part.isdecimal() for part in extents.split("x")):
+            raise UsageError(f"{text!r} is neither NAME:1x3x48x320 nor a file of arrays")
+        shapes[name] = tuple(map(int, extents.split("x")))
+    return shapes
 
 
 def add_instrumentation(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.common import add_instrumentation, add_request, command, existing, instrumentation_of, request_of
-from dovetail.cli.output import Progress, print_json, table
+from dovetail.cli.common import (
+    add_input_shapes,
+    add_instrumentation,
+    add_request,
+    command,
+    existing,
+    input_shapes_of,
+    instrumentation_of,
+    request_of,
+)
+from dovetail.cli.output import Progress, note, print_json, table
 from dovetail.errors import UsageError
 
 __all__ = ["add_parser", "run"]
@@ -24,6 +33,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="measure the result, on random inputs if there is no data"
     )
+    add_input_shapes(parser)
+    parser.add_argument(
+        "--try-engines",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="load the result on the engines that it is made for, and place elsewhere what they refuse "
+        "(default: yes, unless the model is large)",
+    )
     parser.add_argument("--external-data", action="store_true", help="store the weights in a file of their own")
     add_request(parser)
     add_instrumentation(parser)
@@ -33,24 +50,34 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     if not args.backend and not args.plan:
         raise UsageError("no backend is named", "add --backend NAME (repeatable), or --plan FILE")
-    request = {**request_of(args), "plan": existing(args.plan), "verify": True if args.verify else None}
+    request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
     from dovetail import api
 
     model = api.open(existing(args.model))
+    shapes = input_shapes_of(args, model)
     with Progress() as progress:
-        compiled = api.compile(model, **request, progress=progress, instrumentation=instrumentation_of(args, progress))
+        watch = instrumentation_of(args, progress)
+        compiled = api.compile(model, **request, verify=False, progress=progress, instrumentation=watch)
         if args.output:
+            # Before it is verified: whatever comes of that, the result is there.
             compiled.save(args.output, external=True if args.external_data else None, progress=progress)
+        if args.verify or args.data is not None:
+            compiled.verification = api.verify(
+                model, compiled, args.data, input_shapes=shapes, plugins=request["plugins"], progress=progress
+            )
+    code = 1 if compiled.verification is not None and compiled.verification.broken else 0
     if args.json:
         print_json(_document(args, compiled))
-        return 0
+        return code
     table(compiled.placement_table())
     if compiled.verification is not None:
         print("\n".join(compiled.verification.lines()))
-    for note in compiled.notes():
-        print(f"note: {note}")
+    for text in compiled.notes():
+        print(f"note: {text}")
     print(compiled.summary())
-    return 0
+    if code:
+        note("error: the result is broken: it is no approximation of the original")
+    return code
 
 
 def _document(args: argparse.Namespace, compiled: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.common import command, existing
-from dovetail.cli.output import Progress, print_json
+from dovetail.cli.common import add_input_shapes, command, existing, input_shapes_of, plugins_of
+from dovetail.cli.output import Progress, note, print_json
 
 __all__ = ["add_parser", "run"]
 
@@ -18,6 +18,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("original", type=Path, metavar="ORIGINAL")
     parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
     parser.add_argument("--data", type=Path, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
+    add_input_shapes(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
 
 
@@ -27,10 +28,17 @@ def run(args: argparse.Namespace) -> int:
         existing(path)
     from dovetail import api
 
+    original, plugins = api.open(args.original), plugins_of(args)
+    shapes = input_shapes_of(args, original)
     with Progress() as progress:
-        verification = api.verify(args.original, args.result, data=args.data, seed=args.seed, progress=progress)
+        verification = api.verify(
+            original, args.result, args.data, seed=args.seed, input_shapes=shapes, plugins=plugins, progress=progress
+        )
     if args.json:
         print_json(verification.as_dict())
     else:
         print("\n".join(verification.lines()))
+    if verification.broken:
+        note("error: the result is broken: it is no approximation of the original")
+        return 1
     return 0

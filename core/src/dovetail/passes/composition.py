@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.passes.base import STAGES, Pass, load_pass
 from dovetail.passes.pipeline import Pipeline
 from dovetail.passes.request import Request
@@ -24,6 +24,7 @@ def compose(
     stages: Iterable[str] = STAGES,
     request: Request | None = None,
     plugins: PluginSet | None = None,
+    passes: Iterable[Pass] = (),
 ) -> Pipeline:
     """The pipeline of all registered passes that belong to a stage.
 
@@ -32,6 +33,8 @@ def compose(
         stages: The stages wanted, in any order; a requirement of a stage left out counts as met.
         request: What the user asked for; plugins see it when they configure the pipeline.
         plugins: The plugins that have the last word on the pipeline.
+        passes: Passes of the caller, ordered among the others by what they say; one takes the place of a registered
+            pass of the same name.
 
     Raises:
         DovetailError: A pass does not load, needs one that is missing, or the constraints form a cycle.
@@ -44,23 +47,48 @@ def compose(
         pass_ = load_pass(registry, name)
         if pass_.stage is not None:
             staged[name] = pass_
+    own = _own(passes)
+    staged |= {name: type(pass_) for name, pass_ in own.items()}
     predecessors = _predecessors(staged, registry)
     steps = []
     for stage in STAGES:
         if stage in wanted:
             names = {name for name, pass_ in staged.items() if pass_.stage == stage}
             steps.extend(_sorted(names, predecessors, registry))
-    pipeline = Pipeline(_make(staged[name], registry) for name in steps)
+    pipeline = Pipeline(own.get(name) or _make(staged[name], registry) for name in steps)
     if plugins is not None:
         plugins.configure(pipeline, request or Request())
     return pipeline
+
+
+def _own(passes: Iterable[Pass]) -> dict[str, Pass]:
+    """The passes of the caller by name.
+
+    Raises:
+        UsageError: One is no pass, or names no stage.
+    """
+    found = {}
+    for pass_ in passes:
+        if isinstance(pass_, type) and issubclass(pass_, Pass):
+            pass_ = pass_()
+        if not isinstance(pass_, Pass):
+            raise UsageError(f"{pass_!r} is not a pass", "derive its class from dovetail.Pass")
+        if pass_.stage not in STAGES:
+            hint = f"set `stage` in its class to one of {', '.join(STAGES)}"
+            raise UsageError(f"pass {pass_.name!r} names no stage to run in", hint)
+        found[pass_.name] = pass_
+    return found
+
+
+def _owner(name: str, registry: Registry) -> str:
+    return registry.pass_.entry(name).owner if name in registry.pass_ else "this program"
 
 
 def _make(cls: type[Pass], registry: Registry) -> Pass:
     try:
         return cls()
     except TypeError as error:
-        owner = registry.pass_.entry(cls.name).owner
+        owner = _owner(cls.name, registry)
         raise DovetailError(
             f"pass {cls.name!r} of {owner} belongs to stage {cls.stage!r} and cannot be made without options: {error}"
         ) from error
@@ -70,7 +98,7 @@ def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str
     """For each pass the passes that must run before it, checked against the order of stages."""
     before: dict[str, set[str]] = {name: set() for name in staged}
     for name, pass_ in staged.items():
-        owner = registry.pass_.entry(name).owner
+        owner = _owner(name, registry)
         for needed in pass_.requires:
             if needed not in staged:
                 known = "belongs to no stage" if needed in registry.pass_ else "is not installed"
@@ -114,5 +142,5 @@ def _cycle(waiting: dict[str, set[str]], registry: Registry) -> str:
     while trail[-1] not in trail[:-1]:
         trail.append(min(waiting[trail[-1]]))
     cycle = trail[trail.index(trail[-1]) :][::-1]
-    steps = [f"{name!r} of {registry.pass_.entry(name).owner}" for name in cycle]
+    steps = [f"{name!r} of {_owner(name, registry)}" for name in cycle]
     return f"passes want to run before each other: {' before '.join(steps)}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.planning.join import Join
+    from dovetail.planning.refusals import Refusals
     from dovetail.plugins import PluginSet
     from dovetail.schema import Backend
 
@@ -46,6 +47,7 @@ class Context:
         files: Texts that passes want to be saved beside the result, by file name.
         counts: What the current pass counted so far.
         current_pass: Name of the current pass, empty between passes.
+        refusals: Nodes that the engine of a backend refused in an earlier round, by backend and name of the node.
     """
 
     def __init__(
@@ -60,6 +62,11 @@ class Context:
         self.plugins = plugins
         self.registry = registry or (plugins.registry if plugins else Registry())
         self.model = model
+        self.start_again({})
+
+    def start_again(self, refusals: Refusals) -> None:
+        """Forget what was decided, and decide again without what engines refused; backends stay loaded."""
+        self.refusals = refusals
         self.joins: list[Join] = []
         self.remarks: list[Remark] = []
         self.files: dict[str, str] = {}

@@ -92,7 +92,8 @@ class Request:
     def of(cls, *backends: str | BackendChoice, **rest: Any) -> Request:
         """A request for `backends`, each as text or as a choice; lists and paths may come as Python users have them."""
         for name in ("pins", "low", "high"):
-            rest[name] = tuple(rest.get(name, ()))
+            given = rest.get(name) or ()
+            rest[name] = (given,) if isinstance(given, str) else tuple(given)
         rest["costs"] = str(rest["costs"]) if rest.get("costs") else None
         return cls(tuple(BackendChoice.parse(backend) for backend in backends), **rest)
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.runtime.engine import EngineError, Executed, RegionModel
 from dovetail.runtime.guard import GuardedEngine, GuardedSession
-from dovetail.runtime.shapes import ShapeMismatch, shape_mismatches
+from dovetail.runtime.shapes import shape_mismatches
 
 if TYPE_CHECKING:
     import numpy as np
 
     from dovetail.runtime.regions import Region
 
-__all__ = ["Refusal", "RegionRunner"]
+__all__ = ["NoEngine", "Refusal", "RegionRunner", "described"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,28 @@ class Refusal:
     region: Region
     engine: str
     error: EngineError
+
+
+class _Other(NamedTuple):
+    """An engine that computes what another one failed at; `position` is its place among those that wait."""
+
+    position: int
+    engine: GuardedEngine
+    session: GuardedSession
+    results: dict[str, np.ndarray]
+
+
+class NoEngine(DovetailError):
+    """No engine runs a region.
+
+    Attributes:
+        refusals: What each of them said.
+    """
+
+    def __init__(self, region: Region, refusals: Sequence[Refusal]):
+        reasons = [refusal.error.message for refusal in refusals] or ["none of its engines is available here"]
+        super().__init__(f"no engine runs {described(region)}: " + "; ".join(reasons))
+        self.refusals = list(refusals)
 
 
 class RegionRunner:
@@ -70,9 +92,10 @@ class RegionRunner:
         self._options = options
         self._note = note
         self._lock = threading.Lock()
-        # Other engines are judged by the host's, so there is nobody to judge that by.
-        self._shapes_are_settled = region.backend == HOST
-        self._engine, self._session = self._load_next()
+        # Other engines are judged by the host's: what that refuses is the input, and its shapes are right.
+        self._is_judge = region.backend == HOST
+        self._shapes_are_settled = self._is_judge
+        self._engine, self._session = self._load_first()
 
     @property
     def engine(self) -> str:
@@ -110,34 +133,28 @@ class RegionRunner:
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute what leaves the region, by name.
 
-        An engine that fails, or gives a shape that the model rules out, hands over to the next one, with a note.
+        Where an engine fails, or gives a shape that the model rules out, and a later one computes these inputs, that
+        one takes over, with a note.
 
         Raises:
-            DovetailError: Every engine fails; the first failure is named.
+            EngineError: No engine computes these inputs; the first failure is named.
         """
-        first: EngineError | None = None
-        while True:
-            session = self._session
-            try:
-                results = session.run(inputs)
-            except EngineError as error:
-                first = first or error
-                self._hand_over(session, error, first)
-                continue
-            mismatches = [] if self._shapes_are_settled else shape_mismatches(self.region.outputs, results)
-            if not mismatches:
-                return results
-            if self._is_shape_confirmed(session, inputs, results, mismatches[0]):
-                return results
-            first = first or EngineError(f"{self._engine.label} {mismatches[0].text}", node=mismatches[0].node)
-            self._hand_over(session, first, first)
+        engine, session = self._engine, self._session
+        try:
+            results = session.run(inputs)
+        except EngineError as error:
+            return self._run_elsewhere(session, inputs, error)
+        mismatches = [] if self._shapes_are_settled else shape_mismatches(self.region.outputs, results)
+        if not mismatches:
+            return results
+        return self._doubted(session, inputs, results, EngineError(f"{engine.label} {mismatches[0].text}"))
 
     def executed(self) -> dict[str, Executed]:
         """How every node of the region was executed, by node name."""
         return self._session.executed()
 
-    def _load_next(self) -> tuple[GuardedEngine, GuardedSession]:
-        """The next engine that takes the region, with a note that says why those before it did not."""
+    def _load_first(self) -> tuple[GuardedEngine, GuardedSession]:
+        """The first engine that takes the region, with a note that says why those before it did not."""
         while self._waiting:
             engine = self._waiting.pop(0)
             try:
@@ -148,49 +165,53 @@ class RegionRunner:
             for refusal in self.refusals:
                 self._note(f"{self.described} runs on {engine.name}: {refusal.error.message}")
             return engine, session
-        reasons = [refusal.error.message for refusal in self.refusals] or ["none of its engines is available here"]
-        raise DovetailError(f"no engine runs {self.described}: " + "; ".join(reasons))
+        raise NoEngine(self.region, self.refusals)
 
-    def _hand_over(self, failed: GuardedSession, error: EngineError, first: EngineError) -> None:
-        """Go on with the next engine, unless another thread did so already."""
+    def _run_elsewhere(self, failed: GuardedSession, inputs: Mapping, error: EngineError) -> dict[str, np.ndarray]:
+        """Compute on the next engine that can, and stay there."""
         with self._lock:
-            if self._session is not failed:
-                return
-            self.refusals.append(Refusal(self.region, self._engine.name, error))
-            try:
-                self._engine, self._session = self._load_next()
-            except DovetailError:
-                raise first from error
+            if self._session is failed:
+                other = self._next_that_runs(inputs)
+                if other is None:
+                    raise error
+                self._take_over(other, error)
+                return other.results
+        return self.run(inputs)  # another thread took over meanwhile
 
-    def _is_shape_confirmed(
-        self, session: GuardedSession, inputs: Mapping, results: Mapping, mismatch: ShapeMismatch
-    ) -> bool:
-        """Whether the shape is right although the model declares another: a second engine computes the same one.
+    def _doubted(
+        self, session: GuardedSession, inputs: Mapping, results: dict[str, np.ndarray], error: EngineError
+    ) -> dict[str, np.ndarray]:
+        """Settle whether an engine computed a wrong shape or the model declares a false one.
 
-        Models declare false shapes, and engines compute wrong ones. Where no second engine is left, the engine is
+        A second engine decides: one that computes the declared shapes takes over. Where there is none, the first is
         believed, with a note.
         """
         with self._lock:
-            if self._session is not session or self._shapes_are_settled:
-                return self._shapes_are_settled
-            other = self._second_opinion(inputs)
-            if other is None or all(
-                getattr(other[value.name], "shape", None) == getattr(results[value.name], "shape", None)
-                for value in self.region.outputs
-            ):
+            if self._session is session and not self._shapes_are_settled:
+                other = self._next_that_runs(inputs)
+                if other is not None and not shape_mismatches(self.region.outputs, other.results):
+                    self._take_over(other, error)
+                    return other.results
                 self._shapes_are_settled = True
-                self._note(f"{self._engine.name} {mismatch.text}")
-                return True
-        return False
+                self._note(error.message)
+                return results
+        return results if self._shapes_are_settled else self.run(inputs)
 
-    def _second_opinion(self, inputs: Mapping) -> dict | None:
-        """What the next engine that can run the region computes; None if there is none."""
-        for engine in self._waiting:
+    def _next_that_runs(self, inputs: Mapping) -> _Other | None:
+        """The next engine that takes the region and computes these inputs."""
+        for position, engine in enumerate(self._waiting if not self._is_judge else ()):
             try:
-                return engine.load(self._model, self._options).run(inputs)
+                session = engine.load(self._model, self._options)
+                return _Other(position, engine, session, session.run(inputs))
             except EngineError:
                 continue
         return None
+
+    def _take_over(self, other: _Other, error: EngineError) -> None:
+        self.refusals.append(Refusal(self.region, self._engine.name, error))
+        self._note(f"{self.described} runs on {other.engine.name}: {error.message}")
+        del self._waiting[: other.position + 1]
+        self._engine, self._session = other.engine, other.session
 
     @property
     def described(self) -> str:

@@ -60,7 +60,9 @@ class OutputComparison:
 
     def line(self) -> str:
         """One line for a person."""
-        differ = f"wrong shape: {list(self.shapes[1])}, the original gives {list(self.shapes[0])}" if self.shapes else ""
+        differ = (
+            f"wrong shape: {list(self.shapes[1])}, the original gives {list(self.shapes[0])}" if self.shapes else ""
+        )
         if self.set_agreement is not None:
             shares = 100 * self.set_agreement, 100 * self.equal
             line = f"{self.name}: {shares[0]:.1f} % of the findings agree, {shares[1]:.1f} % of the elements"
@@ -118,7 +120,11 @@ class Verification:
     def lines(self) -> list[str]:
         """Lines for a person: what was run, then one line per output."""
         shapes = ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.shapes.items())
-        source = f"one batch of random inputs ({shapes})" if self.random else f"{self.batches} batch{'es' * (self.batches != 1)}"
+        source = (
+            f"one batch of random inputs ({shapes})"
+            if self.random
+            else f"{self.batches} batch{'es' * (self.batches != 1)}"
+        )
         return [f"verified on {source}:", *(f"  {output.line()}" for output in self.outputs)]
 
     def short(self) -> str:

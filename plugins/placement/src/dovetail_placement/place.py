@@ -43,7 +43,9 @@ class Place(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Annotate; the graph does not change."""
-        Placer(model, ctx).place()
+        placer = Placer(model, ctx)
+        placer.remark_refusals()
+        placer.place()
         return False
 
 
@@ -65,12 +67,24 @@ class Placer:
         self.pins = {} if plan is None else planned_pins(model, plan, names)
         self.pins |= resolve_pins(model, ctx.request.pins, names)
         self.pins |= pins_of_bodies(model, self.pins)
-        self.banned: dict[str, set[int]] = {backend.name: set() for backend in ctx.backends}
+        self.banned: dict[str, set[int]] = {
+            backend.name: {id(node) for node, _ in self._refused(backend.name)} for backend in ctx.backends
+        }
         self._judges: dict[str, Judge] = {}
 
     def ban(self, node: ir.Node, backend: str) -> None:
         """Keep `node` away from `backend` from now on."""
         self.banned[backend].add(id(node))
+
+    def remark_refusals(self) -> None:
+        """Say which nodes stay away from a backend because its engine refused them in an earlier round."""
+        for backend in self.ctx.backends:
+            for node, why in self._refused(backend.name):
+                self.ctx.remark("failed", node, "engine-refused", f"not on {backend.name}: {why}")
+
+    def _refused(self, backend: str) -> list[tuple[ir.Node, str]]:
+        refused = self.ctx.refusals.get(backend)
+        return [(node, refused[node.name]) for node in self.model.graph if node.name in refused] if refused else []
 
     def place(self) -> None:
         """Place every node.
@@ -129,6 +143,8 @@ class Placer:
             verdict = judge(pin.node)
             if not verdict.ok:
                 raise _pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
+            if id(pin.node) in self.banned.get(pin.backend, ()):
+                raise _pin_refused(pin, self.ctx.refusals.get(pin.backend, {}).get(pin.node.name, "it cannot be typed"))
             claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
             self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 
