@@ -105,15 +105,16 @@ def serve(pipe, options: argparse.Namespace) -> None:
             pipe.send(("all", "skipped", str(error)[:300]))
             pipe.send(None)
             continue
-        if options.engine:
-            pipe.send(("engine", *check_engine(known, plugins.registry.engine["openvino-cpu"]())))
-        else:
-            for configuration in options.only or CONFIGURATIONS:
-                outcome, why = check(known, configuration, seed, plugins)
-                pipe.send((configuration, outcome, why[:300]))
-                if outcome != "ok" and options.minimise:
-                    small = minimised(known, lambda t, c=configuration: check(t, c, seed, plugins)[0] == outcome)
-                    save(small, options.minimise / f"seed{seed}_{configuration}")
+        for configuration in ["engine"] if options.engine else options.only or CONFIGURATIONS:
+            if options.engine:
+                again = lambda t: check_engine(t, plugins.registry.engine["openvino-cpu"]())  # noqa: E731
+            else:
+                again = lambda t, c=configuration: check(t, c, seed, plugins)  # noqa: E731
+            outcome, why = again(known)
+            pipe.send((configuration, outcome, why[:300]))
+            if outcome == "wrong" and options.minimise:
+                small = minimised(known, lambda t, again=again, outcome=outcome: again(t)[0] == outcome)
+                save(small, options.minimise / f"seed{seed}_{configuration}")
         pipe.send(None)
 
 
