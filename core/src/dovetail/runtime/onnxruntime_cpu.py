@@ -7,11 +7,13 @@ import importlib.util
 import json
 import re
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.runtime.emulated import emulated
 from dovetail.runtime.engine import Availability, Executed, Reads, RegionModel
 from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
 from dovetail.runtime.rounded import KEPT, rounded
@@ -38,9 +40,9 @@ _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 class OnnxRuntimeCpu:
     """ONNX Runtime's CPU provider.
 
-    It has no arithmetic in bfloat16 (such a region is refused when it is loaded) and computes most operators of
-    float16 in float32 behind casts of its own, so what the types say is not what is executed: `executed()` knows
-    only what a profile shows. Results are rounded to float16 all the same (`rounded.py`).
+    It computes most operators of float16 in float32 behind casts of its own, and bfloat16, which it has no arithmetic
+    for, in float32 behind casts of ours. What the types say is therefore not what is executed: `executed()` knows only
+    what a profile shows. Results are rounded to the low type all the same (`rounded.py`, `emulated.py`).
 
     Options: `threads` (0: all cores), `optimise` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
     reports the kernels of the runs so far).
@@ -99,15 +101,20 @@ class OnnxRuntimeCpu:
 
     def _source(self, region: RegionModel) -> tuple[bytes | Path, tempfile.TemporaryDirectory | None, list[str]]:
         """What ONNX Runtime reads, the folder it lies in if it is a new file, and optimisers to leave out."""
-        changed = rounded(region.model) if self.providers == (CPU,) else None
+        if self.providers != (CPU,):
+            return source_of(region), None, []
+        wide = emulated(region.model)
+        changed = rounded(wide or region.model)
+        kept = KEPT if changed else []
+        changed = changed or wide
         if changed is None:
             return source_of(region), None, []
         if not needs_file(changed):
-            return source_of(RegionModel(changed)), None, KEPT
+            return source_of(RegionModel(changed)), None, kept
         files = tempfile.TemporaryDirectory(prefix="dovetail-rounded-")
         path = Path(files.name, "model.onnx")
         changed.save(path, external=True)
-        return path, files, KEPT
+        return path, files, kept
 
     def _demand(self, there: Sequence[str]) -> None:
         """ONNX Runtime goes on without a provider that it cannot load, and only warns."""
@@ -131,6 +138,7 @@ class OnnxRuntimeSession:
         self._region = region
         self._profile, self._files = folders
         self._reported: dict[str, tuple[str, str]] | None = None
+        self._ending = threading.Lock()
         self._outputs = [output.name for output in session.get_outputs()]
         # NumPy has no such types, so these tensors cross the border as integers of the same width.
         graph = region.model.graph
@@ -141,7 +149,7 @@ class OnnxRuntimeSession:
         }
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name."""
+        """Compute all outputs by name; safe to call from several threads at once, as ONNX Runtime's sessions are."""
         try:
             if not self._foreign:
                 return dict(zip(self._outputs, self._session.run(self._outputs, dict(inputs))))
@@ -159,9 +167,10 @@ class OnnxRuntimeSession:
         nodes = list(self._region.model.nodes())
         if self._profile is None:
             return {node_key(node): NOT_REPORTED for node in nodes}
-        if self._reported is None:
-            self._reported = _read_profile(Path(self._session.end_profiling()))
-            self._profile.cleanup()
+        with self._ending:  # a profile can be ended only once
+            if self._reported is None:
+                self._reported = _read_profile(Path(self._session.end_profiling()))
+                self._profile.cleanup()
         answers = follow_fusions(nodes, {name: precision for name, (precision, _) in self._reported.items()})
         preferred = self._session.get_providers()[0]
         for name, (precision, provider) in self._reported.items():

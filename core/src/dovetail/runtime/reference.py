@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -46,11 +47,14 @@ class ReferenceEngine:
         import onnx
         from onnx.reference import ReferenceEvaluator
 
+        from dovetail.runtime.reference_operators import REPLACEMENTS
+
         source = source_of(region)
         try:
             proto = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(source)
             _order_functions(proto)
-            return ReferenceSession(ReferenceEvaluator(proto), region, bool(options.get("profile")))
+            evaluator = ReferenceEvaluator(proto, new_ops=REPLACEMENTS)
+            return ReferenceSession(evaluator, region, bool(options.get("profile")))
         except Exception as error:  # the evaluator raises whatever its parts raise
             raise DovetailError(f"reference refuses the region: {error}") from error
 
@@ -63,23 +67,28 @@ class ReferenceSession:
         self._region = region
         self._profile = profile
         self._computed: dict[str, str] = {}
+        self._running = threading.Lock()
         self._types = {value.name: value_type(value) for value in region.model.graph.outputs}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name."""
-        import numpy as np
-
+        """Compute all outputs by name; calls from several threads take turns."""
         try:
-            if self._profile:
-                results = self._evaluator.run(None, dict(inputs), intermediate=True)
-                self._computed = {
-                    k: v.dtype.name for k, v in results.items() if isinstance(v, (np.ndarray, np.generic))
-                }
-            else:
-                results = dict(zip(self._types, self._evaluator.run(list(self._types), dict(inputs))))
+            # The evaluator does not say that it may be shared, and NumPy holds the interpreter most of the time anyway.
+            with self._running:
+                results = self._results(dict(inputs))
         except Exception as error:
             raise DovetailError(f"reference fails: {type(error).__name__}: {error}") from error
         return {name: _checked(name, results[name], declared) for name, declared in self._types.items()}
+
+    def _results(self, inputs: dict[str, np.ndarray]) -> dict[str, object]:
+        """What the evaluator computes; with a profile, all values."""
+        import numpy as np
+
+        if not self._profile:
+            return dict(zip(self._types, self._evaluator.run(list(self._types), inputs)))
+        results = self._evaluator.run(None, inputs, intermediate=True)
+        self._computed = {k: v.dtype.name for k, v in results.items() if isinstance(v, (np.ndarray, np.generic))}
+        return results
 
     def executed(self) -> dict[str, Executed]:
         """The types of the arrays that the last run made, where that was asked for; nothing about bodies."""

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["KEPT", "rounded"]
+__all__ = ["EXACT", "KEPT", "rounded"]
 
 KEPT = ["EliminateIdentity", "NchwcTransformer"]
 """ONNX Runtime's optimisers that would undo it, and one that ends the process on a convolution before a GRU (1.31)."""
 
-# Their results are values that have been rounded already.
-_EXACT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+EXACT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that only move values, so that what they give has been rounded already."""
+
 _FLOAT16 = 10  # onnx.TensorProto.DataType
 
 
@@ -42,7 +43,7 @@ def rounded(model: Model) -> Model | None:
 
 
 def _results(node: ir.Node) -> list[ir.Value]:
-    if node.op_type in _EXACT:
+    if node.op_type in EXACT:
         return []
     return [
         value for value in node.outputs if value.dtype is not None and value.dtype.value == _FLOAT16 and value.uses()

@@ -1,0 +1,130 @@
+"""A region compiled by OpenVINO, callable from any thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir.bodies import bodies
+from dovetail.runtime.engine import Executed, RegionModel
+from dovetail.runtime.extraction import extract_body
+
+from dovetail_cpu_bf16.refusals import refusal
+from dovetail_cpu_bf16.report import executed_precisions
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+    import openvino as ov
+    from dovetail.ir.model import Model
+
+__all__ = ["OpenVinoSession"]
+
+_ALONE = {"reported": "reported-alone"}
+
+
+class OpenVinoSession:
+    """A region compiled by OpenVINO.
+
+    An infer request holds the inputs and outputs of one call, so every call takes a request of its own from a pool.
+    The pool grows to the largest number of calls that ever ran at once, and `executed()` needs none.
+    """
+
+    def __init__(self, compiled: ov.CompiledModel, region: RegionModel, load_body: Callable[[Model], OpenVinoSession]):
+        self._compiled = compiled
+        self._load_body = load_body
+        # Appending to and popping from a deque are atomic: no lock is needed.
+        self._idle: deque[ov.InferRequest] = deque([compiled.create_infer_request()])
+        self._model = region.model
+        self._inputs = _input_names(compiled, region.model.graph)
+        self._outputs = [value.name for value in region.model.graph.outputs]
+        if len(self._outputs) != len(compiled.outputs):
+            raise DovetailError(
+                f"openvino-cpu gives {len(compiled.outputs)} outputs, the region has {len(self._outputs)}"
+            )
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute all outputs by name; safe to call from several threads at once. Results are copies."""
+        try:
+            # The request reads the arrays where they are, so they have to live until it is done.
+            held = [_to_tensor(inputs[name]) for name in self._inputs]
+            with self._request() as request:
+                for index, tensor in enumerate(held):
+                    request.set_input_tensor(index, tensor)
+                request.infer()
+                return {name: _to_array(request.get_output_tensor(i)) for i, name in enumerate(self._outputs)}
+        except Exception as error:  # the binding raises RuntimeError and classes of its own
+            raise refusal(error, "fails at") from error
+
+    def executed(self) -> dict[str, Executed]:
+        """What the compiled model says about every node.
+
+        OpenVINO does not report the bodies of loops and branches, so each is compiled once more by itself.
+        """
+        answers = executed_precisions(self._model, self._compiled.get_runtime_model())
+        for node in self._model.graph:
+            for body in bodies(node):
+                answers.update(self._executed_alone(body))
+        return answers
+
+    @contextmanager
+    def _request(self) -> Iterator[ov.InferRequest]:
+        """An infer request that no other call uses; one that failed is not used again."""
+        try:
+            request = self._idle.pop()
+        except IndexError:
+            request = self._compiled.create_infer_request()
+        yield request
+        self._idle.append(request)
+
+    def _executed_alone(self, body: ir.Graph) -> dict[str, Executed]:
+        try:
+            inner = self._load_body(extract_body(self._model, body)).executed()
+        except DovetailError:
+            return {}
+        return {name: Executed(precision, _ALONE.get(how, how)) for name, (precision, how) in inner.items()}
+
+
+def _input_names(compiled: ov.CompiledModel, graph: ir.Graph) -> list[str]:
+    """The graph's input behind every input of the compiled model.
+
+    Inputs that do not matter are gone. An input that reaches an output through dropped operators alone (Dropout, say)
+    carries only the name of that output, so the way back is followed along first inputs.
+    """
+    wanted = {value.name for value in graph.inputs}
+    produced = {output.name: node for node in graph for output in node.outputs}
+    found = []
+    for port in compiled.inputs:
+        names = port.get_names()
+        name = next((name for name in names if name in wanted), None) or next(iter(names), "")
+        while name not in wanted:
+            if name not in produced:
+                raise DovetailError(f"openvino-cpu has an input {sorted(names)} that the region does not have")
+            name = produced[name].inputs[0].name
+        found.append(name)
+    return found
+
+
+def _to_tensor(array: np.ndarray) -> ov.Tensor:
+    import numpy as np
+    import openvino as ov
+
+    array = np.asarray(array, order="C")
+    if array.dtype.kind in "iu":
+        # NumPy has two 64-bit integers on some platforms, which differ in name only; the binding knows one.
+        array = array.view(np.dtype(array.dtype.str))
+    if array.dtype.name == "bfloat16":
+        return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
+    return ov.Tensor(array)
+
+
+def _to_array(tensor: ov.Tensor) -> np.ndarray:
+    import ml_dtypes
+    import openvino as ov
+
+    # The request writes its next results to the same memory, hence the copy. bfloat16 shows as float16.
+    array = tensor.data.copy()
+    return array.view(ml_dtypes.bfloat16) if tensor.element_type == ov.Type.bf16 else array

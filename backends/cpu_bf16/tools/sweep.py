@@ -1,0 +1,132 @@
+"""Random models in five configurations, compiled, executed and compared with ONNX Runtime in float32.
+
+    python sweep.py 0 2000 results.jsonl                 seeds 0 to 1999, five configurations each
+    python sweep.py 0 200 results.jsonl --only bf16-fwd
+    python sweep.py 0 200 results.jsonl --engine         the models as they are on openvino-cpu, in float32
+    python sweep.py 0 200 results.jsonl --minimise DIR   and every wrong one cut down, as DIR/seedN_CONFIGURATION.onnx
+
+One line of JSON per model and configuration that is not right, and a table of counts. A process of its own runs them,
+because OpenVINO may end it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import multiprocessing as mp
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+SECONDS = 120  # for one model
+
+
+def main() -> int:
+    """Run the sweep; the exit code is 1 if anything is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--only", nargs="*", default=[], help="configurations")
+    parser.add_argument("--engine", action="store_true")
+    parser.add_argument("--minimise", type=Path)
+    options = parser.parse_args()
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    worker = Worker(options)
+    with options.results.open("w") as out:
+        for seed in range(options.first, options.last):
+            for configuration, outcome, why in worker(seed):
+                counts[configuration, outcome] += 1
+                if outcome != "ok":
+                    line = {"seed": seed, "configuration": configuration, "outcome": outcome, "why": why}
+                    print(json.dumps(line), file=out, flush=True)
+    worker.stop()
+    outcomes = sorted({outcome for _, outcome in counts})
+    print("| configuration |", " | ".join(outcomes), "|")
+    for configuration in dict.fromkeys(name for name, _ in counts):
+        print("|", configuration, "|", " | ".join(str(counts[configuration, o]) for o in outcomes), "|")
+    return int(any(outcome not in ("ok", "skipped") for outcome in outcomes))
+
+
+class Worker:
+    """A process that checks models, and is replaced when it ends or takes too long."""
+
+    def __init__(self, options: argparse.Namespace):
+        self.options, self.process, self.pipe = options, None, None
+
+    def __call__(self, seed: int) -> list[tuple[str, str, str]]:
+        """(configuration, outcome, explanation) for one seed."""
+        if self.process is None:
+            context = mp.get_context("spawn")
+            self.pipe, theirs = context.Pipe()
+            self.process = context.Process(target=serve, args=(theirs, self.options), daemon=True)
+            self.process.start()
+            theirs.close()
+        self.pipe.send(seed)
+        found = []
+        try:
+            while True:
+                if not self.pipe.poll(SECONDS):
+                    found.append(("?", "timeout", ""))
+                    break
+                said = self.pipe.recv()
+                if said is None:
+                    return found
+                found.append(said)
+        except EOFError:
+            found.append(("?", "crash", ""))
+        self.stop()
+        return found
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.process = None
+
+
+def serve(pipe, options: argparse.Namespace) -> None:
+    """Answer for every seed that comes in."""
+    import dovetail
+    from random_graphs import random_model
+    from random_graphs.checking import CONFIGURATIONS, check, check_engine, truth
+    from random_graphs.minimiser import minimised
+
+    plugins = dovetail.load_plugins()
+    while True:
+        seed = pipe.recv()
+        model, feeds = random_model(seed)
+        try:
+            known = truth(model, feeds)
+        except Exception as error:  # ONNX Runtime, which says what is right, cannot run it
+            pipe.send(("all", "skipped", str(error)[:300]))
+            pipe.send(None)
+            continue
+        for configuration in ["engine"] if options.engine else options.only or CONFIGURATIONS:
+            if options.engine:
+                again = lambda t: check_engine(t, plugins.registry.engine["openvino-cpu"]())  # noqa: E731
+            else:
+                again = lambda t, c=configuration: check(t, c, seed, plugins)  # noqa: E731
+            outcome, why = again(known)
+            pipe.send((configuration, outcome, why[:300]))
+            if outcome == "wrong" and options.minimise:
+                small = minimised(known, lambda t, again=again, outcome=outcome: again(t)[0] == outcome)
+                save(small, options.minimise / f"seed{seed}_{configuration}")
+        pipe.send(None)
+
+
+def save(known, path: Path) -> None:
+    """Write a model and its inputs."""
+    import numpy as np
+    import onnx
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(known.model, path.with_suffix(".onnx"))
+    np.savez(path.with_suffix(".npz"), **known.feeds)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

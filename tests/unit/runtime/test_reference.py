@@ -1,0 +1,104 @@
+"""The reference engine against ONNX Runtime, where the evaluator underneath is wrong or incomplete."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.runtime.engine import RegionModel
+from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail.runtime.reference import ReferenceEngine
+
+from .models import parse
+
+LOOP = """
+    g (float[2,3] x, int64 n) => (float[2,3] last, float[S,2,3] all) <bool true = {{1}}, bool false = {{0}}> {{
+        last, all = Loop({n}, {condition}, x) <body = one (int64 i, bool go, float[2,3] s)
+            => (bool on, float[2,3] r, float[2,3] o) {{
+                k = Cast<to=1>(i)
+                r = Add(s, k)
+                o = Neg(r)
+                on = Less(i, limit)
+            }}>
+    }}"""
+SCAN = """
+    g (float[3] start, float[4,3] rows, float[3] k) => (float[3] last, float[A,B] all) {{
+        last, all = Scan<num_scan_inputs = 1, {options}, body = one (float[3] s, float[3] e) => (float[3] r, float[3] o) {{
+            p = Mul(e, k)
+            r = Add(s, p)
+            o = Identity(r) }}>(start, rows) }}"""
+POOL = "g (float[2,3,{extents}] x) => (float[A,B,{dims}] y, int64[C,D,{dims2}] where) {{ y, where = MaxPool<{options}>(x) }}"
+
+
+def both(text, **inputs):
+    """What the reference gives, and ONNX Runtime."""
+    return [engine.load(RegionModel(parse(text)), {}).run(inputs) for engine in (ReferenceEngine(), OnnxRuntimeCpu())]
+
+
+def agree(text, **inputs):
+    ours, theirs = both(text, **inputs)
+    assert ours.keys() == theirs.keys()
+    for name, expected in theirs.items():
+        assert ours[name].dtype == expected.dtype
+        np.testing.assert_allclose(ours[name], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("limit", ["n", '""'], ids=["counted", "no count"])
+@pytest.mark.parametrize("condition", ["true", '""', "false"])
+def test_scan_outputs_of_loops_are_stacked(limit, condition):
+    """Whatever ends the loop; one that takes no turn gives an empty array."""
+    text = LOOP.format(n=limit, condition=condition).replace("true = ", "true = ").replace(
+        "bool false = {0}", "bool false = {0}, int64 limit = {2}"
+    )  # fmt: skip
+    agree(text, x=np.arange(6, dtype=np.float32).reshape(2, 3), n=np.array(5))
+
+
+def test_scalars_that_a_loop_collects_are_a_list():
+    text = """g (int64 n) => (int64[N] all) <bool true = {1}> {
+        all = Loop(n, true) <body = one (int64 i, bool go) => (bool on, int64 o) { on = Identity(go) o = Add(i, i) }> }"""
+    ours, theirs = both(text, n=np.array(4))
+    assert ours["all"].tolist() == theirs["all"].tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "scan_input_axes = [0]",
+        "scan_input_directions = [1]",
+        "scan_output_directions = [1]",
+        "scan_output_axes = [1]",
+        "scan_input_directions = [1], scan_output_axes = [-1]",
+    ],
+)
+def test_scans_run_in_both_directions_along_any_axis(options):
+    rng = np.random.default_rng(0)
+    start, rows, k = (rng.random(shape).astype(np.float32) for shape in ((3,), (4, 3), (3,)))
+    agree(SCAN.format(options=options), start=start, rows=rows, k=k)
+
+
+@pytest.mark.parametrize(
+    ("extents", "options"),
+    [
+        ("9", "kernel_shape = [3]"),
+        ("9", "kernel_shape = [2], strides = [2], ceil_mode = 1"),
+        ("7,6", "kernel_shape = [2,2]"),
+        ("7,6", "kernel_shape = [3,2], strides = [2,1], pads = [1,0,1,1]"),
+        ("7,6", "kernel_shape = [2,2], dilations = [2,1], storage_order = 1"),
+        ("7,6", "kernel_shape = [3,3], strides = [2,2], auto_pad = \"SAME_LOWER\""),
+        ("5,4,3", "kernel_shape = [2,2,2], strides = [1,2,1]"),
+    ],
+)
+def test_indices_of_pooling(extents, options):
+    """Equal elements too: the first of them is the largest."""
+    count = extents.count(",") + 1
+    names = [",".join(f"{stem}{i}" for i in range(count)) for stem in "PQ"]
+    text = POOL.format(extents=extents, options=options, dims=names[0], dims2=names[1])
+    shape = (2, 3, *map(int, extents.split(",")))
+    agree(text, x=np.random.default_rng(0).integers(0, 5, shape).astype(np.float32))
+
+
+def test_a_failing_node_is_an_error_with_the_name_of_the_engine():
+    text = "g (float[N] x, int64[1] i) => (float[M] y) { y = Gather(x, i) }"
+    session = ReferenceEngine().load(RegionModel(parse(text)), {})
+    with pytest.raises(DovetailError, match="reference fails"):
+        session.run({"x": np.ones(2, np.float32), "i": np.array([5])})
