@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dovetail.errors import DovetailError
+from dovetail.runtime.engine import EngineError
 
 __all__ = ["refusal"]
 
@@ -26,4 +27,4 @@ def refusal(error: Exception, verb: str) -> DovetailError:
     found = _NODE.search(text)
     node = next((part for part in reversed(found.groups()) if part), "") if found else ""
     what = f"the node of '{node}'" if node else "the region"
-    return DovetailError(f"openvino-cpu {verb} {what}: {text[-_SHOWN:]}")
+    return EngineError(f"openvino-cpu {verb} {what}: {text[-_SHOWN:]}", node=node)

@@ -51,12 +51,15 @@ def _named(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
 
     Engines also name what they made of a node (`conv_1/WithoutBiases`), so the part before the last slash counts, too.
     """
-    for wanted in (name, name.rpartition("/")[0], name.partition("/")[0]):
-        for node in nodes if wanted else ():
+    names = [wanted for wanted in (name, name.rpartition("/")[0], name.partition("/")[0]) if wanted]
+    for wanted in names:
+        for node in nodes:
             parts = all_nodes([node])
             if any(wanted == part.name or wanted in (value.name for value in part.outputs) for part in parts):
                 return node
-    return None
+    # Or what is named enters the region, and the engine stumbles over its first reader.
+    reads = (node for node in nodes if any(value is not None and value.name in names for value in node.inputs))
+    return next(reads, None)
 
 
 def _around(node: ir.Node, region: Iterable[ir.Node], planned: set[str]) -> list[ir.Node]:

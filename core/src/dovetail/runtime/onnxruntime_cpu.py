@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.runtime.emulated import emulated
-from dovetail.runtime.engine import Availability, Executed, Reads, RegionModel
+from dovetail.runtime.engine import Availability, EngineError, Executed, Reads, RegionModel
 from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
 from dovetail.runtime.rounded import KEPT, rounded
 from dovetail.runtime.serialise import needs_file, source_of
@@ -202,12 +202,12 @@ class OnnxRuntimeSession:
         return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
 
 
-def _refusal(error: Exception, who_does_what: str) -> DovetailError:
+def _refusal(error: Exception, who_does_what: str) -> EngineError:
     text = _PREFIX.sub("", str(error).strip().split("\n")[0])
     found = _NODE.search(text)
     node = next(filter(None, found.groups()), "") if found else ""
     what = f"node '{node}'" if node else "the region"
-    return DovetailError(f"{who_does_what} {what}: {text}")
+    return EngineError(f"{who_does_what} {what}: {text}", node=node)
 
 
 def _read_profile(path: Path) -> dict[str, tuple[str, str]]:
