@@ -83,7 +83,7 @@ def test_it_works_beside_another_backend(with_vendor):
     assert {("Conv", "acme-npu"), ("Softmax", "cpu-bf16")} <= placed
 
 
-def test_without_it_the_message_says_what_to_install(dovetail):
+def test_without_it_the_message_says_what_is_installed(dovetail):
     done = dovetail("compile", DIGITS / "digits.onnx", "--backend", "acme-npu")
     assert done.returncode != 0
-    assert "pip install dovetail-acme-npu" in done.stderr
+    assert "another one comes with the distribution that brings it" in done.stderr

@@ -12,6 +12,7 @@ from dovetail.near import near_misses
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
 
+from dovetail_placement.judges import Judges
 from dovetail_placement.pins import Pin, pinned_claim, pins_of_bodies, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
 from dovetail_placement.view import View
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
-    from dovetail.schema import Backend, Judge
+    from dovetail.schema import Backend
 
 __all__ = ["Place", "Placer", "claims_of"]
 
@@ -70,7 +71,7 @@ class Placer:
         self.banned: dict[str, set[int]] = {
             backend.name: {id(node) for node, _ in self._refused(backend.name)} for backend in ctx.backends
         }
-        self._judges: dict[str, Judge] = {}
+        self._judges = Judges(model, ctx)
 
     def ban(self, node: ir.Node, backend: str) -> None:
         """Keep `node` away from `backend` from now on."""
@@ -113,7 +114,7 @@ class Placer:
             return
         wanted = self.ctx.request.strategy if backend is not self.host else None
         strategy = self.ctx.registry.strategy[wanted or backend.strategy]()
-        view = View(self.model, self.ctx, backend, self._judge(backend), hidden)
+        view = View(self.model, self.ctx, backend, self._judges.of(backend), hidden)
         for claim in strategy.claim(view, backend).claims:
             if id(claim.node) in self.pins:
                 claim = pinned_claim(claim, self.pins[id(claim.node)])
@@ -128,18 +129,10 @@ class Placer:
         self.ctx.remark("missed", "", "opset", why, suggest=suggest, source=backend.source)
         return False
 
-    def _judge(self, backend: Backend) -> Judge:
-        from dovetail.schema import Judge
-
-        if backend.name not in self._judges:
-            facts = {name: self.ctx.registry.fact[name] for name in backend.facts}
-            self._judges[backend.name] = Judge(backend, facts=facts, opset=self.model.ir.opset_imports)
-        return self._judges[backend.name]
-
     def _pinned(self, claimed: dict) -> None:
         backends = {backend.name: backend for backend in (*self.ctx.backends, self.host)}
         for pin in self.pins.values():
-            judge = self._judge(backends[pin.backend])
+            judge = self._judges.of(backends[pin.backend])
             verdict = judge(pin.node)
             if not verdict.ok:
                 raise _pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
@@ -152,7 +145,7 @@ class Placer:
         lost = next((node for node in self.parts.nodes if id(node) not in claimed), None)
         if lost is None:
             return
-        verdict = self._judge(self.host)(lost)
+        verdict = self._judges.of(self.host)(lost)
         operator = f"{lost.domain}::{lost.op_type}" if lost.domain not in ("", "ai.onnx") else lost.op_type
         why = "; ".join(reason.text for reason in verdict.reasons) or "no backend file lists it"
         near = _misspelt(lost)

@@ -39,12 +39,16 @@ class Border:
     outputs: list[tuple[ir.Graph, int]] = field(default_factory=list)
 
     @property
-    def owner(self) -> ir.Node:
-        """The node whose backend does the conversion: the producer, or the first reader where the host produces."""
+    def ends(self) -> list[ir.Node]:
+        """The nodes whose backends may do the conversion, the best first.
+
+        The producer comes first, unless it is on the host: what a reader converts is part of its region.
+        """
         producer = self.value.producer()
-        if producer is not None and (get_placement(producer).backend != HOST or not self.uses):
-            return producer
-        return self.uses[0][0]
+        readers = [node for node, _ in self.uses]
+        if producer is None:
+            return readers
+        return [producer, *readers] if get_placement(producer).backend != HOST else [*readers, producer]
 
 
 class PlannedTypes:

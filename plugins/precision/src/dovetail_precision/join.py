@@ -15,6 +15,7 @@ from dovetail.planning.placement import Placement, get_placement, set_placement
 
 from dovetail_precision.attributes import set_attributes
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
+from dovetail_precision.conversion_places import ConversionPlaces
 from dovetail_precision.scopes import Scopes
 from dovetail_precision.states import find_states
 from dovetail_precision.type_attributes import rewrite_carried_types
@@ -118,6 +119,8 @@ class _Joiner:
         self._ctx = ctx
         self._scopes = Scopes(parts)
         self._names = _Names(parts)
+        self._main = model.graph
+        self._places = ConversionPlaces(model, ctx)
 
     def retyped(self, parts: Parts) -> Iterator[tuple[ir.Value, ir.DataType]]:
         """Results of nodes, and what bodies take in, whose planned type is not the one they have."""
@@ -178,9 +181,9 @@ class _Joiner:
         node = ir.node(
             "Cast", [value], {"to": dtype.value}, outputs=[result], name=self._names.fresh(f"{value.name}_to_{wanted}")
         )
-        owner = get_placement(border.owner)
-        set_placement(node, Placement(owner.backend, wanted, {"input": border.held}, owner.region))
-        insert_after_value(self._scopes.place_for(border), value, node)
+        graph = self._scopes.place_for(border)
+        set_placement(node, Placement(self._backend_for(node, border, graph), wanted, {"input": border.held}))
+        insert_after_value(graph, value, node)
         readers = len(border.uses) + len(border.outputs)
         self._ctx.remark(
             "passed",
@@ -190,6 +193,13 @@ class _Joiner:
             because=tuple(dict.fromkeys(reader for reader, _ in border.uses))[:8],
         )
         return result
+
+    def _backend_for(self, cast: ir.Node, border: Border, graph: ir.Graph) -> str:
+        """Where a conversion runs; in a body that is where the node runs that holds it, as one engine runs it whole."""
+        ends = dict.fromkeys(get_placement(node).backend for node in border.ends)
+        if graph is not self._main:
+            return next(iter(ends))
+        return self._places.choose(cast, border.held, border.wanted, ends)
 
     def _become_output(self, graph: ir.Graph, index: int, value: ir.Value, source: ir.Value) -> None:
         """Let the graph give `source` out under the name that callers know."""

@@ -1,0 +1,30 @@
+"""Judges: what backend files say of nodes, with the facts that plugins bring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.schema import Backend, Judge
+
+__all__ = ["Judges"]
+
+
+class Judges:
+    """One judge per backend, made when it is first asked."""
+
+    def __init__(self, model: Model, ctx: Context):
+        self._model = model
+        self._ctx = ctx
+        self._known: dict[str, Judge] = {}
+
+    def of(self, backend: Backend) -> Judge:
+        """The judge of a backend for this model."""
+        from dovetail.schema import Judge
+
+        if backend.name not in self._known:
+            facts = {name: self._ctx.registry.fact[name] for name in backend.facts}
+            self._known[backend.name] = Judge(backend, facts=facts, opset=self._model.ir.opset_imports)
+        return self._known[backend.name]
