@@ -12,6 +12,7 @@ from dovetail_canonicalize.inference import infer
 from dovetail_canonicalize.loop_shapes import give_carried_shapes
 from dovetail_canonicalize.names import NodeNames, all_nodes
 from dovetail_canonicalize.order import sort_nodes
+from dovetail_canonicalize.runtime_inference import infer_with_runtime
 from dovetail_canonicalize.shadows import rename_shadows
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Normalise(Pass):
         renamed = names.give_back(proto.graph)
         _raise_ir_version(proto)
         skeleton.proto = _inferred(proto, ctx)
+        if typed := infer_with_runtime(skeleton.proto):
+            ctx.count("values typed by ONNX Runtime", typed)
         model.rebuild(skeleton)
         for node in model.nodes():
             if node.name in renamed:
