@@ -178,8 +178,13 @@ class PluginSet:
                 for candidate in self._manager.hook.register.get_hookimpls():
                     if candidate.plugin_name == record.name:
                         _with_wanted_arguments(candidate)(registry=self.registry)
-                for name, target in _backend_files(module):
+                files = list(_backend_files(module))
+                for name, target in files:
                     self.registry.backend(name, target)
+                if not files and not record.hooks and (misnamed := _misnamed_backend(module)):
+                    raise DovetailError(
+                        f"{misnamed} looks like a backend file, and is not used: its name must end in {_BACKEND_SUFFIX}"
+                    )
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -296,6 +301,22 @@ def _backend_files(module: ModuleType | Any) -> Iterator[tuple[str, str]]:
             if file.name.endswith(_BACKEND_SUFFIX) and file.is_file():
                 target = f"{module.__name__}:{prefix}{file.name}"
                 yield _backend_name(file.read_text(encoding="utf-8"), target), target
+
+
+def _misnamed_backend(module: ModuleType | Any) -> str:
+    """A file of a package that would be a backend if it had the right name, or empty."""
+    if not hasattr(module, "__path__"):
+        return ""
+    from importlib import resources
+
+    root = resources.files(module)
+    for folder in (root, *(item for item in root.iterdir() if item.is_dir())):
+        for file in sorted(folder.iterdir(), key=lambda item: item.name):
+            if file.name.endswith((".yaml", ".yml")) and file.is_file():
+                lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+                if any(line.startswith("backend:") for line in lines):
+                    return f"{module.__name__}/{file.name}"
+    return ""
 
 
 def _backend_name(text: str, target: str) -> str:

@@ -48,3 +48,35 @@ def test_a_mistake_is_named_with_its_line(documented, cli):
     code, _, err = cli("check", "npu.backend.yaml")
     assert code == 1
     assert re.match(r"error: npu.backend.yaml:\d+: unknown operator 'Conv2d'", err)
+
+
+BROKEN = {
+    "engine": ("engines: [onnxruntime-cpu]", "engines: [onnxruntime-cup]", "(did you mean 'onnxruntime-cpu'?)"),
+    "strategy": ("strategy: autocast", "strategy: autocsat", "unknown strategy 'autocsat' (did you mean 'autocast'?)"),
+    "range": ("{policy: lower}", "{shape: {X: N C KH KW}, limits: {KH: 1-7}}", "'1-7' is no range; did you mean 1..7?"),
+    "word": ("{policy: lower}", "{shape: {X: N C KH KW}, limits: {KH: 7x}}", "'7x' is neither a number nor a range"),
+    "opset": ("opset: 13..22", "opset: 13..99", "opset 99 does not exist; onnx "),
+}
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_what_no_compilation_would_notice_is_named_with_its_line(mistake, documented, cli):
+    before, after, says = BROKEN[mistake]
+    path = Path("npu.backend.yaml")
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after).replace("Conv, Relu, Add, MaxPool:", "Conv:"))
+    code, out, err = cli("check", "npu.backend.yaml")
+    assert (code, out) == (1, "")
+    assert re.match(r"error: npu.backend.yaml:\d+: ", err)
+    assert says in err
+
+
+@pytest.mark.parametrize("broken", ["ops: {Conv2d: {}}", "emit: {engines: [onxruntime-cpu]}", "opset: 13..99"])
+def test_every_variant_is_checked_also_one_that_is_not_selected(broken, documented, cli):
+    path = Path("npu.backend.yaml")
+    variant = f"options: {{march: [one, two]}}\nvariants:\n  - {{when: {{march: two}}, {broken}}}\n"
+    path.write_text(path.read_text() + variant)
+    code, _, err = cli("check", "npu.backend.yaml")
+    assert code == 1
+    assert re.match(r"error: npu.backend.yaml:\d+: ", err)

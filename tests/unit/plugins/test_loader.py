@@ -197,6 +197,12 @@ def test_names_of_plugins_that_are_not_installed(brick, monkeypatch):
         load_plugins()
 
 
+def test_a_backend_file_of_another_name_is_pointed_at(brick, install):
+    files = {"acme_npu/__init__.py": "", "acme_npu/npu.yaml": "backend: acme-npu\nsummary: x\n"}
+    install("dovetail-acme-npu", {"acme": "acme_npu"}, files)
+    assert_broken("acme", "acme_npu/npu.yaml looks like a backend file", "its name must end in .backend.yaml")
+
+
 def test_backend_files_need_no_python(install):
     files = {
         "acme_npu/__init__.py": "",

@@ -84,7 +84,7 @@ def test_scans_run_in_both_directions_along_any_axis(options):
         ("7,6", "kernel_shape = [2,2]"),
         ("7,6", "kernel_shape = [3,2], strides = [2,1], pads = [1,0,1,1]"),
         ("7,6", "kernel_shape = [2,2], dilations = [2,1], storage_order = 1"),
-        ("7,6", "kernel_shape = [3,3], strides = [2,2], auto_pad = \"SAME_LOWER\""),
+        ("7,6", 'kernel_shape = [3,3], strides = [2,2], auto_pad = "SAME_LOWER"'),
         ("5,4,3", "kernel_shape = [2,2,2], strides = [1,2,1]"),
     ],
 )

@@ -99,7 +99,17 @@ class TestUnknownExtents:
         assert judge(self.rules, self.text.replace("4", "9"), dynamic=dynamic).ok is False
 
     def test_an_extent_that_no_limit_needs(self, judge):
-        assert judge("Relu: {shape: {X: N C H}, limits: {C: ..8}}", self.text).ok is True
+        rules = "Relu: {shape: {X: N C H}, limits: {C: ..8}}"
+        assert judge(rules, self.text).ok is True
+        verdict = judge(rules, self.text, dynamic="refuse")
+        assert verdict.ok is False
+        assert verdict.reasons[0].text == "extent 0 of X is not known before run time, and x takes fixed shapes"
+        assert judge("Relu: {}", self.text.replace("n,4,h", "2,4,8"), dynamic="refuse").ok is True
+
+    def test_an_extent_among_many_inputs(self, judge):
+        graph = "(float[2,3] a, float[2,k] b) => (float[2,6] y) { y = Concat<axis=1>(a, b) }"
+        verdict = judge("Concat: {}", graph, dynamic="refuse")
+        assert verdict.reasons[0].text == "extent 1 of in1 is not known before run time, and x takes fixed shapes"
 
     def test_a_literal_in_a_shape(self, judge):
         rules = "Relu: {shape: {X: 1 C H}}"

@@ -36,8 +36,11 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.ir import open_model
     from dovetail.passes.backends import load_backend_file
     from dovetail.schema import Judge
+    from dovetail.schema.lint import lint_backend
 
     backend = load_backend_file(registry, args.file, dict(args.option))
+    known = {"engine": list(registry.engine), "strategy": list(registry.strategy)}
+    lint_backend(args.file, known, lambda options: load_backend_file(registry, args.file, options))
     facts = {name: registry.fact[name] for name in registry.fact}
     documents = []
     for path in args.models:

@@ -76,7 +76,8 @@ class Scan(_WithBody):
         ways_in = self._listed("scan_input_directions", self.num_scan_inputs)
         axes_in = self._listed("scan_input_axes", self.num_scan_inputs)
         sources = [
-            np.moveaxis(array, axis, 0)[:: -1 if way else 1] for array, axis, way in zip(args[number:], axes_in, ways_in)
+            np.moveaxis(array, axis, 0)[:: -1 if way else 1]
+            for array, axis, way in zip(args[number:], axes_in, ways_in)
         ]
         scans = [[] for _ in names_out[number:]]
         values = dict(context or {})

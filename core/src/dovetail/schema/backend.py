@@ -57,7 +57,9 @@ class Backend:
         accumulate: The type that sums are kept in, or None.
         typed: `strict` when types in the graph are law, `hint` when the backend may change them.
         opset: The lowest and the highest version of the default ONNX domain that its tools read.
-        dynamic: What becomes of an extent that is not known before run time.
+        dynamic: What becomes of an extent that is not known before run time: `refuse` takes no node that has one,
+            `accept` and `profile` take it for allowed; empty: only a limit that needs it refuses.
+        dynamic_source: File and line that say so.
         options: The values of every option; the first is the default.
         chosen: The value of every option.
         types: The named types.
@@ -79,7 +81,8 @@ class Backend:
     accumulate: str | None
     typed: Literal["strict", "hint"]
     opset: tuple[int, int]
-    dynamic: Literal["refuse", "accept", "profile"]
+    dynamic: Literal["refuse", "accept", "profile", ""]
+    dynamic_source: str
     options: Mapping[str, tuple[str, ...]]
     chosen: Mapping[str, str]
     types: Mapping[str, TypeSpec]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Opsets
+from dovetail.ir.signatures import Opsets, port_names
 from dovetail.schema.backend import Backend
 from dovetail.schema.errors import SchemaError
 from dovetail.schema.limits import Refusal
@@ -136,9 +136,25 @@ class Judge:
                 said = said.narrowed(types) if said else types
         keep = rule.keep | row.keep
         answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source)
-        reasons = [*fit.reasons, *answer.reasons]
+        reasons = [*fit.reasons, *answer.reasons, *self._dynamic(view)]
         ok = False if reasons else None if fit.pending or answer.pending else True
         return _verdict(rule, ok, reasons, row, fit.index if len(rule.rows) > 1 else None, answer.types)
+
+    def _dynamic(self, view: NodeView) -> list[Refusal]:
+        """What is not known before run time of the node's shapes, where the backend takes nothing of that kind."""
+        if self.backend.dynamic != "refuse":
+            return []
+        names_in, names_out = port_names(view.node, self.opset)
+        for port, value in zip((*names_in, *names_out), (*view.node.inputs, *view.node.outputs)):
+            if value is None or not value.name:
+                continue
+            extents = extents_of(value)
+            axis = next((i for i, x in enumerate(extents or ()) if not isinstance(x, int) or x < 0), None)
+            if extents is None or axis is not None:
+                what = f"the rank of {port}" if extents is None else f"extent {axis} of {port}"
+                why = f"{what} is not known before run time, and {self.backend.name} takes fixed shapes"
+                return [Refusal(why, self.backend.dynamic_source)]
+        return []
 
     def _fit(self, rule: Rule, view: NodeView) -> _Fit | list[Refusal]:
         """The first row that fits, or why none does."""
@@ -175,7 +191,7 @@ class Judge:
         fit = _Fit(row, index, pending=isinstance(met, Unknown))
         if fit.pending:
             return fit  # another row may decide
-        if self.backend.dynamic == "refuse":
+        if self.backend.dynamic not in ("accept", "profile"):
             fit.reasons += [
                 Refusal(f"{what} is not known before run time, and {pattern} needs it", pattern.source)
                 for what, pattern in binding.doubts

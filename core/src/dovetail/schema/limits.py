@@ -71,7 +71,9 @@ class Limit:
             answer = self.check(env)
         except TermError as error:
             return Refusal(f"{error}{self._numbers(env)}; needed by {self}", self.source)
-        if answer is True or (isinstance(answer, Unknown) and answer.why == "run-time" and dynamic != "refuse"):
+        if answer is True or (
+            isinstance(answer, Unknown) and answer.why == "run-time" and dynamic in ("accept", "profile")
+        ):
             return None
         if answer is False:
             allowed = f"allowed: {self.range.text}{self._ends(env)}"

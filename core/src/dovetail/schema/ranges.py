@@ -7,6 +7,7 @@ A list value is checked element by element, except against a whole list (`[[2, 3
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from dovetail.schema.yaml_source import Items, Node, Scalar
 
 __all__ = ["Range", "parse_range"]
 
+_DASHED = re.compile(r"(\d+)\s*[-\u2013]\s*(\d+)")
 _Test = Callable[[object, Env], "bool | Unknown"]
 
 
@@ -69,6 +71,10 @@ def parse_range(node: Node) -> Range:
     if text == "pow2":
         return Range(text, (), lambda value, env: isinstance(value, int) and value > 0 and value & (value - 1) == 0)
     value = node.value
+    if isinstance(value, str) and (dashed := _DASHED.fullmatch(text)):
+        raise node.error(f"'{text}' is no range; did you mean {dashed[1]}..{dashed[2]}?")
+    if isinstance(value, str) and text[0].isdecimal():
+        raise node.error(f"'{text}' is neither a number nor a range: 1..7, ..2048, 2.., [1, 2], [[2, 3]], pow2, =TERM")
     if isinstance(value, str) and not value.replace("_", "").replace("-", "").isalnum():
         raise node.error(f"'{text}' is no range: 1..7, ..2048, 2.., [1, 2], [[2, 3]], pow2, =TERM, a word or true")
     return _exact(text, value)
