@@ -154,3 +154,20 @@ def test_calls_from_several_threads():
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_what_an_interactive_session_shows():
+    assert {"compile", "load", "open", "explain", "verify", "Pass", "Builder", "Instrumentation"} <= set(dir(dovetail))
+    compiled = dovetail.compile(proto(), "cpu-bf16")
+    assert repr(compiled) == f"<CompiledModel g: {compiled.summary()}>"
+    shown = compiled._repr_html_()
+    assert shown.startswith("<table>") and "<th>operator</th>" in shown and "<td>MatMul</td>" in shown
+    assert repr(compiled.model).startswith("<Model 'g'") and len(repr(compiled.model)) < 80
+    assert repr(compiled.regions[0]) == "<region 0: 6 nodes of cpu-bf16 on openvino-cpu>"
+
+
+def test_instrumentation_watches_a_compilation():
+    seen = []
+    dovetail.compile(proto(), "cpu-bf16", instrumentation=dovetail.Instrumentation(finished=seen.append))
+    assert [step.name for result in seen for step in result.passes][0] == "normalise"
+    assert any("join" in line for result in seen for line in result.timing_lines())

@@ -18,7 +18,8 @@ _PUBLIC = {
     **dict.fromkeys(("Builder", "autocast"), "dovetail.building"),
     **dict.fromkeys(("Pass", "Pipeline", "Request", "Context"), "dovetail.passes"),
     "CompiledModel": "dovetail.compiled",
-    "DovetailError": "dovetail.errors",
+    **dict.fromkeys(("DovetailError", "UsageError", "VerificationError"), "dovetail.errors"),
+    "Instrumentation": "dovetail.passes.instrumentation",
     "Model": "dovetail.ir.model",
     "hookimpl": "dovetail.hookspecs",
     "load_plugins": "dovetail.plugins",
@@ -30,3 +31,7 @@ def __getattr__(name: str):
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.garbage import without_collections
 from dovetail.planning.placement import HOST
@@ -83,6 +84,7 @@ def run_stages(
     from dovetail.passes.composition import compose
 
     pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins, passes)
+    ctx.progress = instrumentation.progress
     with without_collections():
         pipeline.run(model, ctx, instrumentation)
 
@@ -112,7 +114,7 @@ def _too_large(model: Model) -> str:
     """Why the regions of a model are not loaded unless somebody asks for it; empty if they are."""
     nodes = sum(1 for _ in model.nodes())
     if nodes > _MOST_TRIED:
-        return f"it has {nodes} nodes"
+        return f"it has {counted(nodes, 'node')}"
     tensors = (value.const_value for _, graph in model.graphs() for value in graph.initializers.values())
     size = sum(tensor.nbytes for tensor in tensors if tensor is not None and tensor.dtype.name != "STRING")
     return f"its weights are {size >> 20} MiB" if size > _LARGEST_TRIED else ""

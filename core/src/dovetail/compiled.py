@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 import threading
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.files import replacing, write_text
 from dovetail.planning.placement import HOST, get_placement
@@ -32,7 +34,7 @@ __all__ = ["MODEL", "PLAN", "REMARKS", "CompiledModel"]
 MODEL, PLAN, REMARKS = "model.onnx", "plan.yaml", "remarks.json"
 
 
-@dataclass
+@dataclass(repr=False)
 class CompiledModel:
     """A model in which every operator has a backend and a precision.
 
@@ -57,6 +59,18 @@ class CompiledModel:
     untried: str = ""
     _executor: Executor | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<CompiledModel {self.model.graph.name or 'model'}: {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        """The placement table and the coverage line, as notebooks show them."""
+        rows = self.placement_table()
+        head = "".join(f"<th>{html.escape(key)}</th>" for key in (rows[0] if rows else ()))
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row.values()) + "</tr>" for row in rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{html.escape(self.summary())}</p>"
 
     @property
     def remarks(self) -> list[Remark]:
@@ -138,10 +152,10 @@ class CompiledModel:
             regions[backend] += number is not None
         parts = []
         for backend, number in sorted(coverage.items(), key=lambda item: (item[0] == HOST, -item[1])):
-            many = f"{regions[backend]} region{'s' * (regions[backend] != 1)}"
-            parts.append(f"{backend} {number}" if backend == HOST else f"{backend} {number}/{total} nodes in {many}")
+            whole = f"{backend} {number}/{counted(total, 'node')} in {counted(regions[backend], 'region')}"
+            parts.append(f"{backend} {number}" if backend == HOST else whole)
         joins = self.plan.summary.get("joins", 0)
-        line = ", ".join(parts) + f"; {joins} join{'s' * (joins != 1)}"
+        line = ", ".join(parts) + f"; {counted(joins, 'join')}"
         if self.verification is not None and self.verification.short():
             line += f"; {self.verification.short()}"
         return line

@@ -11,8 +11,8 @@ def test_compile_prints_the_table_the_figures_and_at_last_the_coverage(api, cli)
     code, out, err = cli("compile", "m.onnx", "--backend", "npu:cores=2", "--backend", "cpu", "--verify", "-o", "out")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].split() == ["operator", "backend", "nodes"]
-    assert lines[1].split() == ["Conv", "npu", "3"]
+    assert lines[0].split() == ["backend", "nodes", "operators"]
+    assert lines[1].split() == ["npu", "3", "Conv", "3"]
     assert lines[-3:] == ["y  41.2 dB", "note: npu: emulated", COVERAGE]
     assert Path("out").is_dir()
 

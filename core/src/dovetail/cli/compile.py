@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,14 @@ from dovetail.cli.common import (
     instrumentation_of,
     request_of,
 )
-from dovetail.cli.output import Progress, note, print_json, table
+from dovetail.cli.output import Progress, note, print_json, say_note, table
+from dovetail.counting import counted
 from dovetail.errors import UsageError
+from dovetail.planning.placement import HOST
 
 __all__ = ["add_parser", "run"]
+
+_SHOWN = 6  # operators in a row of the table
 
 
 def add_parser(commands: Any) -> None:
@@ -69,15 +74,31 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_document(args, compiled))
         return code
-    table(compiled.placement_table())
+    table(_by_place(compiled.placement_table()))
     if compiled.verification is not None:
         print("\n".join(compiled.verification.lines()))
     for text in compiled.notes():
-        print(f"note: {text}")
+        say_note(text)
     print(compiled.summary())
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code
+
+
+def _by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a placement table with their operators gathered: one row per backend and precision."""
+    places: dict[tuple, Counter[str]] = {}
+    for row in rows:
+        place = tuple((key, row[key]) for key in ("backend", "precision", "executed") if key in row)
+        places.setdefault(place, Counter())[row["operator"]] += row["nodes"]
+    ordered = sorted(places.items(), key=lambda item: (item[0][0][1] == HOST, -item[1].total(), item[0]))
+    return [{**dict(place), "nodes": found.total(), "operators": _listed(found)} for place, found in ordered]
+
+
+def _listed(operators: Counter[str]) -> str:
+    shown = [f"{name} {number}" for name, number in operators.most_common(_SHOWN)]
+    rest = len(operators) - len(shown)
+    return ", ".join(shown) + (f" and {counted(rest, 'other')}" if rest else "")
 
 
 def _document(args: argparse.Namespace, compiled: Any) -> dict[str, Any]:

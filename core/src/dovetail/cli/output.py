@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-import time
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Progress", "columns", "note", "print_json", "table"]
+__all__ = ["Progress", "columns", "note", "print_json", "say_note", "table"]
+
+_NARROWEST = 40  # columns
 
 
 def note(*lines: str) -> None:
@@ -20,6 +23,23 @@ def note(*lines: str) -> None:
 def print_json(document: Any) -> None:
     """Print one JSON document on standard output; what JSON does not know is printed as text."""
     print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def say_note(text: str) -> None:
+    """Print a note under the table, wrapped between words on a terminal."""
+    if sys.stdout.isatty():
+        width = max(shutil.get_terminal_size().columns, _NARROWEST)
+        text = textwrap.fill(
+            text,
+            width,
+            subsequent_indent="      ",
+            break_long_words=False,
+            break_on_hyphens=False,
+            initial_indent="note: ",
+        )
+        print(text)
+    else:
+        print(f"note: {text}")
 
 
 def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
@@ -63,7 +83,7 @@ def _cell(value: Any) -> str:
 
 
 class Progress:
-    """Shows progress on standard error: a bar on a terminal, elsewhere a line a second once a second has passed.
+    """A bar on standard error while that is a terminal; nothing goes to a file, where it would be noise.
 
     It is called with what is being done, how much is done, and how much there is.
     """
@@ -71,7 +91,6 @@ class Progress:
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
-        self._said = time.monotonic()
 
     def __enter__(self) -> Progress:
         return self
@@ -84,9 +103,6 @@ class Progress:
         """Tell what is being done."""
         if sys.stderr.isatty():
             self._draw(what, done, total)
-        elif what and time.monotonic() - self._said > 1:
-            self._said = time.monotonic()
-            note(f"{what} ({done}/{total})" if total else what)
 
     def _draw(self, what: str, done: int, total: int) -> None:
         if self._bar is None:

@@ -99,6 +99,10 @@ class Model:
 
         save_model(self, path, external=external, progress=progress)
 
+    def __repr__(self) -> str:
+        where = f" from {self.path}" if self.path is not None else ""
+        return f"<Model{where}>" if self.untouched else f"<Model '{self.graph.name}'{where}: {len(self.graph)} nodes>"
+
     def __str__(self) -> str:
         from dovetail.ir.printer import print_model
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
+    from dovetail.passes.instrumentation import Progress
     from dovetail.planning.join import Join
     from dovetail.planning.refusals import Refusals
     from dovetail.plugins import PluginSet
@@ -47,6 +48,7 @@ class Context:
         files: Texts that passes want to be saved beside the result, by file name.
         counts: What the current pass counted so far.
         current_pass: Name of the current pass, empty between passes.
+        progress: Called by passes that take long with (what, done, total); None where nobody listens.
         refusals: Nodes that the engine of a backend refused in an earlier round, by backend and name of the node.
     """
 
@@ -62,6 +64,7 @@ class Context:
         self.plugins = plugins
         self.registry = registry or (plugins.registry if plugins else Registry())
         self.model = model
+        self.progress: Progress | None = None
         self.start_again({})
 
     def start_again(self, refusals: Refusals) -> None:

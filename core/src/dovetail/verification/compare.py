@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.verification.data import batches, random_feeds
 from dovetail.verification.extents import CANDIDATES, random_shapes
@@ -71,7 +72,8 @@ class OutputComparison:
             return f"{self.name}: {differ}"
         parts = [f"SNR {_decibels(self.snr_db)}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
         if self.non_finite:
-            parts.append(f"{self.non_finite} elements are infinite or no number, and not in both")
+            are = "is" if self.non_finite == 1 else "are"
+            parts.append(f"{counted(self.non_finite, 'element')} {are} infinite or no number, and not in both")
         if self.top1 is not None:
             parts.append(f"top-1 agreement {100 * self.top1:.2f} %")
         if self.hits is not None:
@@ -120,11 +122,7 @@ class Verification:
     def lines(self) -> list[str]:
         """Lines for a person: what was run, then one line per output."""
         shapes = ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.shapes.items())
-        source = (
-            f"one batch of random inputs ({shapes})"
-            if self.random
-            else f"{self.batches} batch{'es' * (self.batches != 1)}"
-        )
+        source = f"one batch of random inputs ({shapes})" if self.random else counted(self.batches, "batch")
         return [f"verified on {source}:", *(f"  {output.line()}" for output in self.outputs)]
 
     def short(self) -> str:

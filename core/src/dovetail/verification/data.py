@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.ir.types import float_name
 from dovetail.near import near_misses
@@ -117,7 +118,7 @@ def _all_numbers(name: str, array: np.ndarray, where: str) -> None:
     if missing:
         first = int(np.argwhere(np.isnan(array))[0][0]) if array.ndim else 0
         hint = f"leave such samples out; the first is number {first}"
-        raise DovetailError(f"{where}: '{name}' holds {missing} values that are no numbers", hint)
+        raise DovetailError(f"{where}: '{name}' holds {counted(missing, 'value')} that are not numbers (NaN)", hint)
 
 
 def _samples(value: ir.Value, array: np.ndarray, where: str) -> tuple[int, int]:
