@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,15 +84,29 @@ class Executor:
         """
         graph = self._model.graph
         values = checked_inputs(graph, inputs)
-        kept = {value.name for value in graph.outputs}
+        for _ in self._steps(values, {value.name for value in graph.outputs}):
+            pass
+        return {value.name: _result(value, values) for value in graph.outputs}
+
+    def steps(self, inputs: Mapping[str, object]) -> Iterator[tuple[RegionRunner, Mapping[str, np.ndarray]]]:
+        """Run region by region; a value is there until the last region that reads it has run, and one step more.
+
+        Yields:
+            The region that ran, and the values that are there: what entered it, what left it, and what later ones read.
+        """
+        yield from self._steps(checked_inputs(self._model.graph, inputs), frozenset())
+
+    def _steps(
+        self, values: dict[str, np.ndarray], kept: Collection[str]
+    ) -> Iterator[tuple[RegionRunner, Mapping[str, np.ndarray]]]:
         for runner in self.runners:
             # A model that is one region is handed over as it is, with the inputs that nothing reads.
-            wanted = values if len(self.regions) == 1 else runner.inputs
+            wanted = list(values) if len(self.regions) == 1 else runner.inputs
             values.update(runner.run({name: values[name] for name in wanted}))
+            yield runner, values
             for name in self._last_use[runner.index]:
                 if name not in kept:
                     del values[name]
-        return {value.name: _result(value, values) for value in graph.outputs}
 
     def executed(self) -> dict[str, Executed]:
         """How every node was executed, by node name."""

@@ -1,7 +1,7 @@
-"""A model that gives out ranges instead of values: what is measured is reduced where it is computed.
+"""A model that gives out what is measured: values of the main graph as they are, values of bodies as ranges.
 
-What a body measures leaves it as one more output: of an If, where the branch that is not taken has nothing to say; of a
-Loop or a Scan, one matrix per time around, of which the largest numbers count.
+What a body measures is reduced where it is computed, and leaves it as one more output: of an If, where the branch that
+is not taken has nothing to say; of a Loop or a Scan, one matrix per time around, of which the largest numbers count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Instrumented", "instrumented", "measurable"]
 
 _RESULT = "dovetail_ranges"
-_PART = 128  # nodes of the model
+_PART = 32  # nodes of the model; the values of one part are there at the same time
 # The bodies of a SequenceMap have no way to give out more: its results are sequences.
 _ENTERED = frozenset({"If", "Loop", "Scan"})
 
@@ -44,15 +44,18 @@ class Instrumented:
     """A model that measures another.
 
     Attributes:
-        model: Its outputs are matrices of rows as `Reductions` makes them.
+        model: Its outputs are values of the main graph, and matrices of rows as `Reductions` makes them.
         regions: The parts to run it in, one after another. An engine's preparations need not be linear in a graph where
             everything is looked at.
-        measured: The values that the rows of all outputs are about, in a row of sums what they result in.
+        direct: The values of the main graph that are given out, by name.
+        rows: For each matrix, by name, the values of bodies that its rows are about, in a row of sums what they result
+            in.
     """
 
     model: Model
     regions: list[Region]
-    measured: list[ir.Value]
+    direct: dict[str, ir.Value]
+    rows: dict[str, list[ir.Value]]
 
 
 def instrumented(model: Model, values: Collection[ir.Value], sums: Collection[ir.Node]) -> Instrumented:
@@ -61,25 +64,31 @@ def instrumented(model: Model, values: Collection[ir.Value], sums: Collection[ir
     Args:
         model: The model.
         values: Values of `model` whose elements are measured.
-        sums: Nodes of `model` of which the sums of magnitudes are measured.
+        sums: Nodes in bodies of `model` of which the sums of magnitudes are measured.
     """
     work = model.clone()
     reductions = Reductions(work)
     instrument = _Instrument(reductions, {id(value) for value in values}, {id(node) for node in sums})
     nodes = list(zip(model.graph, work.graph, strict=True))
-    inputs = list(zip(model.graph.inputs, work.graph.inputs, strict=True))
-    parts, outputs, measured = [], [], []
+    wanted = {id(value) for value in values}
+    direct = {value.name: value for value in model.graph.inputs if id(value) in wanted}
+    parts, outputs, rows = [], [], {}
     for start in range(0, len(nodes), _PART):
         part = nodes[start : start + _PART]
-        matrix, about = instrument.measure(work.graph, inputs if start == 0 else [], part)
+        for node, copy in part:
+            for value, copied in zip(node.outputs, copy.outputs, strict=True):
+                if id(value) in wanted:
+                    direct[value.name] = value
+                    outputs.append(copied)
+        matrix, about = instrument.measure_bodies(work.graph, part)
         parts.append([*(copy for _, copy in part), *reductions.added])
         reductions.added.clear()
         if matrix is not None:
             outputs.append(matrix)
-            measured += about
+            rows[matrix.name] = about
     work.graph.outputs[:] = outputs
     work.touch()
-    return Instrumented(work, given_regions(work.graph, parts), measured)
+    return Instrumented(work, given_regions(work.graph, parts), direct, rows)
 
 
 class _Instrument:
@@ -92,7 +101,7 @@ class _Instrument:
     def measure(
         self, work: ir.Graph, inputs: list[tuple[ir.Value, ir.Value]], nodes: list[tuple[ir.Node, ir.Node]]
     ) -> tuple[ir.Value | None, list[ir.Value]]:
-        """Measure some inputs and nodes of a graph.
+        """Measure some inputs and nodes of a body.
 
         Args:
             work: The graph of the copies.
@@ -101,7 +110,7 @@ class _Instrument:
         Returns:
             A matrix and what its rows are about; None if there is nothing to measure.
         """
-        rows, measured, matrices, inside = [], [], [], []
+        rows, measured = [], []
         made = [pair for node, copy in nodes for pair in zip(node.outputs, copy.outputs, strict=True)]
         for value, copied in (*inputs, *made):
             if id(value) in self._values:
@@ -111,12 +120,25 @@ class _Instrument:
             if id(node) in self._sums:
                 rows.append(self._reductions.sum_of(work, copy))
                 measured.append(node.outputs[0])
-            if _is_entered(node) and (found := self._leave_bodies(node, copy)):
-                matrices.append(self._given(work, copy, len(found)))
-                inside.extend(found)
+        matrices, inside = self._inside(work, nodes)
         if not measured and not inside:
             return None, []
         return self._matrix(work, rows, matrices), measured + inside
+
+    def measure_bodies(
+        self, work: ir.Graph, nodes: list[tuple[ir.Node, ir.Node]]
+    ) -> tuple[ir.Value | None, list[ir.Value]]:
+        """Measure the bodies that some nodes hold; see `measure`."""
+        matrices, inside = self._inside(work, nodes)
+        return (self._matrix(work, [], matrices), inside) if inside else (None, [])
+
+    def _inside(self, work: ir.Graph, nodes: list[tuple[ir.Node, ir.Node]]) -> tuple[list[ir.Value], list[ir.Value]]:
+        matrices, inside = [], []
+        for node, copy in nodes:
+            if _is_entered(node) and (found := self._leave_bodies(node, copy)):
+                matrices.append(self._given(work, copy, len(found)))
+                inside.extend(found)
+        return matrices, inside
 
     def _matrix(self, work: ir.Graph, rows: list[ir.Value], matrices: list[ir.Value]) -> ir.Value:
         self._matrices += 1

@@ -14,11 +14,14 @@ from dovetail.ir.parts import Parts
 from dovetail.passes import Pass
 
 from dovetail_precision.fits import LARGEST
-from dovetail_precision.ranges.instrument import instrumented, measurable
+from dovetail_precision.ranges.extrema import range_of_array
+from dovetail_precision.ranges.instrument import Instrumented, instrumented, measurable
 from dovetail_precision.ranges.range import NARROW, Range
 from dovetail_precision.ranges.reductions import SUMS
+from dovetail_precision.ranges.sums import Sums
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
@@ -38,24 +41,22 @@ class MeasureRanges(Pass):
             results of products and sums also the largest magnitude that adding up can reach. The graph is as before.
             `ranges.json` holds them, by name, and in bodies by path.
 
-    Batches come one by one, and each value is reduced where it is computed: no value is kept. The bodies of a
-    SequenceMap are not measured, as they can give out nothing but sequences.
+    Batches come one by one, and part by part of the model; no value is kept. The bodies of a SequenceMap are not
+    measured, as they can give out nothing but sequences.
     """
 
     name = "measure-ranges"
     stage = "analyse"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Measure; twice where a bound on a sum leaves the narrow type, once else."""
+        """Measure; once more where a sum in a body may leave the narrow type."""
         if ctx.request.data is None or all(backend.low != NARROW for backend in ctx.backends):
             return False
+        measuring = Measuring(model, ctx)
         try:
-            found = _measure(model, ctx, measurable(model), [])
-            sums = [node for node in ctx.analysis(Parts, model).nodes if _may_overflow(node, found)]
-            for key, reached in _measure(model, ctx, [], sums).items():
-                found[key] = found[key].adding_up_to(reached.high)
+            found = measuring.ranges()
         except _NotMeasured as error:
-            ctx.remark("failure", "", "ranges", f"ranges were not measured: {error}", suggest="see `dovetail verify`")
+            ctx.remark("failed", "", "ranges", f"ranges were not measured: {error}", suggest="see `dovetail verify`")
             return False
         named = [
             (f"{path}/{value.name}" if path else value.name, value)
@@ -79,34 +80,90 @@ class _NotMeasured(DovetailError):
     """No engine of the host takes the model with its measurements."""
 
 
-def _measure(model: Model, ctx: Context, values: list[ir.Value], sums: list[ir.Node]) -> dict[int, Range]:
-    """The ranges of `values`, and of what the magnitudes in `sums` add up to, by the `id` of the value."""
-    from dovetail.runtime.engines import engines_of
-    from dovetail.runtime.executor import Executor
-    from dovetail.verification.data import batches
+class Measuring:
+    """The measurement of one model on the data of a request."""
 
-    if not values and not sums:
-        return {}
-    engines = engines_of([ctx.host], ctx.registry)
-    work = instrumented(model, values, sums)
-    found: dict[int, Range] = {}
-    try:
-        executor = Executor(work.model, engines, {"optimise": "none"}, regions=work.regions)
-        for feeds, _ in batches(model, ctx.request.data, ctx.request.seed):
-            rows = [row for matrix in executor.run(feeds).values() for row in matrix.tolist()]
-            for value, (low, high, smallest) in zip(work.measured, rows, strict=True):
-                if high == -math.inf:  # in a body that did not run, or an empty value
-                    continue
-                reached, key = Range(-low, high, -smallest), id(value)
-                found[key] = found[key] | reached if key in found else reached
-    except DovetailError as error:
-        raise _NotMeasured(error.message) from error
-    return found
+    def __init__(self, model: Model, ctx: Context):
+        from dovetail.runtime.engines import engines_of
+
+        self._model = model
+        self._ctx = ctx
+        self._engines = engines_of([ctx.host], ctx.registry)
+        self._sums = Sums(model, self._engines)
+        self._found: dict[int, Range] = {}
+
+    def ranges(self) -> dict[int, Range]:
+        """The ranges of all values by their `id`.
+
+        Raises:
+            DovetailError: No engine of the host takes the model with its measurements.
+        """
+        main = [node for node in self._model.graph if _is_sum(node)]
+        inside = [node for node in self._ctx.analysis(Parts, self._model).nodes if _is_sum(node)]
+        self._run(measurable(self._model), [], main)
+        outside = {id(node) for node in main}
+        flagged = [node for node in inside if id(node) not in outside and _may_overflow(node, self._found)]
+        if flagged:
+            self._run([], flagged, [])
+        return self._found
+
+    def _run(self, values: list[ir.Value], sums_in_bodies: list[ir.Node], sums: list[ir.Node]) -> None:
+        """Run all batches, part by part of the model, and widen the ranges by what is seen."""
+        from dovetail.runtime.executor import Executor
+        from dovetail.verification.data import batches
+
+        work = instrumented(self._model, values, sums_in_bodies)
+        by_output = {node.outputs[0].name: node for node in sums}
+        try:
+            executor = Executor(work.model, self._engines, {"optimise": "none"}, regions=work.regions)
+            for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data, self._ctx.request.seed)):
+                for name, array in feeds.items():
+                    self._look(name, array, work)
+                for done, (runner, there) in enumerate(executor.steps(feeds)):
+                    if self._ctx.progress:
+                        self._ctx.progress(f"measure ranges, batch {number + 1}", done + 1, len(executor.runners))
+                    for name in runner.outputs:
+                        self._look(name, there[name], work, bool(sums_in_bodies))
+                    for name in runner.outputs:
+                        if name in by_output:
+                            self._add_up(by_output[name], there)
+        except DovetailError as error:
+            raise _NotMeasured(error.message) from error
+
+    def _look(self, name: str, array: np.ndarray, work: Instrumented, are_sums: bool = False) -> None:
+        if name in work.direct:
+            reached = range_of_array(array)
+            if reached is not None:
+                self._widen(work.direct[name], reached)
+            return
+        for value, (low, high, smallest) in zip(work.rows.get(name, ()), array.tolist() if name in work.rows else ()):
+            if high == -math.inf:  # in a body that did not run, or an empty value
+                continue
+            if are_sums:
+                self._found[id(value)] = self._found[id(value)].adding_up_to(high)
+            else:
+                self._widen(value, Range(-low, high, -smallest))
+
+    def _add_up(self, node: ir.Node, there: Mapping[str, np.ndarray]) -> None:
+        """Measure a sum in this batch, if its bound leaves the narrow type; only then is that worth it."""
+        value = node.outputs[0]
+        if _may_overflow(node, self._found):
+            known = self._found[id(value)]
+            reached = max(self._sums.largest(node, there), known.accumulated or 0.0)
+            self._found[id(value)] = known.adding_up_to(reached)
+
+    def _widen(self, value: ir.Value, reached: Range) -> None:
+        known = self._found.get(id(value))
+        self._found[id(value)] = reached if known is None else known | reached
+
+
+def _is_sum(node: ir.Node) -> bool:
+    return node.op_type in SUMS and node.domain in ("", "ai.onnx")
 
 
 def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:
     """Whether a bound on the sums of `node` leaves the narrow type; only then is it worth measuring them."""
-    if node.op_type not in SUMS or node.domain not in ("", "ai.onnx") or id(node.outputs[0]) not in found:
+    if id(node.outputs[0]) not in found:
         return False
     extents = _summed(node)
     if extents is None:

@@ -1,0 +1,52 @@
+"""The range of an array, in a few passes over pieces that stay in the cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_precision.ranges.range import MASK, Range
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["range_of_array"]
+
+_PIECE = 1 << 16  # elements; 256 KiB, which a core's second cache holds
+_MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 without its sign
+
+
+def range_of_array(array: np.ndarray) -> Range | None:
+    """The range of a float32 array; None where it is empty.
+
+    Masks (magnitudes from 1e30 on), infinities and NaN count as zero, as they are no quantities.
+    """
+    import numpy as np
+
+    if not array.size:
+        return None
+    flat = np.ascontiguousarray(array).reshape(-1)
+    found = _range(flat)
+    if max(-found.low, found.high) < MASK:  # NaN compares as false, too
+        return found
+    return _range(np.where(np.abs(flat) < MASK, flat, np.float32(0)))
+
+
+def _range(flat: np.ndarray) -> Range:
+    """Smallest, largest, and smallest magnitude above zero, which is infinite if there is none.
+
+    The bits of positive floats are in the order of the floats. With one taken away, zero becomes the largest number.
+    """
+    import numpy as np
+
+    room = np.empty(min(_PIECE, flat.size), np.uint32)
+    low, high, smallest = [], [], 0xFFFFFFFF
+    for start in range(0, flat.size, _PIECE):
+        piece = flat[start : start + _PIECE]
+        low.append(piece.min())
+        high.append(piece.max())
+        bits = room[: piece.size]
+        np.bitwise_and(piece.view(np.uint32), _MAGNITUDE, out=bits)
+        np.subtract(bits, 1, out=bits)
+        smallest = min(smallest, int(bits.min()))
+    magnitude = float("inf") if smallest == 0xFFFFFFFF else float(np.uint32(smallest + 1).view(np.float32))
+    return Range(float(np.min(low)), float(np.max(high)), magnitude)

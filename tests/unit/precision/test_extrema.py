@@ -1,0 +1,38 @@
+"""The range of an array: masks, infinities and NaN are no quantities, zero has no magnitude."""
+
+import math
+
+import numpy as np
+import pytest
+from dovetail_precision.ranges.extrema import range_of_array
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "smallest"),
+    [
+        ([1.5, -2.0, 0.25], -2.0, 1.5, 0.25),
+        ([0.0, 0.0], 0.0, 0.0, math.inf),
+        ([-0.0, 3.0], 0.0, 3.0, 3.0),
+        ([-5.0, -4.0], -5.0, -4.0, 4.0),
+        ([1.0, -3.4028235e38, 1e30], 0.0, 1.0, 1.0),
+        ([np.inf, 2.0, -np.inf, np.nan], 0.0, 2.0, 2.0),
+        ([np.nan], 0.0, 0.0, math.inf),
+        ([1e-45, 1.0], 1e-45, 1.0, 1.401298464324817e-45),
+    ],
+)
+def test_small_arrays(values, low, high, smallest):
+    found = range_of_array(np.array(values, np.float32))
+    assert (found.low, found.high, found.smallest) == pytest.approx((low, high, smallest))
+
+
+def test_an_empty_array_has_none():
+    assert range_of_array(np.zeros((0, 4), np.float32)) is None
+
+
+def test_pieces_are_put_together():
+    array = np.random.default_rng(0).standard_normal((3, 100_001)).astype(np.float32)
+    array[1, 7], array[2, -1], array[0, 0] = 9.0, -8.0, 1e-9
+    for view in (array, array[:, ::2], array.T):
+        found = range_of_array(view)
+        assert (found.low, found.high) == (view.min(), view.max())
+        assert found.smallest == np.abs(view[view != 0]).min()
