@@ -1,4 +1,4 @@
-"""The examples of the README run, and print what it says.
+"""The examples of the README and of the plugin page run, and print what they say.
 
 A fenced block directly after `<!-- test -->` is executed: shell blocks by `bash -e`, Python blocks by Python, one after
 the other in one copy of the examples, without lines that install. A block after `<!-- output -->` must appear line by
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
+README, PLUGINS = ROOT / "README.md", ROOT / "docs/plugins.md"
 BLOCK = re.compile(r"^<!-- (test|output) -->\n+```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 # Without instructions for bfloat16, an engine executes float32.
@@ -24,10 +24,10 @@ FLOAT = re.compile(r"\bb?float#")
 CAVEAT = re.compile(r"^note: ")
 
 
-def blocks():
+def blocks(page=README):
     """Each tested block as language, text and expected output."""
     found = []
-    for kind, language, text in BLOCK.findall(README.read_text(encoding="utf-8")) if README.exists() else ():
+    for kind, language, text in BLOCK.findall(page.read_text(encoding="utf-8")) if page.exists() else ():
         if kind == "test":
             found.append([language, text, ""])
         else:
@@ -49,15 +49,24 @@ def test_there_are_examples():
     assert blocks()
 
 
-def test_every_marked_block_is_found():
+@pytest.mark.parametrize("page", [README, PLUGINS], ids=lambda page: page.name)
+def test_every_marked_block_is_found(page):
     """A mark that does not stand directly before a fence would test nothing."""
-    marks = re.findall(r"^<!-- (?:test|output) -->", README.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(marks) == len(BLOCK.findall(README.read_text(encoding="utf-8")))
+    marks = re.findall(r"^<!-- (?:test|output) -->", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(marks) == len(BLOCK.findall(page.read_text(encoding="utf-8"))) > 0
+
+
+@pytest.mark.parametrize("number", range(len(blocks(PLUGINS))))
+def test_example_of_the_plugin_page(folder, number):
+    run_example(folder, *blocks(PLUGINS)[number])
 
 
 @pytest.mark.parametrize("number", range(len(blocks())))
 def test_example(folder, number):
-    language, text, expected = blocks()[number]
+    run_example(folder, *blocks()[number])
+
+
+def run_example(folder, language, text, expected):
     if language == "python":
         command = [sys.executable, "-c", text]
     else:

@@ -25,6 +25,7 @@ __all__ = ["ENTRY_POINT_GROUP", "PluginRecord", "PluginSet", "PluginWarning", "l
 ENTRY_POINT_GROUP = "dovetail"
 _ALLOW_VARIABLE = "DOVETAIL_PLUGINS"
 _BUILTIN = "builtin"
+_THIS_PROGRAM = "this program"
 _BACKEND_SUFFIX = ".backend.yaml"
 # What looks back at a pass runs in the opposite order of what looks ahead, so that the calls nest.
 _INNERMOST_FIRST = ("after_pass", "pass_failed")
@@ -87,6 +88,28 @@ class PluginSet:
     def broken(self) -> list[PluginRecord]:
         """The plugins that failed."""
         return [record for record in self.plugins if record.status == "broken"]
+
+    def attach(self, plugin: Any, name: str) -> None:
+        """Add a plugin that no distribution brings: a module or an object whose methods are hooks, for this set only.
+
+        It stands under the same contract as one that is installed.
+
+        Args:
+            plugin: Has `dovetail_api` and functions under `@hookimpl`.
+            name: What it is called in messages.
+
+        Raises:
+            DovetailError: The name is taken, or the plugin breaks the contract.
+        """
+        if any(record.name == name for record in self.plugins):
+            raise DovetailError(f"there is a plugin {name!r} already", "choose another name")
+        record = PluginRecord(name, _THIS_PROGRAM, "", getattr(plugin, "__name__", type(plugin).__qualname__))
+        self._attach(record, plugin)
+        if record.status == "ok":
+            self._register(record, plugin)
+        if record.status != "ok":
+            raise DovetailError(str(record), "see docs/plugins.md for what a plugin may do")
+        self.plugins.append(record)
 
     def call(self, hook: str, **arguments: Any) -> None:
         """Call every implementation of an instrumentation hook; one that raises breaks its plugin and nothing else.

@@ -98,3 +98,35 @@ def test_calls_nest(install, plugin):
     plugins.call("before_pass", pass_=Other(), model=order)
     plugins.call("after_pass", pass_=Other(), model=order, result=None)
     assert order == ["acme", "brick", "brick", "acme"]
+
+
+def test_a_plugin_of_the_program_itself():
+    from dovetail.hookspecs import hookimpl
+
+    class Mine:
+        dovetail_api = 1
+        seen = []
+
+        @hookimpl
+        def before_pass(self, pass_):
+            self.seen.append(pass_.name)
+
+        @hookimpl
+        def register(self, registry):
+            registry.strategy("mine", "module:Strategy")
+
+    plugins = load_plugins()
+    plugins.attach(Mine(), "mine")
+    plugins.call("before_pass", pass_=Other(), model=None)
+    assert Mine.seen == ["other"]
+    assert plugins.registry.strategy.entry("mine").owner == "this program"
+    with pytest.raises(DovetailError, match="there is a plugin 'mine' already"):
+        plugins.attach(Mine(), "mine")
+
+    class Undeclared:
+        @hookimpl
+        def before_pass(self, pass_):
+            pass
+
+    with pytest.raises(DovetailError, match="plugin odd .this program.: declares no API version"):
+        plugins.attach(Undeclared(), "odd")
