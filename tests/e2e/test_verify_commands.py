@@ -118,3 +118,6 @@ def test_outputs_that_are_maps_stay_on_the_host(backend, tmp_path, monkeypatch, 
     outputs = dovetail.load("out").run({"X": np.eye(4, dtype=np.float32)})
     assert [sorted(found) for found in outputs["maps"]] == [[0, 1, 2]] * 4
     assert dovetail.load("out").plan.find("maps").backend == "host"
+    np.savez("x.npz", X=np.eye(4, dtype=np.float32)[np.arange(100) % 4])  # two batches
+    assert main(["run", "out", "--data", "x.npz", "-o", "y.npz"]) == 0
+    assert np.load("y.npz")["maps[1]"].shape == (100,)

@@ -108,15 +108,13 @@ class CompiledModel:
         Raises:
             DovetailError: The data does not fit, or no engine runs a region.
         """
-        import numpy as np
-
         from dovetail.verification.data import batches, fitted
 
         parts: dict[str, list[np.ndarray]] = {}
         for feeds, _ in batches(self.model, data):
             for name, array in self.run(fitted(self.model, feeds)).items():
                 parts.setdefault(name, []).append(array)
-        return {name: arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for name, arrays in parts.items()}
+        return {name: _joined(arrays) for name, arrays in parts.items()}
 
     def executed(self) -> dict[str, Executed]:
         """The precision that every node was really executed in, as its engine reports it, by node name."""
@@ -155,10 +153,21 @@ class CompiledModel:
             whole = f"{backend} {number}/{counted(total, 'node')} in {counted(regions[backend], 'region')}"
             parts.append(f"{backend} {number}" if backend == HOST else whole)
         joins = self.plan.summary.get("joins", 0)
-        line = ", ".join(parts) + f"; {counted(joins, 'join')}"
+        line = ", ".join(parts) + f"; {counted(joins, 'join')}" + self._stand_ins()
         if self.verification is not None and self.verification.short():
             line += f"; {self.verification.short()}"
         return line
+
+    def _stand_ins(self) -> str:
+        """How many regions of a backend run on another engine than the one it is made for, once that is known."""
+        runners = self._executor.runners if self._executor is not None else []
+        found = Counter(
+            (runner.backend, runner.engine)
+            for runner in runners
+            if runner.backend != HOST and runner.engine != self.engines[runner.backend][0].name
+        )
+        texts = [f"{counted(n, 'region')} of {backend} on {engine}" for (backend, engine), n in sorted(found.items())]
+        return "".join(f"; {text}" for text in texts)
 
     def notes(self) -> list[str]:
         """What the user should know of the engines: one that is absent, or has a caveat on this machine."""
@@ -216,6 +225,17 @@ class CompiledModel:
             if losses:
                 why = f"weight '{value.name}' in {value.const_value.dtype.name.lower()}: {losses}"
                 self.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))
+
+
+def _joined(parts: list[Any]) -> Any:
+    """The results of several batches as one: arrays joined on the first axis, lists one after the other."""
+    import numpy as np
+
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, list) for part in parts):
+        return [item for part in parts for item in part]
+    return np.concatenate(parts)
 
 
 def _reported(how: Executed | None, planned: Placement) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import command, existing, plugins_of
-from dovetail.cli.output import print_json, table
+from dovetail.cli.output import print_json, say_note, table
 from dovetail.files import replacing
 
 if TYPE_CHECKING:
@@ -28,17 +28,22 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     existing(args.result)
     from dovetail import api
+    from dovetail.verification.outputs import arrays_of
 
     compiled = api.load(args.result, plugins_of(args))
-    outputs = compiled.run_on(args.data)
+    given = compiled.run_on(args.data)
+    outputs = {name: array for output, value in given.items() for name, array in arrays_of(output, value).items()}
     if args.output:
         _write(args.output, outputs)
     rows = [_row(name, array) for name, array in outputs.items()]
     if args.json:
         executed = {node: tuple(how) for node, how in compiled.executed().items()}
-        print_json({"outputs": rows, "executed": executed, "summary": compiled.summary()})
+        document = {"outputs": rows, "executed": executed, "notes": compiled.notes(), "summary": compiled.summary()}
+        print_json(document)
     else:
         table(rows)
+        for text in compiled.notes():
+            say_note(text)
         print(compiled.summary())
     return 0
 
