@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import command, existing, plugins_of
-from dovetail.cli.output import print_json, table
+from dovetail.cli.output import print_json, say, table
 from dovetail.files import replacing
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         print_json({"outputs": rows, "executed": executed, "summary": compiled.summary()})
     else:
         table(rows)
-        print(compiled.summary())
+        say(compiled.summary())
     return 0
 
 
