@@ -29,11 +29,15 @@ def check_source(proto: onnx.ModelProto, door: TensorDoor) -> None:
     Raises:
         DovetailError: The model is wrong; the message names the file and the first thing that is wrong.
     """
+    from dovetail.ir.source.encoding import encoding_problem
     from dovetail.ir.source.functions import check_functions
     from dovetail.ir.source.graphs import check_main_graph, check_training
     from dovetail.ir.source.versions import check_versions, imports_of
 
     problems = Problems(door.name)
+    if problem := encoding_problem(proto):
+        problems.add(problem)
+        problems.raise_first()
     try:
         check_versions(proto, problems)
         # The rules below ask for operators at versions, and for functions by name.
@@ -42,8 +46,8 @@ def check_source(proto: onnx.ModelProto, door: TensorDoor) -> None:
         functions = check_functions(proto, door, problems)
         check_main_graph(proto.graph, opsets, functions, door, problems)
         check_training(proto, opsets, functions, door, problems)
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError as error:  # attributes hold text as bytes
         text = error.object[:40].decode(errors="replace")
-        problem = f"{door.name} holds a name or text that is not UTF-8 ({text!r})"
+        problem = f"{door.name}: an attribute holds text that is not UTF-8 ({text!r})"
         raise DovetailError(problem, "export or copy the model again") from None
     problems.raise_first()
