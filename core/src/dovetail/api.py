@@ -242,8 +242,8 @@ def explain(plan_or_folder: Plan | str | Path, node: str) -> list[str]:
 
 
 def _copy(model: Model) -> Model:
-    """A model to work on; one whose graph nobody has looked at yet is opened once more, which costs less."""
-    return open(model.path) if model.untouched and model.path is not None else model.clone()
+    """A model to work on."""
+    return model.clone()
 
 
 def _request(backends: Sequence[str | BackendChoice], **choices: Any) -> Request:

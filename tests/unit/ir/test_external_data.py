@@ -81,5 +81,5 @@ def test_a_weight_whose_bytes_do_not_fit_its_shape_is_refused(tmp_path):
     proto.graph.initializer.append(tensor)
     path = tmp_path / "m.onnx"
     path.write_bytes(proto.SerializeToString())
-    with pytest.raises(DovetailError, match=r"initializer 'w' has 8192 bytes, which is not \[33, 64\] FLOAT"):
+    with pytest.raises(DovetailError, match=r"initializer 'w' holds 8192 bytes, but \[33, 64\] float needs 8448"):
         open_model(path)

@@ -17,12 +17,30 @@ class Words:
         self.words = list(words)
         self.path = path
         self.revision = 0
+        self.fault = ""
+        self._source = None
         self.ir = SimpleNamespace(metadata_props={})
+
+    @property
+    def source(self):
+        """What the manager keeps of the model before any pass."""
+        if self._source is None:
+            self._source = SimpleNamespace(
+                name="the words", model=self._first().with_metadata, fault=lambda: self.fault
+            )
+        return self._source
+
+    def interface(self):
+        return [], []
 
     def touch(self):
         self.revision += 1
 
-    def clone(self):
+    def with_metadata(self, metadata, weights):
+        self.ir.metadata_props.update(metadata)
+        return self
+
+    def _first(self):
         return Words(*self.words)
 
 
@@ -35,7 +53,7 @@ def _save(model, path, **_):
     Path(path).write_text(json.dumps([model.words, model.ir.metadata_props]))
 
 
-def _open(path):
+def _open(path, declared=False):
     words, props = json.loads(Path(path).read_text())
     model = Words(*words, path=Path(path))
     model.ir.metadata_props.update(props)

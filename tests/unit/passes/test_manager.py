@@ -198,6 +198,43 @@ def test_an_unexpected_error_names_pass_and_plugin_and_keeps_its_cause(words, sh
     assert out.getvalue() == "// ----- failed in crash -----\na half\n"
 
 
+@pytest.mark.parametrize(
+    "error", [SystemExit(0), RecursionError("too deep"), MemoryError()], ids=lambda e: type(e).__name__
+)
+def test_whatever_a_pass_raises_is_said_of_the_pass(words, error):
+    @dataclass(frozen=True)
+    class Leave(Pass):
+        name: ClassVar[str] = "leave"
+
+        def run(self, model, ctx):
+            raise error
+
+    with pytest.raises(DovetailError, match=f"pass 'leave' of .*test_manager failed: {type(error).__name__}"):
+        Pipeline([Leave()]).run(words("a"))
+
+
+def test_an_interrupt_is_no_failure_of_the_pass(words):
+    @dataclass(frozen=True)
+    class Interrupted(Pass):
+        name: ClassVar[str] = "interrupted"
+
+        def run(self, model, ctx):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Pipeline([Interrupted()]).run(words("a"))
+
+
+def test_a_source_at_fault_is_named_and_the_pass_is_not_blamed(words, tmp_path):
+    model, reproducer = words("a"), tmp_path / "r.onnx"
+    model.fault = "Add 'add' wants one type"
+    with pytest.raises(DovetailError, match="^the words: the model is not correct: Add 'add' wants one type") as caught:
+        Pipeline([Crash()]).run(model, instrumentation=Instrumentation(reproducer=reproducer))
+    assert "found because pass 'crash' failed: ZeroDivisionError" in caught.value.hint
+    assert "defect" not in str(caught.value)
+    assert not reproducer.exists()
+
+
 def test_an_error_made_for_the_user_passes_through(words):
     with pytest.raises(DovetailError) as caught:
         Pipeline([Crash("user")]).run(words())

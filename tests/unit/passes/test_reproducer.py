@@ -76,14 +76,15 @@ def test_versions_that_changed_are_told(crashed):
     assert changed_versions(data)[1].endswith("is not installed")
 
 
-def test_an_untouched_model_is_read_again_from_its_file(tmp_path, words, shelve):
-    source = tmp_path / "m.onnx"
-    source.write_text(json.dumps([["from", "file"], {}]))
-    model = words("from", "file", path=source)
-    model.clone = None
-    with pytest.raises(DovetailError):
-        Pipeline([CrashOn("file")]).run(model, Request(seed=7), Instrumentation(reproducer=tmp_path / "r.onnx"))
-    assert read_reproducer(tmp_path / "r.onnx")[0].words == ["from", "file"]
+def test_what_ran_before_is_part_of_the_pipeline(tmp_path, words, shelve):
+    """The model in the file is the source, so the replay begins where the first of several pipelines began."""
+    registry, path = shelve(Push, CrashOn), tmp_path / "r.onnx"
+    model, ctx = words("start"), Context(Request(seed=7), registry=registry)
+    Pipeline([Push("x")]).run(model, ctx)
+    with pytest.raises(DovetailError, match="IndexError"):
+        Pipeline([CrashOn("x")]).run(model, ctx, Instrumentation(reproducer=path))
+    model, data = read_reproducer(path)
+    assert (model.words, data["pipeline"]) == (["start"], "push{word=x},crash-on{word=x}")
 
 
 def test_a_reproducer_that_cannot_be_written_does_not_hide_the_error(tmp_path, words):

@@ -143,6 +143,7 @@ def add_instrumentation(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.onnx",
         help=f"where to write what repeats a failure of a pass (default: {REPRODUCER} beside the output)",
     )
+    add("--reproducer-weights", action="store_true", help="write the weights into it, too (default: extents and types)")
 
 
 def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_after: str = "") -> Instrumentation:
@@ -158,6 +159,7 @@ def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_afte
         verify_each=args.verify_each,
         stop_after=stop_after,
         reproducer=args.crash_reproducer or beside / REPRODUCER,
+        reproducer_weights=args.reproducer_weights,
         progress=progress,
         finished=_reporter(args),
     )

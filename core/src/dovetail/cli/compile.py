@@ -17,7 +17,7 @@ from dovetail.cli.common import (
     instrumentation_of,
     request_of,
 )
-from dovetail.cli.output import Progress, note, print_json, say_note, table
+from dovetail.cli.output import Progress, note, print_json, say, say_note, table
 from dovetail.counting import counted
 from dovetail.errors import UsageError
 from dovetail.planning.placement import HOST
@@ -76,10 +76,10 @@ def run(args: argparse.Namespace) -> int:
         return code
     table(_by_place(compiled.placement_table()))
     if compiled.verification is not None:
-        print("\n".join(compiled.verification.lines()))
+        say(*compiled.verification.lines())
     for text in compiled.notes():
         say_note(text)
-    print(compiled.summary())
+    say(compiled.summary())
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code

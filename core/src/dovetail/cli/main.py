@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from dovetail import __version__
 from dovetail.cli import backends, bench, check, compile, explain, opt, passes, plan, run, verify
+from dovetail.cli.output import note
 from dovetail.errors import DovetailError
 
 __all__ = ["build_parser", "main"]
@@ -72,7 +73,7 @@ def _report(error: BaseException, as_json: bool) -> int:
     else:
         message = f"internal error: {type(error).__name__}: {error}"
         hint = "this is a defect of Dovetail or of a plugin; --debug shows where"
-    print(f"error: {message}" + (f"\n  {hint}" if hint else ""), file=sys.stderr)
+    note(f"error: {message}" + (f"\n  {hint}" if hint else ""))
     if as_json:
         print(json.dumps({"error": message, "hint": hint}))
     return code
@@ -83,7 +84,7 @@ def _short_warnings() -> Iterator[None]:
     """Print a warning as one line, without the line of code that gave it."""
 
     def show(message, category, filename, lineno, file=None, line=None):
-        print(f"warning: {message}", file=sys.stderr)
+        note(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.showwarning = show

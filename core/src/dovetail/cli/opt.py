@@ -15,7 +15,7 @@ from dovetail.cli.common import (
     plugins_of,
     request_of,
 )
-from dovetail.cli.output import note, print_json
+from dovetail.cli.output import note, print_json, say
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,4 +93,4 @@ def _write(args: argparse.Namespace, result: Result) -> None:
     if args.remarks:
         for remark in result.remarks:
             because = f" (because of {', '.join(remark.because)})" if remark.because else ""
-            print(f"// {remark.kind} {remark.node or '-'}: {remark.pass_}/{remark.rule}: {remark.why}{because}")
+            say(f"// {remark.kind} {remark.node or '-'}: {remark.pass_}/{remark.rule}: {remark.why}{because}")

@@ -9,7 +9,9 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Progress", "columns", "note", "print_json", "say_note", "table"]
+from dovetail.text import printable
+
+__all__ = ["Progress", "columns", "note", "print_json", "say", "say_note", "table"]
 
 _NARROWEST = 40  # columns
 
@@ -17,7 +19,13 @@ _NARROWEST = 40  # columns
 def note(*lines: str) -> None:
     """Print lines on standard error."""
     for line in lines:
-        print(line, file=sys.stderr)
+        print(printable(line, lines=True), file=sys.stderr)
+
+
+def say(*lines: object) -> None:
+    """Print lines on standard output, with control characters in names shown and not sent to the terminal."""
+    for line in lines:
+        print(printable(line, lines=True))
 
 
 def print_json(document: Any) -> None:
@@ -27,6 +35,7 @@ def print_json(document: Any) -> None:
 
 def say_note(text: str) -> None:
     """Print a note under the table, wrapped between words on a terminal."""
+    text = printable(text)
     if sys.stdout.isatty():
         width = max(shutil.get_terminal_size().columns, _NARROWEST)
         text = textwrap.fill(
@@ -44,7 +53,7 @@ def say_note(text: str) -> None:
 
 def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
     """Rows as lines with aligned columns; the last column is as long as it is."""
-    texts = [[str(cell) for cell in row] for row in rows]
+    texts = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts)]
     return [
         indent + "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()
@@ -78,8 +87,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value))
-    return str(value)
+        return printable(", ".join(map(str, value)))
+    return printable(value)
 
 
 class Progress:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import command, existing, plugins_of
-from dovetail.cli.output import print_json, say_note, table
+from dovetail.cli.output import print_json, say, say_note, table
 from dovetail.files import replacing
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         table(rows)
         for text in compiled.notes():
             say_note(text)
-        print(compiled.summary())
+        say(compiled.summary())
     return 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cli.common import add_input_shapes, command, existing, input_shapes_of, plugins_of
-from dovetail.cli.output import Progress, note, print_json
+from dovetail.cli.output import Progress, note, print_json, say
 
 __all__ = ["add_parser", "run"]
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(verification.as_dict())
     else:
-        print("\n".join(verification.lines()))
+        say(*verification.lines())
     if verification.broken:
         note("error: the result is broken: it is no approximation of the original")
         return 1

@@ -1,93 +1,181 @@
-"""External data: weights in files beside the model, checked by name before any work begins."""
+"""External data: tensors whose bytes lie in files beside the model.
+
+This is the only place that follows a path written in a model. A path is followed only to a regular file inside the
+model's own folder, and nothing is opened before it is known to be one, so that a pipe or a device cannot block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.skeleton import is_stub, stays_inside, stub
+from dovetail.ir.tensor_data import data_fields, data_problem, element_type, form_problem, size_in_bytes
+from dovetail.text import printable
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["resolve_external_data"]
+__all__ = ["TensorDoor"]
+
+_READ_IN_UP_TO = 1 << 30  # bytes, all tensors that must be read into the proto together
+_DIGITS = 19
 
 
-def resolve_external_data(proto: onnx.ModelProto, path: Path) -> dict[str, ir.TensorProtocol]:
-    """Check every reference to external data, and turn those of the main graph into stubs.
+class TensorDoor:
+    """Admits the tensors of one file: checks that each holds the data it says, here or in a file beside the model.
 
-    Small values that inference may need, and tensors inside bodies and attributes, are read into the proto.
-
-    Returns:
-        The tensors of the stubs by name; they map their files when they are first read.
-
-    Raises:
-        DovetailError: A data file is missing, too short, or outside the folder of the model.
+    Args:
+        name: What messages call the model.
+        path: The model's file, or None: then data outside the model cannot be found and is refused.
     """
-    weights = {}
-    for tensor in proto.graph.initializer:
-        if tensor.external_data and not is_stub(tensor):
-            external = _checked(tensor, path)
-            if stays_inside(external):
-                _read_in(tensor, external)
-            else:
-                weights[tensor.name] = external
-                stub(tensor)
-    for tensor in _tensors(proto.graph):
-        if tensor.external_data and not is_stub(tensor):
-            _read_in(tensor, _checked(tensor, path))
-    return weights
+
+    def __init__(self, name: str, path: Path | None):
+        self.name = name
+        self._folder = path.resolve().parent if path is not None else None
+        self._files: dict[str, tuple[Path, int]] = {}
+        self._read_in = 0
+        self._sizes: dict[tuple, int] = {}
+
+    def refuse(self, tensor: str, problem: str, hint: str = "export or copy the model again") -> DovetailError:
+        """The error that says what is wrong with `tensor`."""
+        return DovetailError(f"{self.name}: {printable(f'{tensor} {problem}')}", hint)
+
+    def admit(self, tensor: onnx.TensorProto, what: str, raw_bytes: int | None = None) -> ir.ExternalTensor | None:
+        """Check one tensor.
+
+        Args:
+            tensor: The tensor.
+            what: What messages call it: `initializer 'w'`.
+            raw_bytes: The length of its `raw_data`, where that was left on disk.
+
+        Returns:
+            The tensor over its file when its data lies outside of the model, else None.
+
+        Raises:
+            DovetailError: It does not hold what it says, or its data is missing, cut short or outside the folder.
+        """
+        # Nearly all tensors hold raw data and nothing unusual; models repeat a few forms of them.
+        form = (tensor.data_type, *tensor.dims)
+        if form in self._sizes:
+            raw, fields = (len(tensor.raw_data), 4) if raw_bytes is None else (raw_bytes, 3)
+            # As many fields as name, type, extents and raw data make: then nothing else is there.
+            if (
+                raw
+                and raw == self._sizes[form]
+                and tensor.name
+                and len(form) > 1
+                and len(tensor.ListFields()) == fields
+            ):
+                return None
+        external = self._judged(tensor, what, raw_bytes)
+        if element_type(tensor.data_type).bits:
+            self._sizes[form] = size_in_bytes(tensor)
+        return external
+
+    def _judged(self, tensor: onnx.TensorProto, what: str, raw_bytes: int | None) -> ir.ExternalTensor | None:
+        import onnx
+
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            if problem := data_problem(tensor, raw_bytes):
+                raise self.refuse(what, problem)
+            # Entries without the mark mean nothing; some tools leave them behind after reading the data in.
+            if tensor.external_data:
+                del tensor.external_data[:]
+            return None
+        if problem := form_problem(tensor):
+            raise self.refuse(what, problem)
+        if raw_bytes is not None or data_fields(tensor):
+            raise self.refuse(what, "says that its data lies in another file, and holds data itself")
+        if element_type(tensor.data_type).name == "string":
+            raise self.refuse(what, "holds strings, which cannot lie in another file")
+        return self._external(tensor, what)
+
+    def admit_whole(self, tensor: onnx.TensorProto, what: str) -> None:
+        """The same for a tensor that stays in the proto: data from another file is read in.
+
+        Raises:
+            DovetailError: As for `admit`; or more than a gigabyte would have to be read in.
+        """
+        external = self.admit(tensor, what)
+        if external is not None:
+            self.read_in(tensor, external, what)
+
+    def read_in(self, tensor: onnx.TensorProto, external: ir.ExternalTensor, what: str) -> None:
+        """Replace the reference to another file by the data.
+
+        Raises:
+            DovetailError: More than a gigabyte would have to be read in.
+        """
+        self._read_in += external.nbytes
+        if self._read_in > _READ_IN_UP_TO:
+            limit = f"more than {_READ_IN_UP_TO >> 20} MiB of data in attributes, bodies and functions"
+            raise self.refuse(what, f"is part of {limit}", "keep large weights as initializers of the main graph")
+        del tensor.external_data[:]
+        tensor.ClearField("data_location")
+        tensor.raw_data = external.tobytes()
+
+    def _external(self, tensor: onnx.TensorProto, what: str) -> ir.ExternalTensor:
+        import onnx_ir as ir
+
+        what = f"the data of {what}"
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if len(entries) < len(tensor.external_data):
+            raise self.refuse(what, "is described twice")
+        location = entries.get("location", "")
+        if location not in self._files:
+            self._files[location] = self._file(location, what)
+        where, size = self._files[location]
+        offset, length = (self._number(entries, key, what) for key in ("offset", "length"))
+        needed = size_in_bytes(tensor)
+        if length is not None and length != needed:
+            raise self.refuse(what, f"has a length of {length} bytes, but its extents need {needed}")
+        if size < (offset or 0) + needed:
+            problem = f"is cut short: {where} has {size} bytes, {(offset or 0) + needed} are needed"
+            raise self.refuse(what, problem, "copy the data file again")
+        dtype, shape = ir.DataType(tensor.data_type), ir.Shape(tensor.dims)
+        return ir.ExternalTensor(location, offset, length, dtype, shape=shape, name=tensor.name, base_dir=self._folder)
+
+    def _number(self, entries: dict[str, str], key: str, what: str) -> int | None:
+        text = entries.get(key)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit()):
+            raise self.refuse(what, f"has an {key} that is no number of bytes" if key == "offset" else _NO_LENGTH)
+        if len(text) > _DIGITS:
+            raise self.refuse(what, f"has an impossible {key} of {len(text)} digits")
+        return int(text)
+
+    def _file(self, location: str, what: str) -> tuple[Path, int]:
+        """The file that `location` names, and its size."""
+        if self._folder is None:
+            raise self.refuse(what, "lies in another file, and the model has no folder", "open the model from its file")
+        try:
+            where = Path(self._folder, location).resolve() if location else None
+            inside = where is not None and where.is_relative_to(self._folder)
+            found = where.stat() if inside else None
+        except FileNotFoundError:
+            problem = f"is missing: {Path(self._folder, location)} does not exist"
+            raise self.refuse(what, problem, "copy the data file beside the model") from None
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL inside, links in a circle, no permission
+            reason = getattr(error, "strerror", None) or str(error)
+            raise self.refuse(what, f"cannot be read: {_shortened(location)}: {reason}") from None
+        if not inside:
+            raise self.refuse(
+                what,
+                f"lies outside the model's folder ({_shortened(location) or 'no location'})",
+                "copy the data beside the model and save it again; a path that leaves the folder is not followed",
+            )
+        if not stat.S_ISREG(found.st_mode):
+            problem = f"is missing: {_shortened(location)} is not a regular file"
+            raise self.refuse(what, problem, "copy the data file beside the model")
+        return where, found.st_size
 
 
-def _read_in(tensor: onnx.TensorProto, external: ir.ExternalTensor) -> None:
-    del tensor.external_data[:]
-    tensor.ClearField("data_location")
-    tensor.raw_data = external.tobytes()
+_NO_LENGTH = "has a length that is no number of bytes"
 
 
-def _checked(tensor: onnx.TensorProto, path: Path) -> ir.ExternalTensor:
-    import onnx_ir as ir
-
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    folder, location = path.resolve().parent, entries.get("location", "")
-    where = Path(folder, location)
-    subject = f"{path}: the data of initializer '{tensor.name}'"
-    if not location or not where.resolve().is_relative_to(folder):
-        raise DovetailError(
-            f"{subject} lies outside the model's folder ({location or 'no location'})",
-            "copy the data beside the model and save it again; a path that leaves the folder is not followed",
-        )
-    if not where.is_file():
-        raise DovetailError(f"{subject} is missing: {where} does not exist", "copy the data file beside the model")
-    dtype, shape = ir.DataType(tensor.data_type), ir.Shape(tensor.dims)
-    try:
-        offset = int(entries["offset"]) if "offset" in entries else None
-        length = int(entries["length"]) if "length" in entries else None
-    except ValueError:
-        raise DovetailError(f"{subject} has an offset or length that is no number", "export the model again") from None
-    external = ir.ExternalTensor(location, offset, length, dtype, shape=shape, name=tensor.name, base_dir=folder)
-    end, size = (offset or 0) + external.nbytes, where.stat().st_size
-    if size < end:
-        raise DovetailError(
-            f"{subject} is cut short: {where} has {size} bytes, {end} are needed", "copy the data file again"
-        )
-    return external
-
-
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Initializers and tensor attributes of a graph and of its bodies."""
-    stack = [graph]
-    while stack:
-        graph = stack.pop()
-        yield from graph.initializer
-        for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
-                if attribute.HasField("g"):
-                    stack.append(attribute.g)
-                stack.extend(attribute.graphs)
+def _shortened(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.skeleton import Skeleton
+    from dovetail.ir.source.snapshot import Source
 
 __all__ = ["Model"]
 
@@ -27,11 +28,33 @@ class Model:
         revision: Grows with every change; analyses are valid for one revision.
     """
 
-    def __init__(self, model: ir.Model | None = None, path: Path | None = None, *, skeleton: Skeleton | None = None):
+    def __init__(
+        self,
+        model: ir.Model | None = None,
+        path: Path | None = None,
+        *,
+        skeleton: Skeleton | None = None,
+        checked: bool = False,
+    ):
         self._ir = model
         self._skeleton = skeleton
         self.path = path
         self.revision = 0
+        self._checked = checked
+        self._source: Source | None = None
+
+    @property
+    def source(self) -> Source:
+        """The model as it was before any pass; taken, and checked, when it is first asked for.
+
+        Raises:
+            DovetailError: The model was built in memory and is wrong (see `dovetail.ir.source`).
+        """
+        if self._source is None:
+            from dovetail.ir.source.snapshot import Source
+
+            self._source = Source.of(self, checked=self._checked)
+        return self._source
 
     @property
     def ir(self) -> ir.Model:
@@ -85,7 +108,27 @@ class Model:
 
     def clone(self) -> Model:
         """A copy of the graph; the weights are shared."""
-        return Model(self.ir.clone(), self.path)
+        checked = self._checked and not self.revision
+        if self._ir is None:
+            return Model(path=self.path, skeleton=self._skeleton.copy(), checked=checked)
+        return Model(self._ir.clone(), self.path, checked=checked)
+
+    def interface(self) -> tuple[list[str], list[str]]:
+        """The names of the graph's inputs and outputs, in order; asking does not build the graph."""
+        if self._ir is None:
+            graph = self._skeleton.proto.graph
+            return [value.name for value in graph.input], [value.name for value in graph.output]
+        return [value.name for value in self._ir.graph.inputs], [value.name for value in self._ir.graph.outputs]
+
+    def initializer_names(self) -> set[str]:
+        """The names of the main graph's initializers; asking does not build the graph."""
+        if self._ir is None:
+            return {tensor.name for tensor in self._skeleton.proto.graph.initializer}
+        return set(self._ir.graph.initializers)
+
+    def node_count(self) -> int:
+        """The number of nodes of the main graph; asking does not build the graph."""
+        return len(self._skeleton.proto.graph.node) if self._ir is None else len(self._ir.graph)
 
     def save(
         self,

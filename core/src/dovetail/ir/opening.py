@@ -2,50 +2,81 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 import mmap
+import os
+import stat
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.garbage import without_collections
-from dovetail.ir.external import resolve_external_data
+from dovetail.ir.external import TensorDoor
+from dovetail.ir.limits import BRACKET_DEPTH
 from dovetail.ir.model import Model
-from dovetail.ir.skeleton import Skeleton, stub
+from dovetail.ir.onnx_text import deepest_bracket, fill_declared
+from dovetail.ir.skeleton import Skeleton, stays_inside, stub
+from dovetail.ir.source import check_source
+from dovetail.ir.source.tensors import fill_with_zeros
+from dovetail.ir.sparse import densify_initializers
 from dovetail.ir.wire import RawData, split
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["open_model", "open_text"]
+__all__ = ["open_model", "open_proto", "open_text"]
 
 _TEXT_ENDINGS = {".onnxtxt", ".txt"}
 _LEAVE_ON_DISK = 1024  # bytes; smaller initializers are read with the graph
 
 
-def open_model(path: str | Path) -> Model:
+def open_model(path: str | Path, *, declared: bool = False) -> Model:
     """Read an ONNX model.
 
     Weights are mapped, not loaded, whether they lie in the model file or beside it. A file that ends in `.onnxtxt` or
     `.txt`, and `-` for standard input, holds ONNX text (see `open_text`).
 
+    The model is checked as it was read (see `dovetail.ir.source`), and so is every tensor that it holds.
+
+    Args:
+        path: The file.
+        declared: Tensors without data are zeros, as in ONNX text; crash reproducers are written that way.
+
     Raises:
-        DovetailError: The file is missing, is not a model, is cut short, or its external data is missing, too short
-            or outside the model's folder.
+        DovetailError: The file is missing, is not a model, is cut short or wrong, or its external data is missing, too
+            short or outside the model's folder.
     """
     if str(path) == "-":
         return open_text(sys.stdin.read(), "standard input")
     path = Path(path)
-    if path.is_dir():
+    with _named(path):
+        mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
         raise DovetailError(f"{path} is a folder, not a model", "name the .onnx file in it")
-    if not path.exists():
-        raise DovetailError(f"{path} does not exist", "check the path of the model")
+    # A pipe or a device would block, or never end.
+    if not stat.S_ISREG(mode):
+        raise DovetailError(f"{path} is not a regular file", "copy the model into a file first")
     if path.suffix in _TEXT_ENDINGS:
-        return open_text(path.read_text(encoding="utf-8", errors="replace"), str(path), path)
+        with _named(path):
+            text = path.read_text(encoding="utf-8", errors="replace")
+        return open_text(text, str(path), path)
     with without_collections():
-        return Model(skeleton=_read(path), path=path)
+        return Model(skeleton=_read(path, declared), path=path, checked=True)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Say of `path` what the operating system says of it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DovetailError(f"{path} does not exist", "check the path of the model") from None
+    except (OSError, ValueError) as error:  # no permission, a name that is too long or holds a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise DovetailError(f"{path} cannot be read: {reason}", "check the path of the model") from error
 
 
 def open_text(text: str, name: str, path: Path | None = None) -> Model:
@@ -55,70 +86,120 @@ def open_text(text: str, name: str, path: Path | None = None) -> Model:
     large ones, holds zeros.
 
     Raises:
-        DovetailError: The text has a mistake; the message holds the parser's.
+        DovetailError: The text has a mistake; the message holds the parser's. Or the model is wrong.
     """
     import onnx
 
     body = "\n".join("" if line.lstrip().startswith("//") else line for line in text.split("\n"))
+    if deepest_bracket(body) > BRACKET_DEPTH:
+        raise DovetailError(
+            f"{name} is not ONNX text: its brackets are nested deeper than {BRACKET_DEPTH} levels",
+            "see onnx's Syntax page",
+        )
     try:
         proto = onnx.parser.parse_model(body)
-    except onnx.parser.ParseError as error:
+    except Exception as error:  # ParseError, and whatever else its C++ side throws
         reason = error.args[0] if error.args else error
         reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise DovetailError(f"{name} is not ONNX text: {reason.strip()}", "see onnx's Syntax page") from None
-    _fill_declared(proto.graph)
-    return Model(skeleton=Skeleton(proto, {}), path=path)
+    fill_declared(proto.graph, name)
+    return open_proto(proto, name, path)
 
 
-def _fill_declared(graph: onnx.GraphProto) -> None:
-    """Give every declared value that nothing defines an initializer of zeros, unless its extents are open."""
-    import onnx
-    import onnx_ir as ir
+def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | None = None) -> Model:
+    """A model from a proto, which becomes part of it: pass a copy if the proto is to stay as it is.
 
-    defined = {name for node in graph.node for name in node.output}
-    defined.update(value.name for value in (*graph.input, *graph.initializer))
-    for value in [value for value in graph.value_info if value.name not in defined]:
-        kind = value.type.tensor_type
-        extents = [dim.dim_value for dim in kind.shape.dim]
-        if all(dim.HasField("dim_value") for dim in kind.shape.dim) and kind.elem_type != onnx.TensorProto.STRING:
-            tensor = graph.initializer.add(name=value.name, data_type=kind.elem_type, dims=extents)
-            bits = ir.DataType(kind.elem_type).bitwidth
-            tensor.raw_data = bytes((math.prod(extents) * bits + 7) // 8)
-            graph.value_info.remove(value)
+    Args:
+        proto: The model, with its weights in it or beside it.
+        name: What messages call it.
+        path: The file that it came from; external data is looked for beside it, and refused where there is none.
+
+    Raises:
+        DovetailError: The model is wrong (see `dovetail.ir.source`).
+    """
+    with without_collections():
+        return Model(skeleton=_checked(proto, (), TensorDoor(name, path)), path=path, checked=True)
 
 
-def _read(path: Path) -> Skeleton:
+def _read(path: Path, declared: bool) -> Skeleton:
     import onnx
     from google.protobuf.message import DecodeError
 
-    size = path.stat().st_size
-    if size == 0:
-        raise DovetailError(f"{path} is empty", "export or copy the model again")
-    with path.open("rb") as file:
+    with _named(path), path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise DovetailError(f"{path} is empty", "export or copy the model again")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     proto = onnx.ModelProto()
     try:
         rest, found = split(memoryview(mapped), _LEAVE_ON_DISK)
         proto.ParseFromString(rest)
     except (ValueError, DecodeError) as error:
+        if "MaxDepth" in str(error):
+            problem = f"{path} is nested deeper than protobuf reads (100 messages)"
+            raise DovetailError(problem, "this file is damaged or made to do harm") from None
         raise DovetailError(
             f"{path} is not an ONNX model, or it is cut short ({error})",
             "export or copy the model again; its size should be as where it was made",
         ) from None
     if not proto.HasField("graph") or not proto.opset_import and not proto.graph.node:
         raise DovetailError(f"{path} is not an ONNX model: it holds no graph", "name an .onnx file")
-    weights: dict[str, ir.TensorProtocol] = {}
+    door = TensorDoor(str(path), path)
+    on_disk: list[tuple[onnx.TensorProto, ir.TensorProtocol]] = []
     for header, data in found:
         tensor = onnx.TensorProto.FromString(header)
-        weights[tensor.name] = _mapped(tensor, mapped, data, path)
+        door.admit(tensor, f"initializer '{tensor.name}'", data.length)
+        on_disk.append((tensor, _mapped(tensor, mapped, data)))
+    return _checked(proto, on_disk, door, declared)
+
+
+def _checked(
+    proto: onnx.ModelProto,
+    on_disk: Sequence[tuple[onnx.TensorProto, ir.TensorProtocol]],
+    door: TensorDoor,
+    declared: bool = False,
+) -> Skeleton:
+    """Put the initializers through the door, take the large ones out, and check everything else.
+
+    Args:
+        proto: The model without the initializers in `on_disk`.
+        on_disk: Initializers that were left in the file, with tensors over their data.
+        door: The door of this file.
+        declared: Tensors without data are zeros.
+    """
+    weights = fill_with_zeros(proto, door.name) if declared else {}
+    densify_initializers(proto.graph, door)
+    for tensor in proto.graph.initializer:
+        if tensor.name in weights:
+            stub(tensor)
+            continue
+        what = f"initializer '{tensor.name}'"
+        external = door.admit(tensor, what)
+        weight = external if external is not None else _large(tensor)
+        if weight is not None and not stays_inside(weight):
+            weights[tensor.name] = weight
+            stub(tensor)
+        elif external is not None:
+            door.read_in(tensor, external, what)
+    for tensor, weight in on_disk:
+        weights[tensor.name] = weight
         stub(tensor)
         proto.graph.initializer.append(tensor)
-    if b"location" in rest:  # the key that every reference to external data holds
-        weights.update(resolve_external_data(proto, path))
+    check_source(proto, door)
     return Skeleton(proto, weights)
 
 
-def _mapped(proto: onnx.TensorProto, mapped: mmap.mmap, data: RawData, path: Path) -> ir.TensorProtocol:
+def _large(tensor: onnx.TensorProto) -> ir.TensorProtocol | None:
+    """The content of an initializer that is too large for a skeleton, apart from its proto."""
+    import onnx
+    import onnx_ir as ir
+
+    if tensor.ByteSize() < _LEAVE_ON_DISK or tensor.data_type == onnx.TensorProto.STRING:
+        return None
+    apart = ir.serde.TensorProtoTensor(onnx.TensorProto.FromString(tensor.SerializeToString()))
+    return apart if apart.dtype.bitwidth < 8 else ir.Tensor(apart.numpy(), apart.dtype, name=tensor.name)
+
+
+def _mapped(proto: onnx.TensorProto, mapped: mmap.mmap, data: RawData) -> ir.TensorProtocol:
     """A tensor over the file's own bytes: no copy, and one mapping for all of them."""
     import numpy as np
     import onnx_ir as ir
@@ -127,11 +208,5 @@ def _mapped(proto: onnx.TensorProto, mapped: mmap.mmap, data: RawData, path: Pat
     if dtype.bitwidth < 8:
         packed = np.frombuffer(mapped, np.uint8, data.length, data.offset)
         return ir.PackedTensor(packed, dtype, shape=shape, name=proto.name)
-    try:
-        array = np.frombuffer(mapped, dtype.numpy(), data.length * 8 // dtype.bitwidth, data.offset)
-        return ir.Tensor(array.reshape(tuple(proto.dims)), dtype, shape=shape, name=proto.name)
-    except ValueError:
-        raise DovetailError(
-            f"{path}: initializer '{proto.name}' has {data.length} bytes, which is not {list(proto.dims)} {dtype.name}",
-            "export or copy the model again",
-        ) from None
+    array = np.frombuffer(mapped, dtype.numpy(), data.length * 8 // dtype.bitwidth, data.offset)
+    return ir.Tensor(array.reshape(tuple(proto.dims)), dtype, shape=shape, name=proto.name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import dtype_name, type_text
 from dovetail.planning.placement import get_placement, kind_of
+from dovetail.text import printable
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -31,7 +32,7 @@ def print_model(model: Model) -> str:
     lines += _graph(model.graph, model.graph.name or "graph", "")
     for function in model.ir.functions.values():
         lines += _function(function)
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _graph(graph: ir.Graph, name: str, indent: str) -> Iterator[str]:

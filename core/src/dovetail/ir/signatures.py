@@ -51,7 +51,13 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An operator in one form; `version` is the version of its domain that brought it."""
+    """An operator in one form.
+
+    Attributes:
+        version: The version of its domain that brought this form.
+        attribute_types: The type of every attribute, as `onnx.AttributeProto.AttributeType` numbers them.
+        required: Names of the attributes that must be there.
+    """
 
     domain: str
     op_type: str
@@ -64,6 +70,8 @@ class Signature:
     max_inputs: int
     min_outputs: int
     max_outputs: int
+    attribute_types: Mapping[str, int]
+    required: frozenset[str]
 
     def input(self, index: int) -> Port | None:
         """The formal input that actual input `index` belongs to; None beyond the last."""
@@ -150,13 +158,12 @@ def find(domain: str, op_type: str, version: int | None) -> Signature | None:
 
 @cache
 def _runtime_schemas() -> dict[tuple[str, str], list]:
-    """Schemas that only ONNX Runtime registers, read once and only when a model needs one."""
+    """ONNX Runtime's schemas, some of them in the default domain, read once and only when onnx has none."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     table: dict[tuple[str, str], list] = {}
     for schema in state.get_all_operator_schema():
-        if schema.domain not in ("", "ai.onnx"):
-            table.setdefault((schema.domain, schema.name), []).append(schema)
+        table.setdefault((schema.domain, schema.name), []).append(schema)
     return table
 
 
@@ -190,6 +197,8 @@ def _convert(schema) -> Signature:
         schema.max_input,
         schema.min_output,
         schema.max_output,
+        {name: int(attribute.type.value) for name, attribute in schema.attributes.items()},
+        frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
     )
 
 

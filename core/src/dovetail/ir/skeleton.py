@@ -30,6 +30,10 @@ class Skeleton:
     proto: onnx.ModelProto
     weights: dict[str, ir.TensorProtocol]
 
+    def copy(self) -> Skeleton:
+        """The same with a proto of its own; tensors are shared."""
+        return Skeleton(type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights))
+
 
 def stays_inside(tensor: ir.TensorProtocol) -> bool:
     """Whether inference may need the values, so that they stay in the proto."""
@@ -50,7 +54,10 @@ def stub(tensor: onnx.TensorProto) -> None:
 
 
 def is_stub(tensor: onnx.TensorProto) -> bool:
-    """Whether `stub` marked it."""
+    """Whether `stub` marked it: true of initializers of a skeleton's main graph only.
+
+    Opening resolves every reference to external data before it makes the first stub, so that no file can bring a mark.
+    """
     return len(tensor.external_data) == 1 and tensor.external_data[0].value == _STUB
 
 

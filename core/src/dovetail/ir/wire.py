@@ -73,11 +73,20 @@ def _fields(buffer: memoryview, position: int, stop: int) -> Iterator[tuple[int,
     """Yield (field number, wire type, start of the field, start of its value, end) of each field of a message."""
     while position < stop:
         start = position
-        key, position = _read_varint(buffer, position, stop)
+        # Keys and most lengths are one byte; a call for each would be most of the time that a large file takes.
+        key = buffer[position]
+        if key < 0x80:
+            position += 1
+        else:
+            key, position = _read_varint(buffer, position, stop)
         field, wire = key >> 3, key & 7
         if wire == _LENGTH_DELIMITED:
-            length, position = _read_varint(buffer, position, stop)
-            end = position + length
+            if position < stop and buffer[position] < 0x80:
+                end = position + 1 + buffer[position]
+                position += 1
+            else:
+                length, position = _read_varint(buffer, position, stop)
+                end = position + length
         elif wire == 0:
             end = _read_varint(buffer, position, stop)[1]
         elif wire == 5:

@@ -43,6 +43,7 @@ class Context:
         plugins: The plugins whose hooks watch the run, or None.
         registry: Everything that plugins brought.
         model: The model of the run; the manager sets it.
+        pipelines: The text of every pipeline that ran to its end in this context.
         joins: The conversions that the plan implies, once types are known.
         remarks: All remarks so far.
         files: Texts that passes want to be saved beside the result, by file name.
@@ -70,6 +71,7 @@ class Context:
     def start_again(self, refusals: Refusals) -> None:
         """Forget what was decided, and decide again without what engines refused; backends stay loaded."""
         self.refusals = refusals
+        self.pipelines: list[str] = []
         self.joins: list[Join] = []
         self.remarks: list[Remark] = []
         self.files: dict[str, str] = {}

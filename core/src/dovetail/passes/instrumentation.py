@@ -35,6 +35,7 @@ class Instrumentation:
         verify_each: Verify the model at first and after every pass that changed it.
         stop_after: Name of the pass after whose first run the pipeline stops, or empty.
         reproducer: Where to write what is needed to repeat an unexpected failure, or None.
+        reproducer_weights: Write the weights into it, too; by default it holds their extents and types alone.
         out: Where models are printed; standard error by default.
         progress: Told about every step.
         finished: Given the result of the run, with timing and statistics.
@@ -47,6 +48,7 @@ class Instrumentation:
     verify_each: bool = True
     stop_after: str = ""
     reproducer: Path | None = None
+    reproducer_weights: bool = False
     out: TextIO | None = None
     progress: Progress | None = None
     finished: Callable[[Result], None] | None = None

@@ -7,9 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.passes.guards import Interface, call_hook
 from dovetail.passes.instrumentation import ALL, Instrumentation
 from dovetail.passes.pipeline import Fixpoint, Pipeline, names_in
-from dovetail.passes.reproducer import Snapshot
+from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ class Manager:
         """Run every step over `model`, in place.
 
         Raises:
-            DovetailError: A pass refused the model, failed, or left it invalid.
+            DovetailError: The model is wrong, a pass refused it, failed, or left it invalid, or a hook changed it.
         """
         self._watch.check_names(names_in(self._pipeline.steps))
         self._ctx.model = self._model = model
-        self._snapshot = Snapshot(model) if self._watch.reproducer else None
+        # Taken before anything else, so that what is wrong with the model is not found in a pass first.
+        self._source = model.source
         first = next(self._pipeline.passes(), None)
         if self._watch.verify_each and first is not None and not first.takes_anything:
             self._ctx.analysis(_Correct, model)
@@ -54,6 +56,7 @@ class Manager:
             if self._stopped_after:
                 break
         self._progress("", len(self._pipeline))
+        self._ctx.pipelines.append(str(self._pipeline))
         result.stopped_after = self._stopped_after
         if self._watch.finished:
             self._watch.finished(result)
@@ -102,18 +105,23 @@ class Manager:
             watch.print("before", str(pass_), model)
         self._hook("before_pass", pass_)
         ctx.current_pass, ctx.counts = pass_.name, result.counts
+        interface = Interface(model)
         start, revision = time.perf_counter(), model.revision
         try:
             changed = pass_.run(model, ctx)
             if not isinstance(changed, bool):
                 raise TypeError(f"run() must return True (changed something) or False, and returned {changed!r}")
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: a pass must not end the program without a word
             failure = self._failure(pass_, error)
             if failure is error:
                 raise
             raise failure from error
         finally:
             ctx.current_pass, ctx.counts = "", Counter()
+        if broken := interface.broken_by(model):
+            raise self._failure(pass_, DovetailError(broken), invalid=True, judge_source=False)
         result.seconds = time.perf_counter() - start
         # A pass that says False after touching the model changed it; one that says True without touching did as well.
         result.changed = changed or model.revision != revision
@@ -135,11 +143,19 @@ class Manager:
         return result
 
     def _hook(self, hook: str, pass_: Pass, **arguments: object) -> None:
-        if self._ctx.plugins is not None:
-            self._ctx.plugins.call(hook, pass_=pass_, model=self._model, **arguments)
+        call_hook(self._ctx.plugins, hook, self._model, pass_=pass_, **arguments)
 
-    def _failure(self, pass_: Pass, error: Exception, invalid: bool = False) -> DovetailError:
-        """Tell everyone that a pass failed, and make the error to raise."""
+    def _failure(
+        self, pass_: Pass, error: BaseException, invalid: bool = False, judge_source: bool = True
+    ) -> DovetailError:
+        """Tell everyone that a pass failed, and make the error to raise.
+
+        Args:
+            pass_: The pass.
+            error: What it raised, or what is wrong with what it left.
+            invalid: It ended well and left an invalid model.
+            judge_source: The source model may be the reason.
+        """
         if self._watch.print_on_failure:
             self._watch.print("failed in", str(pass_), self._model)
         self._hook("pass_failed", pass_, error=error)
@@ -148,9 +164,19 @@ class Manager:
         shelf = self._ctx.registry.pass_
         owner = shelf.entry(pass_.name).owner if pass_.name in shelf else type(pass_).__module__
         what = f"left an invalid model: {error}" if invalid else f"failed: {type(error).__name__}: {error}"
+        if judge_source and (fault := self._source.fault()):
+            message = f"{self._source.name}: the model is not correct: {fault}"
+            return DovetailError(message, f"found because pass {pass_.name!r} {what}")
         hint = "this is a defect of the pass, not of the model"
-        if self._snapshot and self._watch.reproducer:
-            hint += "; " + self._snapshot.describe_saved(self._watch.reproducer, self._pipeline, self._ctx, what)
+        if self._watch.reproducer:
+            hint += "; " + describe_saved(
+                self._watch.reproducer,
+                self._source,
+                self._pipeline,
+                self._ctx,
+                what,
+                self._watch.reproducer_weights,
+            )
         return DovetailError(f"pass {pass_.name!r} of {owner} {what}", hint)
 
 

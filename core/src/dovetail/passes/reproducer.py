@@ -1,7 +1,9 @@
 """The crash reproducer: one ONNX file that holds the model, the pipeline, the request and the versions.
 
-The model is the one that the pipeline started from, so the file also opens in any ONNX viewer. Everything else is
-JSON under one metadata key.
+The model is the source, and the pipeline begins with all that ran before, so that the replay makes every step again.
+Weights may be confidential, and passes seldom fail because of their values: unless they are asked for, initializers
+and constants above a kilobyte keep only their extents and types, and are zeros when the file is replayed. The file
+opens in any ONNX viewer; everything besides the model is JSON under one metadata key.
 """
 
 from __future__ import annotations
@@ -17,52 +19,50 @@ from dovetail.passes.request import Request
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.ir.source.snapshot import Source
     from dovetail.passes.context import Context
     from dovetail.passes.instrumentation import Instrumentation
     from dovetail.passes.result import Result
     from dovetail.plugins import PluginSet
     from dovetail.registry import Registry
 
-__all__ = ["METADATA_KEY", "Snapshot", "changed_versions", "read_reproducer", "run_reproducer"]
+__all__ = ["METADATA_KEY", "changed_versions", "describe_saved", "read_reproducer", "run_reproducer"]
 
 METADATA_KEY = "dovetail.reproducer"
 _LIBRARIES = ("dovetail", "onnx", "onnx-ir", "numpy")
 
 
-class Snapshot:
-    """The model as a pipeline found it, kept until the pipeline is through.
+def describe_saved(
+    path: Path, source: Source, pipeline: Pipeline, ctx: Context, error: str, weights: bool = False
+) -> str:
+    """Write the reproducer and say how to use it, or why there is none; never raises over the error it is for.
 
-    An untouched model that came from a file is read from there again; only others cost a copy.
+    Args:
+        path: The file to write.
+        source: The model as it was before any pass.
+        pipeline: The pipeline that failed.
+        ctx: The context of the run.
+        error: What went wrong.
+        weights: Write the weights, too.
     """
+    try:
+        _save(path, source, pipeline, ctx, error, weights)
+    except Exception as failure:
+        return f"no reproducer could be written to {path}: {failure}"
+    return f"repeat it with: dovetail opt {path} --run-reproducer"
 
-    def __init__(self, model: Model):
-        self._path = model.path if model.revision == 0 else None
-        self._copy = None if self._path else model.clone()
 
-    def save(self, path: Path, pipeline: Pipeline, ctx: Context, error: str) -> None:
-        """Write the reproducer."""
-        import dovetail.ir
+def _save(path: Path, source: Source, pipeline: Pipeline, ctx: Context, error: str, weights: bool) -> None:
+    import dovetail.ir
 
-        model = self._copy or dovetail.ir.open_model(self._path)
-        model.ir.metadata_props[METADATA_KEY] = json.dumps(
-            {
-                "pipeline": str(pipeline),
-                "request": ctx.request.as_dict(),
-                "versions": _versions(ctx.plugins),
-                "error": error,
-            },
-            default=str,
-        )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        dovetail.ir.save_model(model, path)
-
-    def describe_saved(self, path: Path, pipeline: Pipeline, ctx: Context, error: str) -> str:
-        """Write the reproducer and say how to use it, or why there is none; never raises over the error it is for."""
-        try:
-            self.save(path, pipeline, ctx, error)
-        except Exception as failure:
-            return f"no reproducer could be written to {path}: {failure}"
-        return f"repeat it with: dovetail opt {path} --run-reproducer"
+    data = {
+        "pipeline": ",".join(filter(None, [*ctx.pipelines, str(pipeline)])),
+        "request": ctx.request.as_dict(),
+        "versions": _versions(ctx.plugins),
+        "error": error,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dovetail.ir.save_model(source.model({METADATA_KEY: json.dumps(data, default=str)}, weights=weights), path)
 
 
 def read_reproducer(path: str | Path) -> tuple[Model, dict[str, Any]]:
@@ -73,10 +73,12 @@ def read_reproducer(path: str | Path) -> tuple[Model, dict[str, Any]]:
     """
     import dovetail.ir
 
-    model = dovetail.ir.open_model(Path(path))
+    model = dovetail.ir.open_model(Path(path), declared=True)
     try:
         data = json.loads(model.ir.metadata_props.pop(METADATA_KEY))
-    except (KeyError, ValueError):
+        if not {"pipeline", "request", "versions", "error"} <= set(data):
+            raise KeyError
+    except (KeyError, ValueError, TypeError, RecursionError):
         hint = "`dovetail opt` and `dovetail compile` write one when a pass fails"
         raise DovetailError(f"{path} is no reproducer", hint) from None
     return model, data

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
 
+from dovetail_canonicalize.declared_outputs import correct_outputs
 from dovetail_canonicalize.evaluate import NotEvaluated, constant_array, evaluate
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class FoldConstants(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fold in graph order, so that what becomes constant can feed the next."""
-        changed = False
+        changed = computed = False
         overridable = {id(value) for value in model.graph.inputs}
         for _, graph in model.graphs():
             for node in graph:
@@ -56,6 +57,10 @@ class FoldConstants(Pass):
                     graph.remove(node, safe=True)
                 ctx.count("folded")
                 changed = True
+                computed |= node.op_type != "Constant"
+        # Shapes may be known now that were not when outputs were compared with what is declared of them.
+        if computed:
+            correct_outputs(model, ctx)
         return changed
 
     def _fold(self, node: ir.Node, model: Model, overridable: set[int]) -> list[ir.TensorProtocol] | None:

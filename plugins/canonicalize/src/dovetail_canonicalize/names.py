@@ -20,8 +20,12 @@ class NodeNames:
             if node.output and (node.name or node.metadata_props):
                 self._names[node.output[0]] = (node.name, list(node.metadata_props))
 
-    def give_back(self, graph: onnx.GraphProto) -> dict[str, tuple[str, ...]]:
+    def give_back(self, graph: onnx.GraphProto, unnamed: bool = False) -> dict[str, tuple[str, ...]]:
         """Name every node, uniquely: as before where it had a name, `<operator>_<value>` where not.
+
+        Args:
+            graph: The graph, changed in place.
+            unnamed: Nodes that had no name get none.
 
         Returns:
             For every node whose name is not its own, that name and the source name (none for a node without one).
@@ -32,6 +36,9 @@ class NodeNames:
             before, properties = self._names.get(node.output[0] if node.output else "", ("", []))
             if properties and not node.metadata_props:
                 node.metadata_props.extend(properties)
+            if unnamed:
+                node.name = before
+                continue
             wanted = before or node.name or "_".join([node.op_type, *node.output[:1]])
             name, number = wanted, 1
             while name in taken:

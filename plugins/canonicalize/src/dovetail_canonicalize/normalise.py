@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.order import sort_nodes
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
 
-from dovetail_canonicalize.inference import infer
+from dovetail_canonicalize.declared_outputs import infer_with_outputs
+from dovetail_canonicalize.functions import inlined
 from dovetail_canonicalize.loop_shapes import give_carried_shapes
 from dovetail_canonicalize.names import NodeNames, all_nodes
-from dovetail_canonicalize.order import sort_nodes
+from dovetail_canonicalize.opsets import (
+    default_version,
+    drop_unused_imports,
+    ir_version_of,
+    raised,
+    set_default_version,
+)
 from dovetail_canonicalize.runtime_inference import infer_with_runtime
 from dovetail_canonicalize.shadows import rename_shadows
 
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Normalise"]
 
 _SCAN_WITHOUT_BATCH = 9
+_NEWEST_COMMON = 18  # an opset that every engine reads, where nothing asks for another
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ class Normalise(Pass):
     Given:  any model that onnx can read, with its weights anywhere.
     Result: nodes are in order, opset and IR version are what the chosen backends need (never lower than before),
             initializers are constants and no inputs, every node has a unique name and keeps its source name as its
-            origin, every value has the type that inference finds.
+            origin, every value has the type that inference finds, and no output is declared with a shape it has not.
 
     Options:
         opset: The version to raise the default domain to; 0 for the lowest that all chosen backends read.
@@ -47,17 +56,24 @@ class Normalise(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Rebuild the model from its normalised proto."""
         skeleton = model.skeleton()
-        if sort_nodes(skeleton.proto.graph):
+        proto = skeleton.proto
+        if sort_nodes(proto.graph):
             ctx.remark("passed", "", "sort", "the nodes were not in the order in which they read each other's results")
-        if hidden := rename_shadows(skeleton.proto.graph):
+        if hidden := rename_shadows(proto.graph):
             why = f"{hidden} names inside of bodies stood outside too; those inside are others now"
             ctx.remark("passed", "", "shadows", why)
-        proto = _inlined(skeleton.proto, ctx)
+        _drop_training(proto, ctx)
+        own = {function.domain for function in proto.functions}
+        proto = inlined(proto, ctx)
         _initializers_are_no_inputs(proto, ctx)
         names = NodeNames(proto.graph)
         proto = self._converted(proto, ctx)
         renamed = names.give_back(proto.graph)
         _raise_ir_version(proto)
+        if dropped := [domain for domain in drop_unused_imports(proto) if domain not in own]:
+            why = f"nothing here is of {', '.join(map(repr, dropped))}; the import is dropped"
+            ctx.remark("passed", "", "unused-imports", why)
+        proto.producer_name = proto.producer_name or "dovetail"
         skeleton.proto = _inferred(proto, ctx)
         if typed := infer_with_runtime(skeleton.proto):
             ctx.count("values typed by ONNX Runtime", typed)
@@ -71,11 +87,14 @@ class Normalise(Pass):
         return True
 
     def _converted(self, proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-        import onnx.version_converter
-
-        present = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), None)
+        present = default_version(proto.opset_import)
         wanted = self.opset or max((backend.opset[0] for backend in ctx.backends), default=0)
-        if present is None or present >= wanted:
+        if present is None:
+            # No node is of the default domain yet; conversions will be.
+            present = max(wanted, _NEWEST_COMMON)
+            set_default_version(proto, present)
+            ctx.remark("passed", "", "import", f"the model imports opset {present} now; it imported no default domain")
+        if present >= wanted:
             return proto
         if present < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" for node in all_nodes(proto.graph)):
             ctx.remark(
@@ -86,9 +105,8 @@ class Normalise(Pass):
                 suggest="export the model again with a newer opset",
             )
             return proto
-        proto.ir_version = max(proto.ir_version, _needed_ir_version(present), 4)
         try:
-            converted = onnx.version_converter.convert_version(proto, wanted)
+            converted = raised(proto, wanted)
         except Exception as error:  # the converter raises whatever its C++ side threw
             ctx.remark(
                 "missed",
@@ -98,20 +116,14 @@ class Normalise(Pass):
                 suggest="export the model again with a newer opset",
             )
             return proto
-        # The converter keeps neither of these.
-        del converted.metadata_props[:]
-        converted.metadata_props.extend(proto.metadata_props)
         ctx.remark("passed", "", "opset-raise", f"opset raised from {present} to {wanted}")
         return converted
 
 
-def _inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-    import onnx.inliner
-
-    if not proto.functions:
-        return proto
-    ctx.remark("passed", "", "inline", f"{len(proto.functions)} local functions inlined")
-    return onnx.inliner.inline_local_functions(proto)
+def _drop_training(proto: onnx.ModelProto, ctx: Context) -> None:
+    if proto.training_info:
+        del proto.training_info[:]
+        ctx.remark("passed", "", "training", "how the model is trained is left out of what is compiled")
 
 
 def _initializers_are_no_inputs(proto: onnx.ModelProto, ctx: Context) -> None:
@@ -127,21 +139,16 @@ def _initializers_are_no_inputs(proto: onnx.ModelProto, ctx: Context) -> None:
         ctx.remark("passed", "", "initializer-inputs", f"{dropped} initializers are constants now and no graph inputs")
 
 
-def _needed_ir_version(opset: int) -> int:
-    import onnx.helper
-
-    return onnx.helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", opset), 4)
-
-
 def _raise_ir_version(proto: onnx.ModelProto) -> None:
-    opsets = [entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
-    proto.ir_version = max([proto.ir_version, *map(_needed_ir_version, opsets)])
+    version = default_version(proto.opset_import)
+    if version is not None:
+        proto.ir_version = max(proto.ir_version, ir_version_of(version))
 
 
 def _inferred(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     try:
-        return infer(proto)
-    except Exception as error:  # the same: C++ exceptions of any kind
+        return infer_with_outputs(proto, ctx)
+    except Exception as error:  # C++ exceptions of any kind
         ctx.remark("missed", "", "inference", f"onnx's inference stopped: {_first_line(error)}")
         return proto
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.text import printable
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -35,4 +36,6 @@ def verify_model(model: Model, *, changed: str = "") -> None:
     if problems:
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         by = f" after {changed}" if changed else ""
-        raise DovetailError(f"the model is not correct{by}:\n  " + "\n  ".join(problems[:_SHOWN]) + more)
+        raise DovetailError(
+            f"the model is not correct{by}:\n  " + "\n  ".join(map(printable, problems[:_SHOWN])) + more
+        )

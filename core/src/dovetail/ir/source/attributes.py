@@ -1,0 +1,48 @@
+"""Attributes: one value each, of the type that they state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["GRAPH", "GRAPHS", "TENSOR", "attribute_problem", "type_name"]
+
+TENSOR, GRAPH, GRAPHS = 4, 5, 10  # onnx.AttributeProto.AttributeType
+# Where the value of each type stands; the second says that nothing may stand for "zero" or "empty".
+_FIELDS = {
+    1: ("f", False), 2: ("i", False), 3: ("s", False), 4: ("t", True), 5: ("g", True), 6: ("floats", False),
+    7: ("ints", False), 8: ("strings", False), 9: ("tensors", False), 10: ("graphs", False),
+    11: ("sparse_tensor", True), 12: ("sparse_tensors", False), 13: ("tp", True), 14: ("type_protos", False),
+}  # fmt: skip
+_BESIDE = frozenset({"name", "type", "doc_string", "ref_attr_name"})
+
+
+def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
+    """What is wrong with one attribute by itself, or empty."""
+    field, message = _FIELDS.get(attribute.type, ("", False))
+    if not field:
+        return f"attribute '{attribute.name}' states no type that ONNX knows ({attribute.type})"
+    found = [entry.name for entry, _ in attribute.ListFields() if entry.name not in _BESIDE]
+    if attribute.ref_attr_name:
+        if not in_function:
+            return f"attribute '{attribute.name}' refers to an attribute of a function, and stands in none"
+        return f"attribute '{attribute.name}' is a reference and a value" if found else ""
+    if found != [field] and (found or message):
+        held = ", ".join(found) or "no value"
+        return f"attribute '{attribute.name}' is {type_name(attribute.type)} and holds {held}"
+    texts = (attribute.s,) if field == "s" else attribute.strings if field == "strings" else ()
+    for text in texts:
+        text.decode()  # the caller reports text that is not UTF-8
+    return ""
+
+
+def type_name(number: int) -> str:
+    """The name of an attribute type: `INTS`."""
+    import onnx
+
+    try:
+        return onnx.AttributeProto.AttributeType.Name(number)
+    except ValueError:
+        return f"type {number}"

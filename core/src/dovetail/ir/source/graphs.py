@@ -1,0 +1,244 @@
+"""Graphs: names are defined once and read where they are visible, nodes are right, types are known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir.limits import GRAPH_DEPTH
+from dovetail.ir.order import in_order, order_of, reads_of
+from dovetail.ir.source.attributes import GRAPH, GRAPHS, attribute_problem
+from dovetail.ir.source.bodies import bodies_of, body_problem
+from dovetail.ir.source.operators import Operators
+from dovetail.ir.source.value_types import type_problem
+from dovetail.ir.sparse import densify_attributes, densify_initializers
+
+if TYPE_CHECKING:
+    import onnx
+
+    from dovetail.ir.external import TensorDoor
+    from dovetail.ir.source.functions import Functions
+    from dovetail.ir.source.problems import Problems
+
+__all__ = ["GraphRules", "check_main_graph", "check_training"]
+
+# Attributes with tensors or graphs inside; all others are done with once their form is judged.
+_HOLDING = frozenset({4, 5, 9, 10, 11, 12})
+_REMEMBERED_UP_TO = 256  # bytes; larger attributes hold tensors or bodies, and hardly ever repeat
+
+
+def check_main_graph(
+    graph: onnx.GraphProto, opsets: Mapping[str, int], functions: Functions, door: TensorDoor, problems: Problems
+) -> None:
+    """The main graph and all bodies in it. Its own initializers were admitted before."""
+    rules = GraphRules(opsets, functions, door, problems)
+    for value in graph.input:
+        if problem := type_problem(value.type, needed=True):
+            problems.add(f"graph input '{value.name}' {problem}")
+    rules.graph(graph, frozenset(), 0, admitted=True)
+
+
+def check_training(
+    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, door: TensorDoor, problems: Problems
+) -> None:
+    """The graphs of the training information, which see what the main graph defines."""
+    if proto.training_info:
+        outer = frozenset(_defined(proto.graph))
+        rules = GraphRules(opsets, functions, door, problems)
+        for info in proto.training_info:
+            rules.graph(info.initialization, outer, 1)
+            rules.graph(info.algorithm, outer | _defined(info.initialization), 1)
+
+
+class GraphRules:
+    """Judges graphs and nodes that share one set of imports.
+
+    Args:
+        opsets: The version of each imported domain.
+        functions: The local functions that nodes may call.
+        door: Admits tensors.
+        problems: Where problems are noted.
+        function: What messages call the function whose body is judged; its attributes may be referred to.
+    """
+
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        functions: Functions,
+        door: TensorDoor,
+        problems: Problems,
+        function: str = "",
+    ):
+        self._opsets = opsets
+        self._operators = Operators(opsets, functions)
+        self._door = door
+        self._problems = problems
+        self._function = function
+        self._where = f" of {function}" if function else ""
+        self._calls = bool(functions)
+        self._verdicts: dict[tuple, tuple[str, bool]] = {}
+
+    def graph(self, graph: onnx.GraphProto, outer: frozenset[str], depth: int, admitted: bool = False) -> None:
+        """One graph and all bodies in it.
+
+        Args:
+            graph: The graph.
+            outer: Names that are visible from outside.
+            depth: How many graphs it stands in.
+            admitted: Its initializers have been through the door.
+        """
+        if depth > GRAPH_DEPTH:
+            raise DovetailError(
+                f"{self._door.name}: bodies are nested deeper than {GRAPH_DEPTH} levels",
+                "models nest bodies two or three levels deep; this file is damaged or made to do harm",
+            )
+        if not admitted:
+            for tensor in graph.initializer:
+                self._door.admit_whole(tensor, f"initializer '{tensor.name}'")
+        densify_initializers(graph, self._door)
+        label = f"graph '{graph.name}'" if depth else "the graph"
+        given = self._given(graph, label)
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            if problem := type_problem(value.type):
+                self._problems.add(f"value '{value.name}' {problem}")
+        defined = self.nodes(graph.node, given, outer, depth)
+        for value in graph.output:
+            if value.name not in defined:
+                what = f"output '{value.name}' of {label}"
+                if not value.name:
+                    self._problems.add(f"an output of {label} has no name")
+                elif value.name in outer:
+                    self._problems.add(f"{what} is a value from outside", "put an Identity node between them")
+                else:
+                    self._problems.add(f"{what} is not defined")
+
+    def nodes(self, nodes: Iterable[onnx.NodeProto], given: set[str], outer: frozenset[str], depth: int) -> set[str]:
+        """The nodes of one graph or function.
+
+        Returns:
+            All names that it defines, `given` among them.
+        """
+        # Blank names stand for what is left out. This loop is most of what opening a large model costs.
+        defined = given | {""}
+        holders, late, judge = [], [], self._node
+        for node in nodes:
+            inputs, outputs = node.input[:], node.output[:]
+            if not defined.issuperset(inputs):
+                late += [(node, name) for name in inputs if name not in defined and name not in outer]
+            if not defined.isdisjoint(outputs) or len(outputs) > 1:
+                self._redefinition(node, [name for name in outputs if name], defined)
+            defined.update(outputs)
+            if judge(node, inputs, len(outputs)):
+                holders.append(node)
+        defined.discard("")
+        if holders:
+            visible = outer | defined
+            for node in holders:
+                for body in bodies_of(node):
+                    self.graph(body, visible, depth + 1)
+        undefined = [(node, name) for node, name in late if name not in defined]
+        for node, name in undefined:
+            self._problem(node, f"reads '{name}', which nothing defines")
+        # Only what is out of order can hold a circle; what bodies capture is not among `late`.
+        if (late or holders) and not self._problems.count:
+            self._circles(nodes, given, outer)
+        return defined
+
+    def _given(self, graph: onnx.GraphProto, label: str) -> set[str]:
+        given: set[str] = set()
+        for what, entries in (("input", graph.input), ("initializer", graph.initializer)):
+            names = [entry.name for entry in entries]
+            if "" in names:
+                self._problems.add(f"{label} has an {what} without a name")
+            for name in _repeated(names):
+                self._problems.add(f"{label} has two {what}s called '{name}'")
+            given.update(names)
+        return given
+
+    def _redefinition(self, node: onnx.NodeProto, outputs: list[str], defined: set[str]) -> None:
+        for name in dict.fromkeys([*(name for name in outputs if name in defined), *_repeated(outputs)]):
+            self._problem(node, f"defines '{name}', which is defined already")
+
+    def _node(self, node: onnx.NodeProto, inputs: list[str], outputs: int) -> bool:
+        """Judge one node; True when it holds bodies."""
+        attributes = node.attribute
+        # Attributes repeat as operators do; written out, equal ones are found without a look inside.
+        texts = tuple([attribute.SerializeToString() for attribute in attributes]) if attributes else ()
+        blanks = tuple([index for index, name in enumerate(inputs) if not name]) if "" in inputs else ()
+        form = (node.op_type, node.domain, self._calls and node.overload, len(inputs), outputs, blanks, texts)
+        verdict = self._verdicts.get(form)
+        if verdict is None:
+            verdict = self._verdict(form, attributes)
+            if sum(map(len, texts)) <= _REMEMBERED_UP_TO:
+                self._verdicts[form] = verdict
+        problem, holding = verdict
+        holds_bodies = False
+        if holding and not problem:
+            self._admit(attributes, f"node {label_of(node)}{self._where}")
+            holds_bodies = any(attribute.type in (GRAPH, GRAPHS) for attribute in attributes)
+            if holds_bodies and node.domain in ("", "ai.onnx"):
+                problem = body_problem(node, self._opsets.get("", 1))
+        if problem:
+            self._problem(node, problem)
+        return holds_bodies
+
+    def _verdict(self, form: tuple, attributes: Sequence[onnx.AttributeProto]) -> tuple[str, bool]:
+        """What is wrong with nodes of this form, or empty, and whether they hold tensors or bodies."""
+        kinds = tuple([(attribute.name, attribute.type) for attribute in attributes])
+        problem = self._operators.problem((*form[:2], form[2] or "", *form[3:6], kinds))
+        for attribute in attributes:
+            problem = problem or attribute_problem(attribute, bool(self._function))
+        return problem, any(kind in _HOLDING for _, kind in kinds)
+
+    def attributes(self, attributes: Iterable[onnx.AttributeProto], label: str, depth: int) -> None:
+        """The defaults that a function gives its attributes."""
+        for attribute in attributes:
+            if problem := attribute_problem(attribute, False):
+                self._problems.add(f"{label}: {problem}")
+        self._admit(attributes, label)
+        for attribute in attributes:
+            for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+                self.graph(body, frozenset(), depth + 1)
+
+    def _admit(self, attributes: Iterable[onnx.AttributeProto], label: str) -> None:
+        densify_attributes(attributes, self._door, label)
+        for attribute in attributes:
+            for tensor in (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors):
+                self._door.admit_whole(tensor, f"attribute '{attribute.name}' of {label}")
+
+    def _problem(self, node: onnx.NodeProto, problem: str) -> None:
+        self._problems.add(f"node {label_of(node)}{self._where} {problem}")
+
+    def _circles(self, nodes: Iterable[onnx.NodeProto], given: set[str], outer: frozenset[str]) -> None:
+        """Nodes that wait for their own results; only a graph that is out of order can hold any."""
+        nodes = list(nodes)
+        reads = [reads_of(node) for node in nodes]
+        known = given | outer
+        if in_order(nodes, reads, known):
+            return
+        try:
+            order_of(nodes, reads, known)
+        except DovetailError as error:
+            self._problems.add(error.message)
+
+
+def label_of(node: onnx.NodeProto) -> str:
+    """What messages call a node: its name and operator, or the operator and what it computes."""
+    if node.name:
+        return f"'{node.name}' ({node.op_type})"
+    return f"{node.op_type} of '{', '.join(node.output)}'" if node.output else f"{node.op_type or '?'} without a name"
+
+
+def _repeated(names: list[str]) -> list[str]:
+    """The names that stand in `names` more than once; a blank one does not count."""
+    if len(set(names)) == len(names):
+        return []
+    return [name for name, times in Counter(names).items() if times > 1 and name]
+
+
+def _defined(graph: onnx.GraphProto) -> set[str]:
+    names = {entry.name for entry in (*graph.input, *graph.initializer)}
+    names |= {tensor.values.name for tensor in graph.sparse_initializer}
+    return names | {name for node in graph.node for name in node.output}

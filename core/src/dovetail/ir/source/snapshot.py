@@ -1,0 +1,132 @@
+"""The source model as it was before any pass, and what onnx's own tools say of it once something has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+    from dovetail.ir.skeleton import Skeleton
+
+__all__ = ["Source"]
+
+_LONGEST = 400  # characters of what onnx says
+
+
+@dataclass(frozen=True)
+class Source:
+    """The model that a compilation starts from.
+
+    Attributes:
+        name: What messages call it: its path, or `the model`.
+        content: Its proto without large weights, serialised: it costs little to keep, and nobody can edit it.
+        weights: The tensors that are left out of it, by name.
+    """
+
+    name: str
+    content: bytes = field(repr=False)
+    weights: Mapping[str, ir.TensorProtocol] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, model: Model, checked: bool) -> Source:
+        """The source of a model that no pass has seen yet.
+
+        Args:
+            model: The model.
+            checked: It came through `check_source` when it was opened.
+
+        Raises:
+            DovetailError: The model is wrong.
+        """
+        from dovetail.ir.external import TensorDoor
+        from dovetail.ir.source import check_source
+
+        name = str(model.path) if model.path is not None else "the model"
+        try:
+            skeleton = model.skeleton()
+        except Exception as error:  # onnx-ir raises whatever it meets in a graph that is half built
+            problem = f"{name}: the graph cannot be written as ONNX: {_plain(error)}"
+            raise DovetailError(problem, "every value that a node reads or gives needs a name and a place") from error
+        if not checked:
+            check_source(skeleton.proto, TensorDoor(name, model.path))
+        try:
+            content = skeleton.proto.SerializeToString()
+        except Exception as error:  # above 2 GiB, and text that is not UTF-8
+            raise DovetailError(f"{name}: the graph cannot be written as ONNX: {_plain(error)}") from error
+        return cls(name, content, skeleton.weights)
+
+    def skeleton(self) -> Skeleton:
+        """The model, to be worked on."""
+        import onnx
+
+        from dovetail.ir.skeleton import Skeleton
+
+        return Skeleton(onnx.ModelProto.FromString(self.content), dict(self.weights))
+
+    def model(self, metadata: Mapping[str, str], weights: bool) -> Model:
+        """The model, to be saved.
+
+        Args:
+            metadata: Entries to add to its metadata.
+            weights: With all data; without, tensors above a kilobyte keep only their extents and types, and
+                `open_model(..., declared=True)` reads them as zeros.
+        """
+        from dovetail.ir.model import Model
+        from dovetail.ir.source.tensors import drop_data
+
+        skeleton = self.skeleton()
+        for key, value in metadata.items():
+            skeleton.proto.metadata_props.add(key=key, value=value)
+        if not weights:
+            skeleton.weights.clear()
+            drop_data(skeleton.proto)
+        return Model(skeleton=skeleton, checked=True)
+
+    def fault(self) -> str:
+        """What is wrong with the source that only inference finds (types and shapes that clash), or empty.
+
+        Slow: it is asked when a pass has failed, to tell a broken model from a broken pass.
+        """
+        import onnx
+
+        proto = onnx.ModelProto.FromString(self.content)
+        try:
+            _sort(proto)
+            onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
+        except Exception as error:  # C++ exceptions of any kind
+            return _plain(error)
+        try:
+            return _type_problem(onnx.shape_inference.infer_shapes(proto, data_prop=True))
+        except Exception as error:  # onnx-ir cannot read it
+            return _plain(error)
+
+
+def _sort(proto: onnx.ModelProto) -> None:
+    from dovetail.ir.order import sort_function, sort_nodes
+
+    sort_nodes(proto.graph)
+    for function in proto.functions:
+        sort_function(function)
+
+
+def _type_problem(proto: onnx.ModelProto) -> str:
+    from dovetail.ir.bodies import all_nodes
+    from dovetail.ir.map_types import from_proto
+    from dovetail.ir.verifier.types import type_problems
+
+    model = from_proto(proto)
+    problems = type_problems(list(all_nodes(model.graph)), model.opset_imports)
+    return problems[0] if problems else ""
+
+
+def _plain(error: Exception) -> str:
+    """What an exception says, on one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,95 @@
+"""Sparse tensors, written out with their zeros: nothing behind the opening of a model knows them.
+
+Indices are checked before anything is written, and no tensor grows beyond a limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dovetail.ir.limits import SPARSE_BYTES
+from dovetail.ir.tensor_data import element_type, form_problem, size_in_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from dovetail.ir.external import TensorDoor
+
+__all__ = ["densify_attributes", "densify_initializers"]
+
+_SPARSE_TENSOR, _SPARSE_TENSORS, _TENSOR = 11, 12, 4  # onnx.AttributeProto.AttributeType
+
+
+def densify_initializers(graph: onnx.GraphProto, door: TensorDoor) -> None:
+    """Turn the sparse initializers of `graph` into dense ones of the same names.
+
+    Raises:
+        DovetailError: One does not hold what it says, or is too large with its zeros.
+    """
+    for sparse in graph.sparse_initializer:
+        graph.initializer.append(_dense(sparse, f"sparse initializer '{sparse.values.name}'", door))
+    del graph.sparse_initializer[:]
+
+
+def densify_attributes(attributes: Iterable[onnx.AttributeProto], door: TensorDoor, label: str) -> None:
+    """Turn the sparse value of a constant into a dense one.
+
+    Raises:
+        DovetailError: It does not hold what it says, is too large with its zeros, or is a list of sparse tensors.
+    """
+    for attribute in attributes:
+        if attribute.type == _SPARSE_TENSORS:
+            raise door.refuse(f"attribute '{attribute.name}' of {label}", "is a list of sparse tensors", _NO_LISTS)
+        if attribute.type == _SPARSE_TENSOR and attribute.HasField("sparse_tensor"):
+            attribute.t.CopyFrom(_dense(attribute.sparse_tensor, f"attribute '{attribute.name}' of {label}", door))
+            attribute.ClearField("sparse_tensor")
+            attribute.type = _TENSOR
+            attribute.name = attribute.name.removeprefix("sparse_")
+
+
+_NO_LISTS = "no ONNX operator takes one; export the model again"
+
+
+def _dense(sparse: onnx.SparseTensorProto, what: str, door: TensorDoor) -> onnx.TensorProto:
+    import numpy as np
+    import onnx
+
+    values, indices = sparse.values, sparse.indices
+    door.admit_whole(values, f"the values of {what}")
+    door.admit_whole(indices, f"the indices of {what}")
+    dense = onnx.TensorProto(name=values.name, data_type=values.data_type, dims=sparse.dims)
+    if problem := form_problem(dense):
+        raise door.refuse(what, problem)
+    kind = element_type(values.data_type)
+    if kind.bits < 8 or indices.data_type != onnx.TensorProto.INT64:
+        raise door.refuse(what, f"is sparse with values of {kind.name} and indices of type {indices.data_type}")
+    if size_in_bytes(dense) > SPARSE_BYTES:
+        size = f"is larger than {SPARSE_BYTES >> 20} MiB with its zeros ({list(sparse.dims)} {kind.name})"
+        raise door.refuse(what, size, "store it as a dense initializer")
+    content = onnx.numpy_helper.to_array(values).reshape(-1)
+    places = _places(onnx.numpy_helper.to_array(indices), list(sparse.dims), len(content))
+    if places is None or len(values.dims) != 1:
+        raise door.refuse(what, f"has indices that do not fit {len(content)} values in {list(sparse.dims)}")
+    filled = np.zeros(math.prod(sparse.dims), content.dtype)
+    filled[places] = content
+    dense.raw_data = filled.tobytes()
+    return dense
+
+
+def _places(indices: np.ndarray, dims: list[int], count: int) -> np.ndarray | None:
+    """Flat positions from indices in either of ONNX's two forms; None where they lie outside."""
+    import numpy as np
+
+    if indices.shape == (count,):
+        flat = indices
+    elif indices.shape == (count, len(dims)):
+        if ((indices < 0) | (indices >= np.array(dims))).any():
+            return None
+        flat = np.ravel_multi_index(tuple(indices.T), dims) if count else np.zeros(0, np.int64)
+    else:
+        return None
+    inside = not count or flat.min() >= 0 and flat.max() < math.prod(dims)
+    return flat if inside else None

@@ -1,0 +1,87 @@
+"""What no pass and no hook may do to a model: change its interface, or edit it while only looking."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.plugins import PluginSet
+
+__all__ = ["Interface", "call_hook"]
+
+
+class Interface:
+    """The names of a model's inputs and outputs before a pass, by which its callers know the model."""
+
+    def __init__(self, model: Model):
+        self._inputs, self._outputs = model.interface()
+
+    def broken_by(self, model: Model) -> str:
+        """What a pass did to it, or empty.
+
+        Inputs may become constants, as those of IR 3 do that are initializers too; nothing else may come or go.
+        """
+        try:
+            inputs, outputs = model.interface()
+        except Exception as error:  # a graph may be broken in any way
+            return f"the graph's inputs and outputs cannot be read: {type(error).__name__}: {error}"
+        if outputs != self._outputs:
+            return _difference("output", self._outputs, outputs)
+        if inputs != self._inputs:
+            constants = model.initializer_names()
+            wanted = [name for name in self._inputs if name in set(inputs) or name not in constants]
+            if inputs != wanted:
+                return _difference("input", wanted, inputs)
+        return ""
+
+
+def _difference(what: str, before: list[str], after: list[str]) -> str:
+    gone = [name for name in before if name not in set(after)]
+    new = [name for name in after if name not in set(before)]
+    if gone and new:
+        return f"graph {what} '{gone[0]}' is gone and '{new[0]}' is new"
+    if gone or new:
+        return f"graph {what} '{(gone or new)[0]}' is {'gone' if gone else 'new'}"
+    return f"the graph's {what}s are {after}, and were {before}"
+
+
+def call_hook(plugins: PluginSet | None, hook: str, model: Model, **arguments: object) -> None:
+    """Call a hook that looks at a model, and make sure that it only looked.
+
+    Raises:
+        DovetailError: A plugin changed the model.
+    """
+    if plugins is None:
+        return
+    titles = [record for record in getattr(plugins, "plugins", ()) if hook in record.hooks and record.status == "ok"]
+    before = _state(model) if titles else None
+    untouched = model.untouched if titles else False
+    plugins.call(hook, model=model, **arguments)
+    if not titles:
+        return
+    # Looking at an unread model builds its graph; then only numbers can be compared.
+    after = _state(model) if model.untouched == untouched else _numbers(model)
+    if after != (before if model.untouched == untouched else before[-1]):
+        names = " or ".join(sorted({record.distribution for record in titles}))
+        options = " ".join(f"--no-plugin {record.name}" for record in titles)
+        raise DovetailError(
+            f"hook {hook} of {names} changed the model, and a hook may only look at it",
+            f"leave the plugin out ({options}); to change models, it needs a pass",
+        )
+
+
+def _state(model: Model) -> tuple:
+    """Everything about a model that an edit would change, as cheaply as it can be told."""
+    if model.untouched:
+        content: object = model.skeleton().proto.SerializeToString(deterministic=True)
+    else:
+        nodes = [(id(node), node.op_type, node.inputs, node.outputs, len(node.attributes)) for node in model.nodes()]
+        content = (hash(tuple(nodes)), tuple(map(id, model.graph.initializers.values())))
+    return model.revision, content, _numbers(model)
+
+
+def _numbers(model: Model) -> tuple:
+    return model.interface(), model.revision, model.node_count(), len(model.initializer_names())

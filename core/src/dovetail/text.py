@@ -1,0 +1,25 @@
+"""Text of strangers made safe to show: control characters are escaped, everything else stays as it is."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["printable"]
+
+# C0 and C1 controls, DEL, line and paragraph separators, and the marks that reorder text on a terminal.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
+
+
+def printable(text: object, *, lines: bool = False) -> str:
+    r"""`text` with its control characters escaped as Python writes them: `"\x1b[31m"` is shown as `\x1b[31m`.
+
+    Names come from models that anybody may have written; printed raw they could move the cursor, colour or clear the
+    terminal, or imitate our own messages.
+
+    Args:
+        text: What is to be shown.
+        lines: Keep line feeds: for text of several lines that we wrote ourselves.
+    """
+    pattern = _UNSAFE_BUT_NEWLINE if lines else _UNSAFE
+    return pattern.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), str(text))

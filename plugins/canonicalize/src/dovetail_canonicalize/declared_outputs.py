@@ -1,0 +1,94 @@
+"""Declared shapes of graph outputs that the graph contradicts: the declaration is corrected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_canonicalize.inference import infer
+
+if TYPE_CHECKING:
+    import onnx
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["correct_outputs", "infer_with_outputs"]
+
+
+def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
+    """Infer `proto` without believing the declared shapes of its outputs, then let those stand that are not false.
+
+    ONNX Runtime runs a model whose output is declared with another rank than it has, and inference keeps the
+    declaration; onnx's full checker and stricter engines refuse the file.
+
+    Raises:
+        Exception: Whatever inference throws; `proto` is then as it was.
+    """
+    declared = [type(output.type).FromString(output.type.SerializeToString()) for output in proto.graph.output]
+    for output in proto.graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+    try:
+        inferred = infer(proto)
+    finally:
+        for output, kind in zip(proto.graph.output, declared):
+            output.type.CopyFrom(kind)
+    believed = set()
+    for output, kind in zip(inferred.graph.output, declared):
+        if kind.HasField("tensor_type") and kind.tensor_type.HasField("shape"):
+            if not output.type.tensor_type.HasField("shape"):
+                believed.add(output.name)
+                output.type.tensor_type.shape.CopyFrom(kind.tensor_type.shape)
+            else:
+                _settle(output, kind.tensor_type.shape, ctx)
+    # What inference cannot find is as declared; others may follow from it.
+    if believed and any(name in believed for node in inferred.graph.node for name in node.input):
+        return infer(inferred)
+    return inferred
+
+
+def _settle(output: onnx.ValueInfoProto, declared: onnx.TensorShapeProto, ctx: Context) -> None:
+    found = output.type.tensor_type
+    if _contradicts(found.shape, declared):
+        why = f"it is declared as {_text(declared)} and computed as {_text(found.shape)}; the declaration is corrected"
+        ctx.remark("passed", output.name, "declared-shape", why)
+        return
+    for dim, said in zip(found.shape.dim, declared.dim):
+        # A name that the user chose says more than one that inference made up.
+        if not dim.HasField("dim_value"):
+            dim.CopyFrom(said)
+
+
+def _contradicts(found: onnx.TensorShapeProto, declared: onnx.TensorShapeProto) -> bool:
+    if len(found.dim) != len(declared.dim):
+        return True
+    return any(
+        one.HasField("dim_value") and other.HasField("dim_value") and one.dim_value != other.dim_value
+        for one, other in zip(found.dim, declared.dim)
+    )
+
+
+def _text(shape: onnx.TensorShapeProto) -> str:
+    return "[" + ", ".join(str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?"
+                           for dim in shape.dim) + "]"  # fmt: skip
+
+
+def correct_outputs(model: Model, ctx: Context) -> bool:
+    """The same for a graph in which values were folded that shapes depend on; nothing but outputs changes.
+
+    Returns:
+        Whether a declaration was corrected.
+    """
+    import onnx_ir as ir
+
+    before = len(ctx.remarks)
+    try:
+        inferred = infer_with_outputs(model.skeleton().proto, ctx)
+    except Exception:  # C++ exceptions of any kind: then nothing is known better than before
+        return False
+    if len(ctx.remarks) == before:
+        return False
+    for value, output in zip(model.graph.outputs, inferred.graph.output):
+        shape = ir.serde.deserialize_type_proto_for_shape(output.type)
+        if shape is not None:
+            value.shape = shape
+    return True

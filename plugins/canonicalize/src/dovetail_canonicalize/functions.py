@@ -1,0 +1,126 @@
+"""Local functions: brought to the opset of the model where theirs differs, and inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir.order import sort_function
+
+from dovetail_canonicalize.names import all_nodes
+from dovetail_canonicalize.opsets import default_version, raised, same_definitions, set_default_version
+
+if TYPE_CHECKING:
+    import onnx
+    from dovetail.passes import Context
+
+__all__ = ["inlined"]
+
+
+def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
+    """`proto` with every call of a local function replaced by its body.
+
+    A function may import another version of the default domain than the model, and a model whose own nodes are all
+    calls may import none. Where all operators of a function mean the same in both versions, it just takes the model's;
+    a newer function raises the model, an older one is converted while it is inlined.
+
+    Raises:
+        DovetailError: A function cannot be brought to the model's opset.
+    """
+    import onnx.inliner
+
+    if not proto.functions:
+        return proto
+    for function in proto.functions:
+        sort_function(function)
+    count = len(proto.functions)
+    proto = _of_one_version(proto, ctx)
+    _import_all_domains(proto)
+    try:
+        proto = onnx.inliner.inline_local_functions(proto, convert_version=_differ(proto))
+    except Exception as error:  # whatever its C++ side throws
+        raise _refusal(proto, error) from error
+    left = {(function.domain, function.name) for function in proto.functions}
+    if any((node.domain, node.op_type) in left for node in all_nodes(proto.graph)):
+        raise _refusal(proto, None)
+    del proto.functions[:]
+    ctx.remark("passed", "", "inline", f"{count} local function{'s' * (count != 1)} inlined")
+    return proto
+
+
+def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
+    """Let functions and model import one version where that is possible without converting a function."""
+    import onnx.shape_inference
+
+    versions = [version for function in proto.functions if (version := default_version(function.opset_import))]
+    present = default_version(proto.opset_import)
+    if present is None and versions:
+        present = max(versions)
+        set_default_version(proto, present)
+        ctx.remark("passed", "", "import", f"the model takes opset {present} from its functions; it imported none")
+    _take_version(proto.functions, present)
+    newest = max((version for function in _others(proto, present) if (version := _version(function))), default=0)
+    if present is not None and newest > present:
+        try:
+            # The converter asks for types, and those of calls are only known by inference.
+            proto = raised(onnx.shape_inference.infer_shapes(proto), newest)
+        except Exception as error:
+            raise _refusal(proto, error) from error
+        ctx.remark("passed", "", "opset-raise", f"opset raised from {present} to {newest}, as its functions need")
+        present = newest
+        _take_version(proto.functions, present)
+    return onnx.shape_inference.infer_shapes(proto) if _differ(proto) else proto
+
+
+def _take_version(functions: Iterable[onnx.FunctionProto], version: int | None) -> None:
+    for function in functions:
+        own = _version(function)
+        if own is not None and own != version and same_definitions(_nodes(function), own, version):
+            set_default_version(function, version)
+
+
+def _version(function: onnx.FunctionProto) -> int | None:
+    return default_version(function.opset_import)
+
+
+def _others(proto: onnx.ModelProto, version: int | None) -> Iterator[onnx.FunctionProto]:
+    """The functions of another version than the model's."""
+    return (function for function in proto.functions if _version(function) not in (None, version))
+
+
+def _differ(proto: onnx.ModelProto) -> bool:
+    return any(True for _ in _others(proto, default_version(proto.opset_import)))
+
+
+def _import_all_domains(proto: onnx.ModelProto) -> None:
+    """What a function imports, the model must import once its nodes stand there."""
+    known = {entry.domain: entry.version for entry in proto.opset_import}
+    for function in proto.functions:
+        for entry in function.opset_import:
+            if entry.domain in ("", "ai.onnx"):
+                continue
+            if known.setdefault(entry.domain, entry.version) != entry.version:
+                entry.version = known[entry.domain]
+    present = {entry.domain for entry in proto.opset_import}
+    for domain, version in known.items():
+        if domain not in present:
+            proto.opset_import.add(domain=domain, version=version)
+
+
+def _nodes(function: onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
+    for node in function.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from all_nodes(attribute.g)
+            for graph in attribute.graphs:
+                yield from all_nodes(graph)
+
+
+def _refusal(proto: onnx.ModelProto, error: Exception | None) -> DovetailError:
+    present = default_version(proto.opset_import)
+    function = next(_others(proto, present), None) or proto.functions[0]
+    reason = f": {str(error).strip().splitlines()[0]}" if error is not None and str(error).strip() else ""
+    what = f"function '{function.name}' of opset {_version(function)} cannot be inlined into opset {present}{reason}"
+    return DovetailError(what, "export the model again with one opset, or with its functions inlined")
