@@ -68,16 +68,25 @@ def test_a_register_that_ends_the_program_is_left_out(command, error):
     assert f"warning: plugin acme (dovetail-acme): register: {error.partition('(')[0]}" in err
 
 
-@pytest.mark.parametrize("where", ["import", "register", "hook"])
+@pytest.mark.parametrize("where", ["import", "register", "hook", "pass"])
 def test_what_a_plugin_prints_stays_out_of_standard_output(command, plugin, where):
     say = 'print("hello from acme")'
     if where == "import":
         code, out, err = command(source=say + "\n" + plugin(register="pass"))
+    elif where == "pass":
+        code, out, err = command(body=say)
     else:
         code, out, err = command(**{"register" if where == "register" else "before_pass": say})
     assert code == 0 and json.loads(out)["summary"]
     assert "hello from acme" in err
     assert "(dovetail-acme) prints to standard output" in err or "of dovetail-acme prints to standard output" in err
+
+
+@pytest.mark.parametrize("body", ["raise SystemExit(0)", "raise SystemExit", "raise GeneratorExit", "1 / 0"])
+def test_a_pass_cannot_end_a_command_silently(command, body):
+    code, out, err = command(body=body)
+    assert code == 1 and "error" in json.loads(out)
+    assert "error: pass 'acme-pass' of dovetail-acme failed" in err
 
 
 def test_an_entry_that_ends_the_program_when_it_is_imported(command, install):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -14,6 +15,8 @@ from dovetail.text import printable
 __all__ = ["Progress", "columns", "note", "print_json", "say", "say_note", "table"]
 
 _NARROWEST = 40  # columns
+# What JSON leaves as it is and a terminal obeys: DEL and the C1 controls.
+_RAW_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
 def note(*lines: str) -> None:
@@ -30,7 +33,8 @@ def say(*lines: object) -> None:
 
 def print_json(document: Any) -> None:
     """Print one JSON document on standard output; what JSON does not know is printed as text."""
-    print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    print(_RAW_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def say_note(text: str) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.isolation import foreign_output
 from dovetail.passes.guards import Interface, call_hook
 from dovetail.passes.instrumentation import ALL, Instrumentation
 from dovetail.passes.pipeline import Fixpoint, Pipeline, names_in
@@ -108,7 +109,8 @@ class Manager:
         interface = Interface(model)
         start, revision = time.perf_counter(), model.revision
         try:
-            changed = pass_.run(model, ctx)
+            with foreign_output(f"pass {pass_.name!r} of {self._owner(pass_)}"):
+                changed = pass_.run(model, ctx)
             if not isinstance(changed, bool):
                 raise TypeError(f"run() must return True (changed something) or False, and returned {changed!r}")
         except KeyboardInterrupt:
@@ -142,6 +144,11 @@ class Manager:
             self._stopped_after = pass_.name
         return result
 
+    def _owner(self, pass_: Pass) -> str:
+        """The distribution that brings a pass; the module of one that nobody registered."""
+        shelf = self._ctx.registry.pass_
+        return shelf.entry(pass_.name).owner if pass_.name in shelf else type(pass_).__module__
+
     def _hook(self, hook: str, pass_: Pass, **arguments: object) -> None:
         call_hook(self._ctx.plugins, hook, self._model, pass_=pass_, **arguments)
 
@@ -161,8 +168,7 @@ class Manager:
         self._hook("pass_failed", pass_, error=error)
         if isinstance(error, DovetailError) and not invalid:
             return error
-        shelf = self._ctx.registry.pass_
-        owner = shelf.entry(pass_.name).owner if pass_.name in shelf else type(pass_).__module__
+        owner = self._owner(pass_)
         what = f"left an invalid model: {error}" if invalid else f"failed: {type(error).__name__}: {error}"
         if judge_source and (fault := self._source.fault()):
             message = f"{self._source.name}: the model is not correct: {fault}"
