@@ -19,7 +19,7 @@ from dovetail.cli.common import (
 )
 from dovetail.cli.output import Progress, note, print_json, say, say_note, table
 from dovetail.counting import counted
-from dovetail.errors import UsageError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.planning.placement import HOST
 
 __all__ = ["add_parser", "run"]
@@ -66,12 +66,18 @@ def run(args: argparse.Namespace) -> int:
         if args.output:
             # Before it is verified: whatever comes of that, the result is there.
             compiled.save(args.output, external=True if args.external_data else None, progress=progress)
+        failure = None
         if args.verify or args.data is not None:
-            compiled.verification = api.verify(
-                model, compiled, args.data, input_shapes=shapes, plugins=request["plugins"], progress=progress
-            )
+            try:
+                compiled.verification = api.verify(
+                    model, compiled, args.data, input_shapes=shapes, plugins=request["plugins"], progress=progress
+                )
+            except DovetailError as error:
+                failure = error
     code = 1 if compiled.verification is not None and compiled.verification.broken else 0
     if args.json:
+        if failure is not None:
+            raise failure
         print_json(_document(args, compiled))
         return code
     table(_by_place(compiled.placement_table()))
@@ -80,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
     for text in compiled.notes():
         say_note(text)
     say(compiled.summary())
+    if failure is not None:
+        raise failure
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code

@@ -43,7 +43,7 @@ class _Other(NamedTuple):
     position: int
     engine: GuardedEngine
     session: GuardedSession
-    results: dict[str, np.ndarray]
+    results: dict[str, np.ndarray]  # of the inputs that it was asked for
 
 
 class NoEngine(DovetailError):
@@ -71,7 +71,7 @@ class RegionRunner:
 
     Attributes:
         region: The region.
-        engine: Name of the engine that runs it now.
+        engine: Name of the engine that ran it last; before the first run, of the one that loaded it.
         refusals: Engines that did not take it, when it was loaded or later.
 
     Raises:
@@ -92,16 +92,13 @@ class RegionRunner:
         self._waiting = list(engines)
         self._options = options
         self._note = note
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # Other engines are judged by the host's: what that refuses is the input, and its shapes are right.
         self._is_judge = region.backend == HOST
         self._shapes_are_settled = self._is_judge
         self._engine, self._session = self._load_first()
-
-    @property
-    def engine(self) -> str:
-        """Name of the engine that runs the region now."""
-        return self._engine.name
+        self._stand_in: _Other | None = None
+        self.engine = self._engine.name
 
     @property
     def index(self) -> int:
@@ -134,8 +131,8 @@ class RegionRunner:
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute what leaves the region, by name.
 
-        Where an engine fails, or gives a shape that the model rules out, and a later one computes these inputs, that
-        one takes over, with a note.
+        Where an engine fails on these inputs and a later one does not, that one stands in, with a note. One that gives
+        a shape that the model rules out is replaced for good, as it may have been wrong before.
 
         Raises:
             EngineError: No engine computes these inputs; the first failure is named.
@@ -145,6 +142,7 @@ class RegionRunner:
             results = session.run(inputs)
         except EngineError as error:
             return self._run_elsewhere(session, inputs, error)
+        self.engine = engine.name
         mismatches = [] if self._shapes_are_settled else shape_mismatches(self.region.outputs, results)
         if not mismatches:
             return results
@@ -169,15 +167,16 @@ class RegionRunner:
         raise NoEngine(self.region, self.refusals)
 
     def _run_elsewhere(self, failed: GuardedSession, inputs: Mapping, error: EngineError) -> dict[str, np.ndarray]:
-        """Compute on the next engine that can, and stay there."""
+        """Compute on the next engine that can; the next call asks the first one again."""
         with self._lock:
-            if self._session is failed:
-                other = self._next_that_runs(inputs)
-                if other is None:
-                    raise error
-                self._take_over(other, error)
-                return other.results
-        return self.run(inputs)  # another thread took over meanwhile
+            if self._session is not failed:
+                return self.run(inputs)  # another thread replaced the engine meanwhile
+            other = self._next_that_runs(inputs)
+            if other is None:
+                raise error
+            self._stand_in = other._replace(results={})
+            self._say_that_it_moved(other.engine, error)
+            return other.results
 
     def _doubted(
         self, session: GuardedSession, inputs: Mapping, results: dict[str, np.ndarray], error: EngineError
@@ -202,17 +201,24 @@ class RegionRunner:
         """The next engine that takes the region and computes these inputs."""
         for position, engine in enumerate(self._waiting if not self._is_judge else ()):
             try:
-                session = engine.load(self._model, self._options)
+                known = self._stand_in
+                loaded = known is not None and known.engine is engine
+                session = known.session if loaded else engine.load(self._model, self._options)
                 return _Other(position, engine, session, session.run(inputs))
             except EngineError:
                 continue
         return None
 
     def _take_over(self, other: _Other, error: EngineError) -> None:
-        self.refusals.append(Refusal(self.region, self._engine.name, error))
-        self._note(f"{self.described} runs on {other.engine.name}: {error.message}")
+        self._say_that_it_moved(other.engine, error)
         del self._waiting[: other.position + 1]
         self._engine, self._session = other.engine, other.session
+
+    def _say_that_it_moved(self, engine: GuardedEngine, error: EngineError) -> None:
+        if not any(refusal.error.message == error.message for refusal in self.refusals):
+            self.refusals.append(Refusal(self.region, self._engine.name, error))
+        self._note(f"{self.described} runs on {engine.name}: {error.message}")
+        self.engine = engine.name
 
     @property
     def described(self) -> str:
