@@ -121,3 +121,18 @@ def test_outputs_that_are_maps_stay_on_the_host(backend, tmp_path, monkeypatch, 
     np.savez("x.npz", X=np.eye(4, dtype=np.float32)[np.arange(100) % 4])  # two batches
     assert main(["run", "out", "--data", "x.npz", "-o", "y.npz"]) == 0
     assert np.load("y.npz")["maps[1]"].shape == (100,)
+
+
+def test_a_tree_whose_shapes_nobody_infers(tmp_path, monkeypatch, capsys):
+    """ONNX Runtime tells the types of its results and not their ranks."""
+    monkeypatch.chdir(tmp_path)
+    model = classifier(zipmap=True)
+    tree = helper.make_node(
+        "TreeEnsembleClassifier", ["negative"], ["label", "scores"], name="classify", domain="ai.onnx.ml",
+        class_ids=[2], class_nodeids=[0], class_treeids=[0], class_weights=[1.0], classlabels_int64s=[0, 1, 2],
+        nodes_falsenodeids=[0], nodes_featureids=[0], nodes_modes=["LEAF"], nodes_nodeids=[0], nodes_treeids=[0],
+        nodes_truenodeids=[0], nodes_values=[0.0], post_transform="NONE")  # fmt: skip
+    model.graph.node[1].CopyFrom(tree)
+    onnx.save(model, "m.onnx")
+    assert main(["compile", "m.onnx", "--backend", "cpu-bf16", "--verify"]) == 0
+    assert "maps[2]: SNR exact" in capsys.readouterr().out

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GuardedEngine", "GuardedSession", "guarded"]
 
+_LONGEST = 500  # characters of what an engine says
 # SystemExit is no Exception, and would end the program without a word.
 _ANYTHING = (Exception, SystemExit)
 
@@ -61,7 +62,8 @@ class GuardedEngine:
         """What the engine raised, as an error that names it."""
         if not isinstance(error, DovetailError):
             return EngineError(f"{self.label} {what}: {_described(error)}")
-        message = error.message
+        message = " ".join(error.message.split())
+        message = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}..."
         if message.startswith(self.name):
             message = self.label + message.removeprefix(self.name)
         else:

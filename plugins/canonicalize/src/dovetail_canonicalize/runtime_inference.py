@@ -120,7 +120,8 @@ def _type_of(output) -> onnx.TypeProto | None:
     if tensor is None:
         return None
     element = onnx.TensorProto.DataType.Value(tensor[1].upper())
-    return onnx.helper.make_tensor_type_proto(element, output.shape)
+    # ONNX Runtime tells no shape for a scalar, and none for what has no known rank.
+    return onnx.helper.make_tensor_type_proto(element, output.shape or None)
 
 
 def _question(node: onnx.NodeProto, given: Mapping, data: Mapping) -> bytes:
