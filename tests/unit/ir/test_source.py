@@ -83,6 +83,14 @@ TEXTS = {
         "g (float[2] x) => (float[2] y) { [n] y = Softmax <axis = 0.5> (x) }",
         "has an attribute 'axis' of FLOAT; Softmax wants INT",
     ),
+    "an axis that no tensor has": (
+        "g (float[2] x) => (float[2] y) { [n] y = LayerNormalization <axis = 9223372036854775807> (x, x) }",
+        "attribute 'axis' names an axis that no tensor has",
+    ),
+    "a number of outputs that is not theirs": (
+        "g (float[4] x) => (float[2] y) { [n] y, z = Split <num_outputs = 1> (x) }",
+        "says that it has 1 outputs, and has 2",
+    ),
     "a missing attribute": ("g (float[2] x) => (float16[2] y) { [n] y = Cast (x) }", "lacks the attribute 'to'"),
     "an output that is not defined": (
         "g (float[2] x) => (float[2] z) { y = Relu (x) }", "output 'z' of the graph is not"),

@@ -47,6 +47,8 @@ class Manager:
         self._ctx.model = self._model = model
         # Taken before anything else, so that what is wrong with the model is not found in a pass first.
         self._source = model.source
+        if model.revision == 0:
+            self._ctx.pipelines.clear()
         first = next(self._pipeline.passes(), None)
         if self._watch.verify_each and first is not None and not first.takes_anything:
             self._ctx.analysis(_Correct, model)

@@ -9,7 +9,13 @@ from dovetail.errors import DovetailError
 from dovetail.ir.order import sort_function
 
 from dovetail_canonicalize.names import all_nodes
-from dovetail_canonicalize.opsets import default_version, raised, same_definitions, set_default_version
+from dovetail_canonicalize.opsets import (
+    converter_misreads,
+    default_version,
+    raised,
+    same_definitions,
+    set_default_version,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -62,6 +68,8 @@ def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     _take_version(proto.functions, present)
     newest = max((version for function in _others(proto, present) if (version := _version(function))), default=0)
     if present is not None and newest > present:
+        if converter_misreads(all_nodes(proto.graph), present):
+            raise _refusal(proto, None)
         try:
             # The converter asks for types, and those of calls are only known by inference.
             proto = raised(onnx.shape_inference.infer_shapes(proto), newest)
@@ -70,6 +78,8 @@ def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
         ctx.remark("passed", "", "opset-raise", f"opset raised from {present} to {newest}, as its functions need")
         present = newest
         _take_version(proto.functions, present)
+    if any(converter_misreads(_nodes(function), _version(function)) for function in _others(proto, present)):
+        raise _refusal(proto, None)
     return onnx.shape_inference.infer_shapes(proto) if _differ(proto) else proto
 
 

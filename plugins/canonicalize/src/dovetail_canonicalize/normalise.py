@@ -14,6 +14,7 @@ from dovetail_canonicalize.functions import inlined
 from dovetail_canonicalize.loop_shapes import give_carried_shapes
 from dovetail_canonicalize.names import NodeNames, all_nodes
 from dovetail_canonicalize.opsets import (
+    converter_misreads,
     default_version,
     drop_unused_imports,
     ir_version_of,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Normalise"]
 
-_SCAN_WITHOUT_BATCH = 9
 _NEWEST_COMMON = 18  # an opset that every engine reads, where nothing asks for another
 
 
@@ -96,7 +96,7 @@ class Normalise(Pass):
             ctx.remark("passed", "", "import", f"the model imports opset {present} now; it imported no default domain")
         if present >= wanted:
             return proto
-        if present < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" for node in all_nodes(proto.graph)):
+        if converter_misreads(all_nodes(proto.graph), present):
             ctx.remark(
                 "missed",
                 "",

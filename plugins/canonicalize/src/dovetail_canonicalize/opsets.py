@@ -13,8 +13,12 @@ from dovetail_canonicalize.names import NodeNames, all_nodes
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["default_version", "drop_unused_imports", "is_default", "raised", "same_definitions", "set_default_version"]
+__all__ = [
+    "converter_misreads", "default_version", "drop_unused_imports", "ir_version_of", "is_default", "raised",
+    "same_definitions", "set_default_version",
+]  # fmt: skip
 
+_SCAN_WITHOUT_BATCH = 9
 _OLDEST_IR_VERSION = 4  # of what the converter reads
 
 
@@ -41,6 +45,11 @@ def same_definitions(nodes: Iterable[onnx.NodeProto], one: int, other: int) -> b
     """Whether every node of the default domain means the same in both versions."""
     operators = {node.op_type for node in nodes if is_default(node.domain)}
     return all(_definition(operator, one) == _definition(operator, other) is not None for operator in operators)
+
+
+def converter_misreads(nodes: Iterable[onnx.NodeProto], version: int) -> bool:
+    """Whether onnx's converter silently changes what a node of this version means: the batch axis of the first Scan."""
+    return version < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" and is_default(node.domain) for node in nodes)
 
 
 @cache

@@ -190,6 +190,9 @@ class GraphRules:
         problem = self._operators.problem((*form[:2], form[2] or "", *form[3:6], kinds))
         for attribute in attributes:
             problem = problem or attribute_problem(attribute, bool(self._function))
+            # onnx's inference ends the process where these differ.
+            if attribute.name == "num_outputs" and not attribute.ref_attr_name and attribute.i != form[4]:
+                problem = problem or f"says that it has {attribute.i} outputs, and has {form[4]}"
         return problem, any(kind in _HOLDING for _, kind in kinds)
 
     def attributes(self, attributes: Iterable[onnx.AttributeProto], label: str, depth: int) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.source.second_opinion import refusal_of_runtime
+from dovetail.text import printable
 
 if TYPE_CHECKING:
     import onnx
@@ -103,9 +105,10 @@ class Source:
         except Exception as error:  # C++ exceptions of any kind
             return _plain(error)
         try:
-            return _type_problem(onnx.shape_inference.infer_shapes(proto, data_prop=True))
+            problem = _type_problem(onnx.shape_inference.infer_shapes(proto, data_prop=True))
         except Exception as error:  # onnx-ir cannot read it
             return _plain(error)
+        return problem or _shortened(refusal_of_runtime(proto))
 
 
 def _sort(proto: onnx.ModelProto) -> None:
@@ -128,5 +131,9 @@ def _type_problem(proto: onnx.ModelProto) -> str:
 
 def _plain(error: Exception) -> str:
     """What an exception says, on one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    return _shortened(str(error)) or type(error).__name__
+
+
+def _shortened(text: str) -> str:
+    text = printable(" ".join(text.split()))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,44 @@
+"""What ONNX Runtime says of a source model: it knows the types of operators that onnx has no schema for."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from dovetail.ir.skeleton import is_stub
+from dovetail.ir.tensor_data import size_in_bytes
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["refusal_of_runtime"]
+
+_LARGEST = 1 << 28  # bytes; the session gets zeros in the place of weights, but as many
+# What it says of a model that is wrong, and not of one that it has no kernel for.
+_WRONG = ("Type Error", "ShapeInferenceError", "TypeInferenceError", "INVALID_GRAPH")
+
+
+def refusal_of_runtime(proto: onnx.ModelProto) -> str:
+    """Why ONNX Runtime refuses `proto` as a wrong model, or empty.
+
+    Args:
+        proto: A skeleton's proto; it is changed.
+    """
+    stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
+    if importlib.util.find_spec("onnxruntime") is None or sum(map(size_in_bytes, stubs)) > _LARGEST:
+        return ""
+    import onnxruntime
+
+    for tensor in stubs:
+        tensor.raw_data = bytes(size_in_bytes(tensor))
+        tensor.ClearField("data_location")
+        del tensor.external_data[:]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the binding's exceptions share no base class below Exception
+        text = str(error)
+        return text if any(mark in text for mark in _WRONG) else ""
+    return ""
