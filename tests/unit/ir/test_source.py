@@ -87,6 +87,10 @@ TEXTS = {
         "g (float[2] x) => (float[2] y) { [n] y = LayerNormalization <axis = 9223372036854775807> (x, x) }",
         "attribute 'axis' names an axis that no tensor has",
     ),
+    "a number of axes below zero": (
+        "g (float[2,3] x, int64[1,1] i) => (float[1,3] y) { [n] y = GatherND <batch_dims = -1> (x, i) }",
+        "attribute 'batch_dims' names an axis that no tensor has",
+    ),
     "a number of outputs that is not theirs": (
         "g (float[4] x) => (float[2] y) { [n] y, z = Split <num_outputs = 1> (x) }",
         "says that it has 1 outputs, and has 2",

@@ -16,8 +16,9 @@ _FIELDS = {
     7: ("ints", False), 8: ("strings", False), 9: ("tensors", False), 10: ("graphs", False),
     11: ("sparse_tensor", True), 12: ("sparse_tensors", False), 13: ("tp", True), 14: ("type_protos", False),
 }  # fmt: skip
-_AXES = frozenset({"axis", "axes", "perm", "batch_dims"})
 _RANKS = 1 << 16
+_AXES = {"axis": -_RANKS, "axes": -_RANKS, "perm": 0, "batch_dims": 0}
+"""Attributes that name axes, with the lowest number that they may hold."""
 _BESIDE = frozenset({"name", "type", "doc_string", "ref_attr_name"})
 
 
@@ -35,7 +36,8 @@ def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
         held = ", ".join(found) or "no value"
         return f"attribute '{attribute.name}' is {type_name(attribute.type)} and holds {held}"
     # onnx's inference computes with these before it checks them, and can end the process.
-    if attribute.name in _AXES and any(not -_RANKS <= axis < _RANKS for axis in (attribute.i, *attribute.ints)):
+    lowest = _AXES.get(attribute.name)
+    if lowest is not None and any(not lowest <= axis < _RANKS for axis in (attribute.i, *attribute.ints)):
         return f"attribute '{attribute.name}' names an axis that no tensor has"
     texts = (attribute.s,) if field == "s" else attribute.strings if field == "strings" else ()
     for text in texts:
