@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.runtime.emulated import emulated
 from dovetail.runtime.engine import Availability, EngineError, Executed, Reads, RegionModel
+from dovetail.runtime.kernel_versions import at_older_opset
 from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
 from dovetail.runtime.rounded import KEPT, rounded
 from dovetail.runtime.serialise import needs_file, source_of
@@ -103,10 +104,14 @@ class OnnxRuntimeCpu:
         """What ONNX Runtime reads, the folder it lies in if it is a new file, and optimisers to leave out."""
         if self.providers != (CPU,):
             return source_of(region), None, []
+        older = at_older_opset(region.model)
+        region = region if older is None else RegionModel(older)
         wide = emulated(region.model)
         changed = rounded(wide or region.model)
         kept = KEPT if changed else []
         changed = changed or wide
+        if changed is None and older is not None:
+            changed = older
         if changed is None:
             return source_of(region), None, []
         if not needs_file(changed):

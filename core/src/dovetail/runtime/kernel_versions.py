@@ -1,0 +1,80 @@
+"""Operators whose newest definition ONNX Runtime has no kernel for, though it has one for the definition before.
+
+A model is raised to the opset that its backends need, and every node with it. ONNX Runtime 1.31 lacks some kernels
+there: opset 22 only added bfloat16 to the random operators, RoiAlign, Multinomial and others, and it registered none of
+these. A region that uses nothing of what is new means the same at the opset before, so it is loaded as that.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dovetail.ir.signatures import Signature, find
+from dovetail.ir.verifier.types import node_problem
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+
+__all__ = ["at_older_opset"]
+
+_OPEN_END = 1 << 20  # ONNX Runtime writes the largest integer
+
+
+def at_older_opset(model: Model) -> Model | None:
+    """A copy of `model` at the newest older opset at which ONNX Runtime's CPU provider has kernels for all nodes.
+
+    Returns:
+        None where nothing is missing, or where some node means something else at that opset.
+    """
+    nodes = [node for node in model.nodes() if node.domain in ("", "ai.onnx")]
+    lacking = [sig for op in {node.op_type for node in nodes} if (sig := _lacking(op, model.opset))]
+    if not lacking:
+        return None
+    older = min(sig.version for sig in lacking) - 1
+    if not all(_same(find("", op, model.opset), find("", op, older)) for op in {node.op_type for node in nodes}):
+        return None
+    opsets = {**model.ir.opset_imports, "": older}
+    if any(node_problem(node, opsets) for node in nodes):
+        return None
+    copy = model.clone()
+    copy.ir.opset_imports[""] = older
+    return copy
+
+
+def _lacking(op_type: str, opset: int) -> Signature | None:
+    """The definition of an operator, if there are kernels for older ones alone."""
+    sig, ranges = find("", op_type, opset), _kernels().get(op_type, ())
+    if sig is None or not ranges or any(_fits(sig.version, *bounds) for bounds in ranges):
+        return None
+    older = find("", op_type, sig.version - 1) if sig.version > 1 else None
+    return sig if older is not None and any(_fits(older.version, *bounds) for bounds in ranges) else None
+
+
+def _fits(version: int, first: int, last: int) -> bool:
+    """Whether a kernel for definitions `first` to `last` takes one of `version`; an open end takes no later one."""
+    return version == first if last > _OPEN_END else first <= version <= last
+
+
+@cache
+def _kernels() -> dict[str, list[tuple[int, int]]]:
+    """The ranges of definitions that ONNX Runtime's CPU provider has kernels for, by operator."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    found: dict[str, list[tuple[int, int]]] = {}
+    for kernel in state.get_all_opkernel_def():
+        if kernel.provider == "CPUExecutionProvider" and kernel.domain in ("", "ai.onnx"):
+            found.setdefault(kernel.op_name, []).append(tuple(kernel.version_range))
+    return found
+
+
+def _same(new: Signature | None, old: Signature | None) -> bool:
+    """Whether two definitions of an operator differ in nothing but the types that they take."""
+    if new is None or old is None or new.version == old.version:
+        return new is old or new is not None and old is not None
+
+    def form(sig: Signature) -> tuple:
+        ports = [(port.name, port.variadic, port.optional) for port in (*sig.inputs, *sig.outputs)]
+        return ports, sig.attribute_types, sig.defaults, sig.required, len(sig.inputs)
+
+    return form(new) == form(old)
