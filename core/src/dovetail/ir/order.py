@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -11,80 +11,75 @@ from dovetail.errors import DovetailError
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["in_order", "order_of", "reads_of", "sort_function", "sort_nodes"]
+__all__ = ["bodies_of", "label_of", "order_of", "sort_function", "sort_nodes"]
 
 
-def sort_nodes(graph: onnx.GraphProto, outer: frozenset[str] = frozenset()) -> int:
+def sort_nodes(graph: onnx.GraphProto, visible: set[str] | None = None) -> int:
     """Sort the nodes of `graph` and of all bodies where they are not in order; others keep their places.
 
     Args:
-        graph: Changed in place.
-        outer: Names of the values that a body sees from outside.
+        graph: Changed in place. What it reads and does not define stands outside.
+        visible: Names that a body sees from outside. One set for all bodies, which grows and shrinks on the way.
 
     Returns:
         How many graphs were not in order.
 
     Raises:
-        DovetailError: A node reads what nothing defines, or nodes read each other in a circle.
+        DovetailError: Nodes read each other in a circle.
     """
-    given = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    given |= {tensor.values.name for tensor in graph.sparse_initializer}
-    sorted_graphs = _sort(graph, given | outer)
-    inner: frozenset[str] | None = None
-    for node in graph.node:
-        for body in _bodies(node):
-            if inner is None:
-                inner = outer | given | {name for other in graph.node for name in other.output}
-            sorted_graphs += sort_nodes(body, inner)
-    return sorted_graphs
+    given = [value.name for value in graph.input] + [tensor.name for tensor in graph.initializer]
+    return _sort(graph, given, set() if visible is None else visible)
 
 
 def sort_function(function: onnx.FunctionProto) -> int:
     """Sort the nodes of a local function and of all bodies in it, as `sort_nodes` does for a graph."""
-    given = frozenset(function.input)
-    sorted_graphs = _sort(function, given)
-    inner = given | {name for node in function.node for name in node.output}
-    return sorted_graphs + sum(sort_nodes(body, inner) for node in function.node for body in _bodies(node))
+    return _sort(function, function.input, set())
 
 
-def _sort(holder: onnx.GraphProto | onnx.FunctionProto, known: Collection[str]) -> int:
-    """Sort the nodes of `holder` itself; 1 if they were not in order."""
-    reads = [reads_of(node) for node in holder.node]
-    if in_order(holder.node, reads, known):
-        return 0
-    nodes = [holder.node[index] for index in order_of(holder.node, reads, known)]
-    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+def _sort(holder: onnx.GraphProto | onnx.FunctionProto, given: Sequence[str], visible: set[str]) -> int:
+    order = order_of(holder.node, visible)
+    if order is not None:
+        _reorder(holder, order)
+    changed = int(order is not None)
+    holders = [node for node in holder.node if any(True for _ in bodies_of(node))]
+    if holders:
+        added = {*given, *(name for node in holder.node for name in node.output)} - visible
+        visible |= added
+        changed += sum(sort_nodes(body, visible) for node in holders for body in bodies_of(node))
+        visible -= added
+    return changed
+
+
+def _reorder(holder: onnx.GraphProto | onnx.FunctionProto, order: Sequence[int]) -> None:
+    copies = [type(holder.node[index]).FromString(holder.node[index].SerializeToString()) for index in order]
     del holder.node[:]
     holder.node.extend(copies)
-    return 1
 
 
-def in_order(nodes: Sequence[onnx.NodeProto], reads: list[list[str]], known: Collection[str]) -> bool:
-    """Whether every node reads only what is `known` at first or defined before it."""
-    known = set(known)
-    for node, names in zip(nodes, reads):
-        if not known.issuperset(names):
-            return False
-        known.update(node.output)
-    return True
-
-
-def order_of(nodes: Sequence[onnx.NodeProto], reads: list[list[str]], known: Collection[str]) -> list[int]:
+def order_of(nodes: Sequence[onnx.NodeProto], visible: Container[str] = ()) -> list[int] | None:
     """Positions of `nodes` in an order that defines before it reads: always the first that could come next.
 
+    Args:
+        nodes: The nodes of one graph.
+        visible: Names from outside. One that is defined again here means the one outside until then.
+
+    Returns:
+        None where they are in such an order.
+
     Raises:
-        DovetailError: A node reads what nothing defines, or nodes read each other in a circle.
+        DovetailError: Nodes read each other in a circle.
     """
-    known = set(known)
     producer = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    waits: list[set[int]] = []
+    reads = [
+        [name for name in _reads(node) if name in producer and (producer[name] < index or name not in visible)]
+        for index, node in enumerate(nodes)
+    ]
+    if all(producer[name] < index for index, names in enumerate(reads) for name in names):
+        return None
+    waits: list[set[int]] = [{producer[name] for name in names} for names in reads]
     readers: dict[int, list[int]] = {}
-    for index, names in enumerate(reads):
-        unknown = next((name for name in names if name not in producer and name not in known), None)
-        if unknown is not None:
-            raise DovetailError(f"node {_label(nodes[index])} reads '{unknown}', which nothing defines")
-        waits.append({producer[name] for name in names if name in producer})
-        for other in waits[-1]:
+    for index, others in enumerate(waits):
+        for other in others:
             readers.setdefault(other, []).append(index)
     ready = [index for index, others in enumerate(waits) if not others]
     order = []
@@ -97,8 +92,8 @@ def order_of(nodes: Sequence[onnx.NodeProto], reads: list[list[str]], known: Col
                 heapq.heappush(ready, reader)
     if len(order) < len(waits):
         index = _in_circle(waits)
-        name = next(name for name in reads[index] if producer.get(name) in waits[index])
-        raise DovetailError(f"node {_label(nodes[index])} reads '{name}', which is computed from its own result")
+        name = next(name for name in reads[index] if producer[name] in waits[index])
+        raise DovetailError(f"node {label_of(nodes[index])} reads '{name}', which is computed from its own result")
     return order
 
 
@@ -111,10 +106,10 @@ def _in_circle(waits: list[set[int]]) -> int:
     return index
 
 
-def reads_of(node: onnx.NodeProto) -> list[str]:
+def _reads(node: onnx.NodeProto) -> list[str]:
     """The names that a node reads, those that its bodies take from outside among them."""
     names = [name for name in node.input if name]
-    for body in _bodies(node):
+    for body in bodies_of(node):
         names.extend(_free(body))
     return names
 
@@ -123,16 +118,20 @@ def _free(graph: onnx.GraphProto) -> set[str]:
     defined = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     defined |= {tensor.values.name for tensor in graph.sparse_initializer}
     defined.update(name for node in graph.node for name in node.output)
-    read = {name for node in graph.node for name in reads_of(node)} | {value.name for value in graph.output}
+    read = {name for node in graph.node for name in _reads(node)} | {value.name for value in graph.output}
     return read - defined
 
 
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The bodies of `node`; none for nearly all nodes."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
 
 
-def _label(node: onnx.NodeProto) -> str:
-    return f"'{node.name}' ({node.op_type})" if node.name else f"{node.op_type} of '{', '.join(node.output)}'"
+def label_of(node: onnx.NodeProto) -> str:
+    """What messages call a node: its name and operator, or the operator and what it computes."""
+    if node.name:
+        return f"'{node.name}' ({node.op_type})"
+    return f"{node.op_type} of '{', '.join(node.output)}'" if node.output else f"{node.op_type or '?'} without a name"

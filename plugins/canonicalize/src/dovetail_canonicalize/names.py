@@ -31,6 +31,7 @@ class NodeNames:
             For every node whose name is not its own, that name and the source name (none for a node without one).
         """
         taken: set[str] = set()
+        numbers: dict[str, int] = {}
         changed: dict[str, tuple[str, ...]] = {}
         for node in all_nodes(graph):
             before, properties = self._names.get(node.output[0] if node.output else "", ("", []))
@@ -40,9 +41,11 @@ class NodeNames:
                 node.name = before
                 continue
             wanted = before or node.name or "_".join([node.op_type, *node.output[:1]])
-            name, number = wanted, 1
+            name = wanted
             while name in taken:
-                name, number = f"{wanted}_{number}", number + 1
+                # Where many nodes share a name, the numbers that are given away need not be tried again.
+                numbers[wanted] = numbers.get(wanted, 0) + 1
+                name = f"{wanted}_{numbers[wanted]}"
             taken.add(name)
             node.name = name
             if name != before:

@@ -24,21 +24,40 @@ def rename_shadows(graph: onnx.GraphProto) -> int:
     if not holders:
         return 0
     taken = _defined(graph) | {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
-    return sum(_rename(body, _defined(graph), taken) for node in holders for body in _bodies(node))
+    names = _FreshNames(taken)
+    visible = _defined(graph)
+    return sum(_rename(body, visible, names) for node in holders for body in _bodies(node))
 
 
-def _rename(graph: onnx.GraphProto, outer: set[str], taken: set[str]) -> int:
-    names = {}
-    for name in sorted(_defined(graph) & outer):
-        number = 1
-        while f"{name}_{number}" in taken:
+class _FreshNames:
+    """Names that nothing has: each is looked for from where the last one of its kind was found."""
+
+    def __init__(self, taken: set[str]):
+        self._taken = taken
+        self._numbers: dict[str, int] = {}
+
+    def like(self, name: str) -> str:
+        number = self._numbers.get(name, 0) + 1
+        while f"{name}_{number}" in self._taken:
             number += 1
-        names[name] = f"{name}_{number}"
-        taken.add(names[name])
+        self._numbers[name] = number
+        self._taken.add(f"{name}_{number}")
+        return f"{name}_{number}"
+
+
+def _rename(graph: onnx.GraphProto, visible: set[str], fresh: _FreshNames) -> int:
+    """Rename what hides one of `visible`, a set that grows and shrinks on the way into bodies."""
+    names = {name: fresh.like(name) for name in sorted(_defined(graph) & visible)}
     if names:
         _apply(graph, names)
-    inner = outer | _defined(graph)
-    return len(names) + sum(_rename(body, inner, taken) for node in graph.node for body in _bodies(node))
+    bodies = [body for node in graph.node for body in _bodies(node)]
+    if not bodies:
+        return len(names)
+    added = _defined(graph) - visible
+    visible |= added
+    inner = sum(_rename(body, visible, fresh) for body in bodies)
+    visible -= added
+    return len(names) + inner
 
 
 def _apply(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["bodies_of", "body_problem", "named_bodies_of"]
+__all__ = ["body_problem", "named_bodies_of"]
 
 _SCAN_WITHOUT_BATCH = 9
 
@@ -22,19 +22,14 @@ def named_bodies_of(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto
             yield attribute.name, graph
 
 
-def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The bodies of `node`; none for nearly all nodes."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
 def body_problem(node: onnx.NodeProto, version: int) -> str:
     """What is wrong with the numbers of inputs and outputs of the bodies of a standard operator, or empty.
 
-    The schema has been asked already: every attribute that it needs is there and of its type.
+    The schema has been asked already: every attribute that it needs is there and of its type. In a function they may be
+    references, of which nothing is known.
     """
+    if any(attribute.ref_attr_name for attribute in node.attribute):
+        return ""
     rule = _RULES.get(node.op_type)
     return rule(node, dict(named_bodies_of(node)), version) if rule else ""
 

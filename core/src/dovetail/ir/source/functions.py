@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.limits import EXPANDED_BYTES, EXPANDED_NODES, GRAPH_DEPTH
+from dovetail.ir.order import bodies_of
 from dovetail.ir.signatures import find
-from dovetail.ir.source.bodies import bodies_of
 from dovetail.ir.source.graphs import GraphRules
 from dovetail.ir.source.versions import imports_of
 
@@ -65,7 +65,7 @@ def _check_body(function: onnx.FunctionProto, functions: Functions, door: Tensor
         problems.add(f"{label} has two inputs of one name")
     rules = GraphRules(imports_of(function.opset_import), functions, door, problems, label)
     rules.attributes(function.attribute_proto, label, 0)
-    defined = rules.nodes(function.node, given, frozenset(), 0)
+    defined = rules.nodes(function.node, given, 0)
     for name in function.output:
         if name not in defined:
             problems.add(f"output '{name}' of {label} is not defined")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.limits import GRAPH_DEPTH
-from dovetail.ir.order import in_order, order_of, reads_of
+from dovetail.ir.order import bodies_of, label_of, order_of
 from dovetail.ir.source.attributes import GRAPH, GRAPHS, attribute_problem
-from dovetail.ir.source.bodies import bodies_of, body_problem
+from dovetail.ir.source.bodies import body_problem
 from dovetail.ir.source.operators import Operators
 from dovetail.ir.source.value_types import type_problem
 from dovetail.ir.sparse import densify_attributes, densify_initializers
@@ -37,7 +37,7 @@ def check_main_graph(
     for value in graph.input:
         if problem := type_problem(value.type, needed=True):
             problems.add(f"graph input '{value.name}' {problem}")
-    rules.graph(graph, frozenset(), 0, admitted=True)
+    rules.graph(graph, 0, admitted=True)
 
 
 def check_training(
@@ -45,11 +45,12 @@ def check_training(
 ) -> None:
     """The graphs of the training information, which see what the main graph defines."""
     if proto.training_info:
-        outer = frozenset(_defined(proto.graph))
-        rules = GraphRules(opsets, functions, door, problems)
         for info in proto.training_info:
-            rules.graph(info.initialization, outer, 1)
-            rules.graph(info.algorithm, outer | _defined(info.initialization), 1)
+            rules = GraphRules(opsets, functions, door, problems)
+            rules.visible |= _defined(proto.graph)
+            rules.graph(info.initialization, 1)
+            rules.visible |= _defined(info.initialization)
+            rules.graph(info.algorithm, 1)
 
 
 class GraphRules:
@@ -61,6 +62,10 @@ class GraphRules:
         door: Admits tensors.
         problems: Where problems are noted.
         function: What messages call the function whose body is judged; its attributes may be referred to.
+
+    Attributes:
+        visible: Names that the present graph sees from outside. One set that grows and shrinks, because copies of it
+            would cost the number of all names for every body.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class GraphRules:
         problems: Problems,
         function: str = "",
     ):
+        self.visible: set[str] = set()
         self._opsets = opsets
         self._operators = Operators(opsets, functions)
         self._door = door
@@ -80,12 +86,11 @@ class GraphRules:
         self._calls = bool(functions)
         self._verdicts: dict[tuple, tuple[str, bool]] = {}
 
-    def graph(self, graph: onnx.GraphProto, outer: frozenset[str], depth: int, admitted: bool = False) -> None:
+    def graph(self, graph: onnx.GraphProto, depth: int, admitted: bool = False) -> None:
         """One graph and all bodies in it.
 
         Args:
             graph: The graph.
-            outer: Names that are visible from outside.
             depth: How many graphs it stands in.
             admitted: Its initializers have been through the door.
         """
@@ -103,25 +108,25 @@ class GraphRules:
         for value in (*graph.input, *graph.output, *graph.value_info):
             if problem := type_problem(value.type):
                 self._problems.add(f"value '{value.name}' {problem}")
-        defined = self.nodes(graph.node, given, outer, depth)
+        defined = self.nodes(graph.node, given, depth)
         for value in graph.output:
             if value.name not in defined:
                 what = f"output '{value.name}' of {label}"
                 if not value.name:
                     self._problems.add(f"an output of {label} has no name")
-                elif value.name in outer:
+                elif value.name in self.visible:
                     self._problems.add(f"{what} is a value from outside", "put an Identity node between them")
                 else:
                     self._problems.add(f"{what} is not defined")
 
-    def nodes(self, nodes: Iterable[onnx.NodeProto], given: set[str], outer: frozenset[str], depth: int) -> set[str]:
+    def nodes(self, nodes: Sequence[onnx.NodeProto], given: set[str], depth: int) -> set[str]:
         """The nodes of one graph or function.
 
         Returns:
             All names that it defines, `given` among them.
         """
         # Blank names stand for what is left out. This loop is most of what opening a large model costs.
-        defined = given | {""}
+        defined, outer = given | {""}, self.visible
         holders, late, judge = [], [], self._node
         for node in nodes:
             inputs, outputs = node.input[:], node.output[:]
@@ -134,16 +139,18 @@ class GraphRules:
                 holders.append(node)
         defined.discard("")
         if holders:
-            visible = outer | defined
+            added = defined - outer
+            outer |= added
             for node in holders:
                 for body in bodies_of(node):
-                    self.graph(body, visible, depth + 1)
+                    self.graph(body, depth + 1)
+            outer -= added
         undefined = [(node, name) for node, name in late if name not in defined]
         for node, name in undefined:
             self._problem(node, f"reads '{name}', which nothing defines")
         # Only what is out of order can hold a circle; what bodies capture is not among `late`.
         if (late or holders) and not self._problems.count:
-            self._circles(nodes, given, outer)
+            self._circles(nodes)
         return defined
 
     def _given(self, graph: onnx.GraphProto, label: str) -> set[str]:
@@ -203,7 +210,7 @@ class GraphRules:
         self._admit(attributes, label)
         for attribute in attributes:
             for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                self.graph(body, frozenset(), depth + 1)
+                self.graph(body, depth + 1)
 
     def _admit(self, attributes: Iterable[onnx.AttributeProto], label: str) -> None:
         densify_attributes(attributes, self._door, label)
@@ -214,24 +221,12 @@ class GraphRules:
     def _problem(self, node: onnx.NodeProto, problem: str) -> None:
         self._problems.add(f"node {label_of(node)}{self._where} {problem}")
 
-    def _circles(self, nodes: Iterable[onnx.NodeProto], given: set[str], outer: frozenset[str]) -> None:
+    def _circles(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Nodes that wait for their own results; only a graph that is out of order can hold any."""
-        nodes = list(nodes)
-        reads = [reads_of(node) for node in nodes]
-        known = given | outer
-        if in_order(nodes, reads, known):
-            return
         try:
-            order_of(nodes, reads, known)
+            order_of(nodes, self.visible)
         except DovetailError as error:
             self._problems.add(error.message)
-
-
-def label_of(node: onnx.NodeProto) -> str:
-    """What messages call a node: its name and operator, or the operator and what it computes."""
-    if node.name:
-        return f"'{node.name}' ({node.op_type})"
-    return f"{node.op_type} of '{', '.join(node.output)}'" if node.output else f"{node.op_type or '?'} without a name"
 
 
 def _repeated(names: list[str]) -> list[str]:
