@@ -16,7 +16,13 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = command(commands, "explain", run, "Say why a node runs where it runs, and what could be done about it.")
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote, or a plan file")
-    parser.add_argument("node", metavar="NODE", help="name of a node, of its output, or of a source node")
+    parser.add_argument(
+        "node",
+        nargs="?",
+        metavar="SELECTOR",
+        help="name of a node, of its output or of a source node, a pattern, type:OPERATOR or region:NUMBER "
+        "(default: the whole model)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
