@@ -165,7 +165,8 @@ def kill(trial: Trial, rng: random.Random, new: str, turn: int) -> str:
                     break
         if rng.random() < 0.3:
             time.sleep(rng.choice([0.0002, 0.0005, 0.001]))
-    os.kill(process.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # it may have come to its end
+        os.kill(process.pid, signal.SIGKILL)
     process.join()
     return mode
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cli.common import command, existing
-from dovetail.cli.output import print_json
+from dovetail.cli.output import print_json, say
 
 __all__ = ["add_parser", "run"]
 
@@ -33,5 +33,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"node": args.node, "lines": lines})
     else:
-        print("\n".join(lines))
+        say(*lines)
     return 0

@@ -76,7 +76,7 @@ def annotated(model: Model) -> Model:
         DovetailError: At once or then: an annotation is not as `mirror_annotations` writes it.
     """
     if model.untouched:
-        lazy = _Annotated(path=model.path, skeleton=model.skeleton())
+        lazy = _Annotated(path=model.path, skeleton=model.skeleton(), checked=True)
         lazy.revision = model.revision
         return lazy
     read_annotations(model)

@@ -97,17 +97,13 @@ def _open(found: FoundResult) -> Model:
     """The model; one that still lies in staging may have its data in the folder already."""
     import onnx
 
-    from dovetail.ir.external import resolve_external_data
-    from dovetail.ir.model import Model
-    from dovetail.ir.opening import open_model
-    from dovetail.ir.skeleton import Skeleton
+    from dovetail.ir.opening import open_model, open_proto
 
     data = [name for name in found.manifest.files if name.endswith(".data")]
     if not data or found.model.parent == found.folder or (found.model.parent / data[0]).is_file():
         return open_model(found.model)
     beside = found.folder / MODEL
-    proto = onnx.load(found.model, load_external_data=False)
-    return Model(skeleton=Skeleton(proto, resolve_external_data(proto, beside)), path=beside)
+    return open_proto(onnx.load(found.model, load_external_data=False), str(beside), beside)
 
 
 def seal_of(model: Model) -> str:
