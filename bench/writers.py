@@ -3,7 +3,7 @@
     python bench/writers.py [--kills 300] [--races 50] [--layers 6] [--external] [--seed 5]
 
 Two models of `--layers` times 4 MiB are compiled for different backends into one folder. A writer is a process that
-runs `dovetail compile`, forked from one that has imported everything, so that most of its time is the saving. After each
+runs `dovetail compile`, forked from one that has imported everything, so that most of its time is saving. After each
 kill and each race the folder must load, run, and give the outputs, the plan and the remarks of one of both models. The
 files that other tools see are compared, too: before `load` completes what a killed writer had decided, and after it.
 """

@@ -81,7 +81,7 @@ def _result_of(model: Model, seal: str) -> FoundResult | None:
 
 
 def _plan_of(model: Model, found: FoundResult) -> Plan:
-    """The plan of a result, read when it is first looked at; what the annotations tell where it was edited or removed."""
+    """The plan of a result, read when it is first looked at; where it was altered, what the annotations tell."""
     return SavedPlan(lambda: _read_plan(model, found))
 
 

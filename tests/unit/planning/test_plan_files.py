@@ -21,10 +21,11 @@ def folder(tmp_path, monkeypatch):
 
 
 def plan_of(names):
+    ports = {"W": "float32"}
     nodes = [
-        PlannedNode(name, f"{name}_out", f"key{index}", "Conv", "npu", "float16", "", (name, "bn"), index, "data", {"W": "float32"})
-        for index, name in enumerate(names)
-    ]  # fmt: skip
+        PlannedNode(name, f"{name}_out", f"key{i}", "Conv", "npu", "float16", "", (name, "bn"), i, "data", ports)
+        for i, name in enumerate(names)
+    ]
     remarks = [Remark("passed", name, "p", "r", f"'{name}' goes from a to b", ("x", name)) for name in names]
     remarks += [Remark("missed", name, "p", "q", "too large", (), "make it smaller", "npu.yaml:3") for name in names]
     remarks += [Remark("analysis", "", "p", "all", "of the model")]
@@ -165,11 +166,11 @@ def test_json_plans_that_are_none(folder, text):
 def test_a_large_plan_is_small_on_disk(folder):
     """A hundred bytes for a node with its reason, beyond its names."""
     names = [f"n{index}" for index in range(10_000)]
+    reason = ("passed", "assign-types", "policy-pass", "bfloat16, the type of its input")
     plan = Plan(
-        nodes=[
-            PlannedNode(name, f"{name}o", "0123456789ab", "Relu", "cpu-bf16", "bfloat16", region=0) for name in names
-        ]
+        nodes=[PlannedNode(n, f"{n}o", "0123456789ab", "Relu", "cpu-bf16", "bfloat16", region=0) for n in names]
     )
-    plan.remarks = [Remark("passed", name, "assign-types", "policy-pass", "bfloat16, the type of its input", (name,), "", "cpu_bf16.yaml:55") for name in names]  # fmt: skip
+    kind, pass_, rule, why = reason
+    plan.remarks = [Remark(kind, name, pass_, rule, why, (name,), "", "cpu_bf16.yaml:55") for name in names]
     plan.save("plan.yaml")
     assert Path("plan.yaml").stat().st_size < 110 * len(names)
