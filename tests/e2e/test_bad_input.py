@@ -1,6 +1,5 @@
 """What a user may get wrong: one clear message, exit code 1, and nothing that was there is touched."""
 
-import os
 import signal
 import struct
 import subprocess
@@ -175,6 +174,26 @@ def test_output_that_is_a_file(dovetail):
     assert Path("out").read_text() == "mine"
 
 
+@pytest.mark.parametrize("command", ["compile m.onnx --backend host", "plan m.onnx --backend host", "run out --data x"])
+def test_an_output_without_a_name(dovetail, command):
+    """It would be the current folder."""
+    write(small())
+    done = dovetail(*command.split(), "-o", "")
+    assert done.returncode == 2
+    assert "the output has an empty name" in done.stderr
+    assert [path.name for path in Path().iterdir()] == ["m.onnx"]
+
+
+def test_a_plan_is_never_written_through_a_planted_link(dovetail):
+    write(small())
+    Path("victim").write_text("precious")
+    for name in ("plan.yaml", ".plan.yaml.partial"):
+        Path(name).symlink_to("victim")
+    assert dovetail("plan", "m.onnx", "--backend", "cpu-bf16", "-o", "plan.yaml").returncode == 0
+    assert Path("victim").read_text() == "precious"
+    assert Path("plan.yaml").read_text().startswith("version: ")
+
+
 def test_output_that_cannot_be_written(dovetail):
     """A file in the way stands for missing rights, which an administrator always has."""
     write(small())
@@ -183,11 +202,11 @@ def test_output_that_cannot_be_written(dovetail):
     assert Path("file").read_text() == "mine"
 
 
-def large():
-    """The same with 1 MiB of weights in bfloat16."""
+def large(width=65536):
+    """The same with weights of 16 times `width` bytes in bfloat16."""
     model = small()
-    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((8, 65536), np.float32), "w"))
-    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 65536
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((8, width), np.float32), "w"))
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = width
     return model
 
 
@@ -202,24 +221,22 @@ def test_full_disk(dovetail, earlier, options):
     assert unchanged()
 
 
-def test_kill_while_saving(dovetail, earlier):
+def test_kill_while_saving(dovetail):
     """What was there stays; the next run is not disturbed by what is left of the killed one."""
     write(large())
-    unchanged = earlier()
-    partial = Path("out/.model.onnx.partial")
-    os.mkfifo(partial)  # the writer stops in the middle: a pipe holds less than the weights
-    command = [sys.executable, "-m", "dovetail.cli.main", "compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out"]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    with partial.open("rb") as pipe:
-        assert pipe.read(1000)
-        running.kill()
-        assert running.wait() == -signal.SIGKILL
-    partial.unlink()
-    assert unchanged()
-    partial.write_bytes(b"half a model")
-    assert dovetail(*command[3:]).returncode == 0
+    command = ["compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out"]
+    assert dovetail(*command).returncode == 0
+    before = {path: path.read_bytes() for path in Path("out").iterdir()}
+    write(large(1 << 22))  # 64 MiB take a while to write
+    running = subprocess.Popen([sys.executable, "-m", "dovetail.cli.main", *command], stdout=subprocess.DEVNULL)
+    while not any(path.stat().st_size for path in Path("out").glob(".dovetail-*/.model.onnx.*")):
+        assert running.poll() is None
+    running.kill()
+    assert running.wait() == -signal.SIGKILL
+    assert {path: path.read_bytes() for path in Path("out").iterdir() if path.is_file()} == before
+    assert dovetail(*command).returncode == 0
     onnx.checker.check_model("out/model.onnx", full_check=True)
-    assert not partial.exists()
+    assert not list(Path("out").glob(".*"))
 
 
 def test_a_plugin_that_does_not_import(dovetail):

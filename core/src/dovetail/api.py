@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dovetail.compilation import DECIDE, compile_model, run_stages
 from dovetail.errors import DovetailError, UsageError, VerificationError
 from dovetail.listing import BackendInfo, backends
+from dovetail.loading import recognised
 from dovetail.passes.request import BackendChoice, Request
-from dovetail.stamp import STAMP, stamp_for, stamp_of
+from dovetail.stamp import STAMP, stamp_for
 from dovetail.verification.sources import as_data
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def plan(
     _check_data(original, request.data)
     work = _copy(original)
     run_stages(work, ctx, DECIDE, instrumentation or _watching(progress), passes)
-    return Plan.extract(work, ctx)
+    return Plan.extract(work, ctx, original)
 
 
 def compile(
@@ -140,12 +141,12 @@ def compile(
     request = _request(backends, keep_io_types=keep_io_types, data=data, plan=planned, **choices)
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
-    stamp = stamp_for(request, ctx)
-    if stamp_of(original) == stamp and original.path is not None and planned is None:
-        compiled = _recognised(original, engines, ctx)
-    else:
+    stamp = stamp_for(request, ctx, passes)
+    compiled = recognised(original, stamp, engines, ctx)
+    if compiled is None:
         _check_data(original, request.data)
         compiled = compile_model(
+            original,
             lambda: _copy(original),
             ctx,
             engines,
@@ -153,6 +154,7 @@ def compile(
             instrumentation=instrumentation or _watching(progress),
             try_engines=bool(try_engines) if planned is not None else try_engines,
         )
+        compiled.source = original.path and original.path.absolute()
         compiled.model.ir.metadata_props[STAMP] = stamp
     if verify or verify is None and data is not None:
         try:
@@ -165,32 +167,16 @@ def compile(
 def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     """Read back what `CompiledModel.save` wrote.
 
+    The files must belong together: a result whose model was exchanged or edited is refused. A plan or remarks that were
+    edited or removed are not taken, and a remark says so. A model file alone, or a folder without `result.json`, is
+    taken as it is.
+
     Raises:
-        DovetailError: The folder holds no compiled model, or one of its backends is not installed.
+        DovetailError: The folder holds no compiled model or one that was altered, or a backend is not installed.
     """
-    from dovetail.compiled import MODEL, PLAN, CompiledModel
-    from dovetail.passes.backends import load_chosen
-    from dovetail.planning.annotations import read_annotations
-    from dovetail.planning.plan import Plan
-    from dovetail.runtime.engines import engines_of
+    from dovetail.loading import load_result
 
-    folder = Path(folder)
-    path = folder / MODEL if folder.is_dir() else folder
-    if not path.is_file():
-        raise DovetailError(f"{folder} holds no {MODEL}", "`dovetail compile ... -o FOLDER` writes one")
-    model = open(path)
-    read_annotations(model)
-    if (path.parent / PLAN).is_file():
-        decided = Plan.load(path.parent / PLAN)
-    else:
-        decided = Plan.extract(model)
-    ctx = _context(Request(), plugins)
-    from dovetail.planning.placement import HOST, get_placement
-
-    names = {placement.backend for node in model.nodes() if (placement := get_placement(node))} - {HOST}
-    options = {entry["name"]: _choice(entry) for entry in decided.backends}
-    chosen = [load_chosen(ctx.registry, options.get(name, BackendChoice(name))) for name in sorted(names)]
-    return CompiledModel(model, decided, engines_of((*chosen, ctx.host), ctx.registry))
+    return load_result(Path(folder), plugins)
 
 
 def verify(
@@ -228,17 +214,23 @@ def verify(
     return _verify(original, result, as_data(data), seed, input_shapes, progress, ctx)
 
 
-def explain(plan_or_folder: Plan | str | Path, node: str) -> list[str]:
-    """Why `node` is where it is: its placement, its remarks, those of the nodes that forced it, and what helps.
+def explain(result: CompiledModel | Plan | str | Path, selector: str | None = None) -> list[str]:
+    """Why nodes are where they are.
+
+    Args:
+        result: What `compile` or `plan` gave, the folder that a result was saved in, or the path of a plan.
+        selector: A selector (see `dovetail.planning.selectors.select`), also of nodes that only the source model has.
+            One node is explained with its remarks, those of the nodes that forced it, and what would help; several are
+            grouped by their reasons. Without it, the whole model is.
 
     Raises:
-        DovetailError: The plan has no such node.
+        DovetailError: Nothing matches the selector, or there is no plan.
     """
-    from dovetail.planning.explain import explain_node
+    from dovetail.planning.explain import explain_plan
     from dovetail.planning.plan import Plan
 
-    decided = Plan.load(plan_or_folder) if isinstance(plan_or_folder, (str, Path)) else plan_or_folder
-    return explain_node(decided, node)
+    decided = Plan.load(result) if isinstance(result, (str, Path)) else getattr(result, "plan", result)
+    return explain_plan(decided, selector)
 
 
 def _copy(model: Model) -> Model:
@@ -277,19 +269,6 @@ def _watching(progress: Progress | None) -> Instrumentation:
     from dovetail.passes.instrumentation import Instrumentation
 
     return Instrumentation(progress=progress)
-
-
-def _recognised(model: Model, engines, ctx: Context) -> CompiledModel:
-    """The result that `model` is already."""
-    from dovetail.compiled import PLAN, CompiledModel
-    from dovetail.planning.annotations import read_annotations
-    from dovetail.planning.plan import Plan
-
-    read_annotations(model)
-    beside = model.path.parent / PLAN
-    ctx.remark("passed", "", "recognised", "this model is the result of the same request; it stays as it is")
-    decided = Plan.load(beside) if beside.is_file() else Plan.extract(model, ctx)
-    return CompiledModel(model, decided, engines, unchanged=model.path)
 
 
 def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:

@@ -28,6 +28,7 @@ _MOST_TRIED = 20_000  # nodes; the time that engines take to prepare need not be
 
 
 def compile_model(
+    original: Model,
     copy: Callable[[], Model],
     ctx: Context,
     engines: Mapping[str, Sequence[GuardedEngine]],
@@ -42,7 +43,8 @@ def compile_model(
     an engine refuses is placed elsewhere, and that is repeated until nothing is refused.
 
     Args:
-        copy: Gives the original to work on, once per round.
+        original: The model, which stays as it is.
+        copy: Gives a copy of it to work on, once per round.
         ctx: The request; it gets the remarks of the last round.
         engines: The engines of each backend.
         passes: Passes of the caller, in addition to those of plugins.
@@ -60,7 +62,7 @@ def compile_model(
         work = copy()
         run_stages(work, ctx, DECIDE, instrumentation, passes)
         with without_collections():
-            decided = Plan.extract(work, ctx)
+            decided = Plan.extract(work, ctx, original)
         run_stages(work, ctx, CARRY_OUT, instrumentation, passes)
         decided.remarks = list(ctx.remarks)
         compiled = CompiledModel(work, decided, engines, files=dict(ctx.files))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
-from dovetail.errors import DovetailError
-from dovetail.files import replacing, write_text
+from dovetail.files import output_path
 from dovetail.planning.placement import HOST, get_placement
 
 if TYPE_CHECKING:
@@ -24,14 +21,14 @@ if TYPE_CHECKING:
     from dovetail.planning.placement import Placement
     from dovetail.planning.plan import Plan
     from dovetail.planning.remark import Remark
+    from dovetail.results.manifest import FileRecord, Manifest
+    from dovetail.results.reading import FoundResult
     from dovetail.runtime.engine import Engine, Executed
     from dovetail.runtime.executor import Executor
     from dovetail.runtime.region_runner import RegionRunner
     from dovetail.verification import Verification
 
-__all__ = ["MODEL", "PLAN", "REMARKS", "CompiledModel"]
-
-MODEL, PLAN, REMARKS = "model.onnx", "plan.yaml", "remarks.json"
+__all__ = ["CompiledModel"]
 
 
 @dataclass(repr=False)
@@ -43,7 +40,9 @@ class CompiledModel:
         plan: What was decided, and why.
         engines: The engines of each backend in it.
         verification: The comparison with the original, where one was asked for.
-        unchanged: The file that is this result already: the same request was compiled before.
+        source: The file of the source model, which no result may replace.
+        unchanged: The file that the model was opened from, if it is a result already.
+        recorded: The result that the model was opened from, with its table of placements and its texts.
         files: Texts to save beside the model, by file name.
         options: Passed to the engines when they load (`threads`, say); each takes what it knows.
         untried: Why the regions were not loaded when the model was compiled, or empty.
@@ -53,12 +52,23 @@ class CompiledModel:
     plan: Plan
     engines: Mapping[str, list[Engine]] = field(default_factory=dict)
     verification: Verification | None = None
+    source: Path | None = None
     unchanged: Path | None = None
+    recorded: FoundResult | None = field(default=None, repr=False)
     files: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     untried: str = ""
     _executor: Executor | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _revision: int = field(default=-1, repr=False)
+
+    def __post_init__(self) -> None:
+        self._revision = self.model.revision
+
+    @property
+    def edited(self) -> bool:
+        """Whether somebody changed the model since it was compiled or opened."""
+        return self.model.revision != self._revision
 
     def __repr__(self) -> str:
         return f"<CompiledModel {self.model.graph.name or 'model'}: {self.summary()}>"
@@ -127,6 +137,18 @@ class CompiledModel:
         where the regions have been loaded; `-` where it reports none.
         """
         executed = self._executor.executed() if self._executor is not None else None
+        if executed is None and self.recorded is not None and not self.edited:
+            return [dict(row) for row in self.recorded.manifest.placements]
+        return self._table(executed)
+
+    def record(self, seal: str, files: Mapping[str, FileRecord]) -> Manifest:
+        """The manifest of this result, saved with that seal and these files."""
+        from dovetail.results.manifest import Manifest
+
+        same = self.recorded is not None and not self.edited
+        return Manifest(seal, files, self.recorded.manifest.placements if same else self._table(None), self.coverage())
+
+    def _table(self, executed: Mapping[str, Executed] | None) -> list[dict[str, Any]]:
         rows: Counter[tuple[str, ...]] = Counter()
         for node in self.model.nodes():
             placement = get_placement(node)
@@ -141,6 +163,15 @@ class CompiledModel:
 
     def summary(self) -> str:
         """The coverage line: `cpu-bf16 96/104 nodes in 2 regions, host 8; 3 joins; SNR 41.2 dB`."""
+        line = self.coverage() + self._stand_ins()
+        if self.verification is not None and self.verification.short():
+            line += f"; {self.verification.short()}"
+        return line
+
+    def coverage(self) -> str:
+        """The coverage line without the verification."""
+        if self.recorded is not None and not self.edited:
+            return self.recorded.manifest.summary
         coverage = Counter(placement.backend for node in self.model.nodes() if (placement := get_placement(node)))
         total = sum(coverage.values())
         regions = Counter()
@@ -153,10 +184,7 @@ class CompiledModel:
             whole = f"{backend} {number}/{counted(total, 'node')} in {counted(regions[backend], 'region')}"
             parts.append(f"{backend} {number}" if backend == HOST else whole)
         joins = self.plan.summary.get("joins", 0)
-        line = ", ".join(parts) + f"; {counted(joins, 'join')}" + self._stand_ins()
-        if self.verification is not None and self.verification.short():
-            line += f"; {self.verification.short()}"
-        return line
+        return ", ".join(parts) + f"; {counted(joins, 'join')}"
 
     def _stand_ins(self) -> str:
         """How many regions of a backend run on another engine than the one it is made for, once that is known."""
@@ -173,7 +201,7 @@ class CompiledModel:
         """What the user should know of the engines: one that is absent, or has a caveat on this machine."""
         if self._executor is not None:
             return list(self._executor.notes)
-        used = {placement.backend for node in self.model.nodes() if (placement := get_placement(node))}
+        used = {row["backend"] for row in self.placement_table()}
         notes = []
         if self.untried:
             notes.append(
@@ -195,36 +223,18 @@ class CompiledModel:
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write `model.onnx`, `plan.yaml`, `remarks.json` and what passes want beside them into `folder`.
+        """Write `model.onnx`, `plan.yaml`, `remarks.json`, what passes want beside them, and `result.json`, which says
+        what belongs together, into `folder`.
 
-        Each is written beside its target and renamed, the model first; a run that is killed leaves what was there.
+        They take the place of an earlier result as a whole: whatever happens meanwhile, `dovetail.load` finds either
+        the old result or this one. Other files in the folder stay.
 
         Raises:
-            DovetailError: The folder cannot be written to, or the disk is full.
+            DovetailError: The folder cannot be written to, the disk is full, or the source model would be replaced.
         """
-        folder = Path(folder)
-        if folder.exists() and not folder.is_dir():
-            raise DovetailError(f"{folder} is a file", "name a folder to write to")
-        target = folder / MODEL
-        if self.unchanged is not None:
-            _copy(self.unchanged, target)
-        else:
-            self.model.save(target, external=external, progress=progress)
-            self._add_losses()
-        self.plan.save(folder / PLAN)
-        text = ",\n".join(json.dumps(remark.as_dict(), ensure_ascii=False) for remark in self.remarks)
-        for name, content in {REMARKS: f"[\n{text}\n]\n", **self.files}.items():
-            write_text(folder / name, content)
+        from dovetail.results.saving import save_result
 
-    def _add_losses(self) -> None:
-        """What converting the weights could not keep is only known once they are written."""
-        from dovetail.planning.remark import Remark
-
-        for value in self.model.graph.initializers.values():
-            losses = getattr(value.const_value, "losses", None)
-            if losses:
-                why = f"weight '{value.name}' in {value.const_value.dtype.name.lower()}: {losses}"
-                self.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))
+        save_result(self, output_path(folder), external=external, progress=progress)
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -245,15 +255,3 @@ def _reported(how: Executed | None, planned: Placement) -> str:
     if how.precision in planned.ports.values():
         return planned.precision
     return how.precision or how.how
-
-
-def _copy(source: Path, target: Path) -> None:
-    """The same bytes in another place, with the data files they name; nothing where both are one place."""
-    from dovetail.ir.saving import data_files
-
-    if target.exists() and source.samefile(target):
-        return
-    for file in (*sorted(data_files(source)), source):
-        copy = target if file == source else target.parent / file.name
-        with replacing(copy) as out, file.open("rb") as original:
-            shutil.copyfileobj(original, out, 1 << 22)

@@ -4,52 +4,51 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dovetail import __version__
+from dovetail.errors import DovetailError
+from dovetail.planning.placement import HOST
+from dovetail.verification.sources import data_digest
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes import Context, Request
+    from dovetail.passes import Context, Pass, Request
+    from dovetail.registry import Shelf
 
 __all__ = ["STAMP", "stamp_for", "stamp_of"]
 
 STAMP = "dovetail.request"
 """Its key in the model's metadata."""
 
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
-def stamp_for(request: Request, ctx: Context) -> str:
-    """A hash of the request and of everything else that the result depends on besides the model."""
+
+def stamp_for(request: Request, ctx: Context, passes: Sequence[Pass] = ()) -> str:
+    """A hash of the request and of everything else that the result depends on besides the model.
+
+    That is the plan that is replayed, the data, every file that backends, policies, dialects and cost tables are read
+    from, and the version of every distribution that takes part.
+
+    Returns:
+        The hash; empty where something shapes the result that cannot be compared later: passes of the caller, or data
+        that a function gives.
+    """
+    data = data_digest(request.data) if request.data is not None else "none"
+    if passes or not data:
+        return ""
+    plan = request.plan.as_dict() if hasattr(request.plan, "as_dict") else request.plan
     parts = {
-        "dovetail": __version__,
         "request": {key: value for key, value in request.as_dict().items() if key not in ("data", "plan")},
-        "backends": [_digest(ctx, choice.name) for choice in request.backends],
-        "costs": _file_digest(request.costs),
-        "data": _data_digest(request.data),
-        "plugins": [(record.name, record.version) for record in ctx.plugins.plugins if record.status == "ok"],
+        "plan": plan and {key: value for key, value in plan.items() if key != "remarks"},
+        "files": _files_read(request, ctx),
+        "data": data,
+        "versions": _versions(ctx),
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _file_digest(path: str | None) -> str:
-    """A hash of a cost table's file; one that a plugin brings goes with the plugin's version."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path and Path(path).is_file() else ""
-
-
-def _data_digest(data: object) -> str:
-    """A hash of the data, by which passes decide: of the file, of all files of a folder, or of the arrays."""
-    digest = hashlib.sha256()
-    if isinstance(data, (str, Path)):
-        path = Path(data)
-        for file in sorted(path.glob("*.npz")) if path.is_dir() else [path] if path.is_file() else []:
-            with file.open("rb") as opened:
-                digest.update(hashlib.file_digest(opened, "sha256").digest())
-    elif isinstance(data, Mapping):
-        for name in sorted(data):
-            digest.update(name.encode() + data[name].tobytes())
-    return digest.hexdigest() if data is not None else ""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def stamp_of(model: Model) -> str:
@@ -59,6 +58,64 @@ def stamp_of(model: Model) -> str:
     return next((entry.value for entry in model.skeleton().proto.metadata_props if entry.key == STAMP), "")
 
 
-def _digest(ctx: Context, backend: str) -> str:
-    """A hash of a backend's file: one that is edited in place makes another request."""
-    return hashlib.sha256(ctx.registry.backend[backend].read_bytes()).hexdigest()
+def _files_read(request: Request, ctx: Context) -> dict[str, str]:
+    """A hash of every file that may be read for the request, by the name it is registered under."""
+    registry, found = ctx.registry, {}
+    chosen = {HOST, *(choice.name for choice in request.backends)}
+    for shelf in (registry.policy, registry.dialect, registry.cost_table, registry.backend):
+        for name in shelf:
+            source = _source(shelf, name)
+            found[f"{shelf.kind} {name}"] = _digest(source)
+            if shelf is registry.backend and name in chosen:
+                found |= {f"{name}: {path}": _digest(near) for path, near in _beside(source)}
+    costs = request.costs and Path(request.costs)
+    return found | ({"costs": _digest(costs)} if costs and costs.is_file() else {})
+
+
+def _source(shelf: Shelf, name: str) -> Any:
+    try:
+        return shelf[name]
+    except DovetailError:
+        return None  # what cannot be loaded is said where it is needed
+
+
+def _beside(source: Any) -> Iterator[tuple[str, Any]]:
+    """The files that a backend file can name without anybody having registered them."""
+    parent = getattr(source, "parent", None)
+    for folder in (".", "../policies", "../backends", "../dialects") if parent is not None else ():
+        near = parent.joinpath(folder)
+        if near.is_dir():
+            yield from ((f"{folder}/{file.name}", file) for file in near.iterdir() if file.name.endswith(".yaml"))
+
+
+def _digest(source: Any) -> str:
+    try:
+        return hashlib.sha256(source.read_bytes()).hexdigest() if source is not None else ""
+    except OSError:
+        return ""
+
+
+def _versions(ctx: Context) -> dict[str, str]:
+    """The versions of Dovetail, of the distributions that bring plugins, and of what those require."""
+    records = [record for record in ctx.plugins.plugins if record.status == "ok"] if ctx.plugins else []
+    versions = {f"plugin {record.name}": record.version for record in records}
+    names = {"dovetail", *(record.distribution for record in records)}
+    for name in sorted(names):
+        for required in {name, *_requirements(name)}:
+            versions.setdefault(required, _version(required))
+    return versions
+
+
+def _requirements(distribution: str) -> set[str]:
+    try:
+        texts = metadata.requires(distribution) or []
+    except metadata.PackageNotFoundError:
+        return set()
+    return {found[0] for text in texts if "extra ==" not in text and (found := _NAME.match(text))}
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -16,7 +16,7 @@ USAGE = [
     ["plan", "m.onnx"],
     ["run", "."],
     ["verify", "m.onnx"],
-    ["explain", "."],
+    ["explain"],
     ["opt", "m.onnx"],
     ["opt", "m.onnx", "-p", "a", "--run-reproducer"],
     ["opt", "m.onnx", "-p", "no-such-pass"],

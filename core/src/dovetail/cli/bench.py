@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import command, plugins_of
+from dovetail.cli.common import command, output, plugins_of
 from dovetail.cli.output import Progress, note, print_json
 from dovetail.errors import DovetailError
 from dovetail.files import write_text
@@ -24,7 +23,7 @@ def add_parser(commands: Any) -> None:
     parser = command(commands, "bench", run, "Measure what an engine takes on this machine.")
     parser.add_argument("what", choices=["costs"], help="costs: a cost table for the solver min-cut")
     parser.add_argument("backend", help="the backend whose engine is measured")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.yaml", help="file to write; printed without it")
+    parser.add_argument("-o", "--output", type=output, metavar="FILE.yaml", help="file to write; printed without it")
 
 
 def run(args: argparse.Namespace) -> int:

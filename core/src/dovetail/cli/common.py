@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.files import output_path
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -22,6 +23,7 @@ __all__ = [
     "existing",
     "input_shapes_of",
     "instrumentation_of",
+    "output",
     "plugins_of",
     "request_of",
 ]
@@ -181,6 +183,14 @@ def existing(path: Path | None) -> Path | None:
     if path is not None and not path.exists():
         raise DovetailError(f"{path}: no such file or folder")
     return path
+
+
+def output(text: str) -> Path:
+    """The type of options that name what to write; an empty name is an error of the command line."""
+    try:
+        return output_path(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).replace("\n ", ":")) from None
 
 
 def _backend(text: str) -> str:

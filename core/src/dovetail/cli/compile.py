@@ -15,6 +15,7 @@ from dovetail.cli.common import (
     existing,
     input_shapes_of,
     instrumentation_of,
+    output,
     request_of,
 )
 from dovetail.cli.output import Progress, note, print_json, say, say_note, table
@@ -32,7 +33,7 @@ def add_parser(commands: Any) -> None:
     parser = command(commands, "compile", run, "Compile a model for one or several backends.")
     parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT", help="folder to write; nothing is written without it"
+        "-o", "--output", type=output, metavar="OUT", help="folder to write; nothing is written without it"
     )
     parser.add_argument("--plan", type=Path, metavar="plan.yaml", help="replay a plan instead of deciding")
     parser.add_argument(

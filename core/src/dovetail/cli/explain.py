@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cli.common import command, existing
-from dovetail.cli.output import print_json
+from dovetail.cli.output import print_json, say
 
 __all__ = ["add_parser", "run"]
 
@@ -16,7 +16,13 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = command(commands, "explain", run, "Say why a node runs where it runs, and what could be done about it.")
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote, or a plan file")
-    parser.add_argument("node", metavar="NODE", help="name of a node, of its output, or of a source node")
+    parser.add_argument(
+        "node",
+        nargs="?",
+        metavar="SELECTOR",
+        help="name of a node, of its output or of a source node, a pattern, type:OPERATOR or region:NUMBER "
+        "(default: the whole model)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,5 +33,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"node": args.node, "lines": lines})
     else:
-        print("\n".join(lines))
+        say(*lines)
     return 0

@@ -12,11 +12,13 @@ from dovetail.cli.common import (
     command,
     existing,
     instrumentation_of,
+    output,
     plugins_of,
     request_of,
 )
 from dovetail.cli.output import note, print_json, say
 from dovetail.errors import UsageError
+from dovetail.files import write_text
 
 if TYPE_CHECKING:
     from dovetail.passes import Result
@@ -33,7 +35,7 @@ def add_parser(commands: Any) -> None:
         "model", metavar="FILE", help="ONNX file, ONNX text (.onnxtxt, .txt), or - for text on standard input"
     )
     parser.add_argument("-p", "--pipeline", metavar="PIPELINE", help="for example: 'infer-types,fixpoint(dead-code)'")
-    parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="file to write instead of printing")
+    parser.add_argument("-o", "--output", type=output, metavar="OUT", help="file to write instead of printing")
     parser.add_argument("--stop-after", default="", metavar="PASS", help="stop after the first run of a pass")
     parser.add_argument("--remarks", action="store_true", help="print remarks as comments after the model")
     parser.add_argument("--run-reproducer", action="store_true", help="FILE is a crash reproducer: run what it holds")
@@ -80,7 +82,7 @@ def _write(args: argparse.Namespace, result: Result) -> None:
     if args.output is None:
         text = print_model(result.model)
     elif args.output.suffix in _TEXT_SUFFIXES:
-        args.output.write_text(print_model(result.model), encoding="utf-8")
+        write_text(args.output, print_model(result.model))
     else:
         save_model(result.model, args.output)
     if args.json:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.common import add_request, command, existing, request_of
+from dovetail.cli.common import add_request, command, existing, output, request_of
 from dovetail.cli.output import Progress, print_json
 from dovetail.errors import UsageError
 
@@ -17,7 +17,7 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = command(commands, "plan", run, "Decide where and in what every operator runs, and print or save the plan.")
     parser.add_argument("model", type=Path, metavar="MODEL")
-    parser.add_argument("-o", "--output", type=Path, metavar="plan.yaml", help="file to write instead of printing")
+    parser.add_argument("-o", "--output", type=output, metavar="plan.yaml", help="file to write instead of printing")
     add_request(parser)
 
 

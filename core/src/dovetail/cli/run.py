@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import command, existing, plugins_of
+from dovetail.cli.common import command, existing, output, plugins_of
 from dovetail.cli.output import print_json, say, say_note, table
 from dovetail.files import replacing
 
@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
     parser = command(commands, "run", run, "Run a compiled model on data.")
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
     parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz|FOLDER", help="one array per input")
-    parser.add_argument("-o", "--output", type=Path, metavar="OUT.npz", help="file to write the outputs to")
+    parser.add_argument("-o", "--output", type=output, metavar="OUT.npz", help="file to write the outputs to")
 
 
 def run(args: argparse.Namespace) -> int:

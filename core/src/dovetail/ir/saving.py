@@ -8,11 +8,12 @@ import mmap
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.files import named, replacing
 from dovetail.garbage import without_collections
+from dovetail.ir.seal import SEAL, make_seal
 from dovetail.ir.skeleton import is_stub
 from dovetail.ir.wire import join
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["data_files", "save_model", "tensor_chunks"]
+__all__ = ["SavedFile", "data_files", "remove_data", "save_model", "tensor_chunks"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -31,23 +32,41 @@ _ALIGNMENT = 4096  # bytes; a page, so that readers can map each weight
 _CHUNK = 1 << 22  # bytes
 
 
+class SavedFile(NamedTuple):
+    """A file that was written, with its size in bytes and the SHA-256 of its content."""
+
+    path: Path
+    size: int
+    sha256: str
+
+
 def save_model(
-    model: Model, path: str | Path, *, external: bool | None = None, progress: Progress | None = None
-) -> None:
+    model: Model,
+    path: str | Path,
+    *,
+    external: bool | None = None,
+    progress: Progress | None = None,
+    seal: bool = False,
+) -> list[SavedFile]:
     """Write `model` to `path`.
 
     Placements are written into the nodes' `metadata_props`. Weights go into the file, or, above 1 GiB or when asked,
     into a data file beside it. That file is named after its content, so an older model keeps its own data until it is
-    replaced; the data file that the replaced model used is removed then.
+    replaced; the data file that the replaced model used is removed then, unless another model in the folder names it.
 
     Args:
         model: The model; it may be open from `path` itself.
         path: The file to write; its folder is made.
         external: Weights beside the model (True), inside (False), or by their size (None).
         progress: Called with ("save", weights written, weights in all) before each weight.
+        seal: End the file with a digest of its content; see `dovetail.ir.seal`.
+
+    Returns:
+        The model file, and the data file if there is one.
 
     Raises:
-        DovetailError: The disk is full, the folder cannot be written to, or the model is too large for one file.
+        DovetailError: The disk is full, the folder cannot be written to, the model is too large for one file, or a
+            weight does not have as many bytes as its shape says.
     """
     from dovetail.planning.annotations import mirror_annotations
 
@@ -60,23 +79,53 @@ def save_model(
         external = size > EXTERNAL_ABOVE
     elif not external and size > (1 << 31) - (1 << 24):
         raise DovetailError(f"{path}: {size >> 20} MiB of weights do not fit into one file", "save with external data")
-    proto = skeleton.proto
+    proto = _without_seal(skeleton.proto)
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     tensors = [skeleton.weights[tensor.name] for tensor in stubs]
-    old_data = data_files(path)
     tell = progress or _silent
     with named(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if external and tensors:
-            old_data.discard(_write_data(path, stubs, tensors, tell))
-            with replacing(path) as file:
-                file.write(proto.SerializeToString(deterministic=True))
-        else:
-            with replacing(path) as file:
-                _write_whole(file, proto, stubs, tensors, tell)
-    for stale in old_data:
-        with contextlib.suppress(OSError):
-            stale.unlink()
+        old_data = data_files(path)
+        data = _write_data(path, stubs, tensors, tell) if external and tensors else None
+        with replacing(path) as file:
+            hashed = _Hashed(file)
+            if data is not None:
+                hashed.write(proto.SerializeToString(deterministic=True))
+            else:
+                _write_whole(hashed, proto, stubs, tensors, tell)
+            if seal:
+                hashed.write(make_seal(hashed.digest.digest(), [bytes.fromhex(data.sha256)] if data else []))
+    saved = [hashed.saved(path), *([data] if data else [])]
+    remove_data(old_data - {file.path for file in saved})
+    return saved
+
+
+class _Hashed:
+    """A file to write that knows the size and the digest of what was written."""
+
+    def __init__(self, file: IO[bytes]):
+        self._file = file
+        self.size = 0
+        self.digest = hashlib.sha256()
+
+    def write(self, chunk: bytes | memoryview) -> None:
+        self._file.write(chunk)
+        self.digest.update(chunk)
+        self.size += len(chunk)
+
+    def saved(self, path: Path) -> SavedFile:
+        return SavedFile(path, self.size, self.digest.hexdigest())
+
+
+def _without_seal(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy, because writing data files points its tensors elsewhere; the seal of an earlier file is left out."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for index in reversed(range(len(copy.metadata_props))):
+        if copy.metadata_props[index].key == SEAL:
+            del copy.metadata_props[index]
+    return copy
 
 
 def tensor_chunks(tensor) -> Iterator[memoryview | bytes]:
@@ -98,8 +147,16 @@ def tensor_chunks(tensor) -> Iterator[memoryview | bytes]:
 
 
 def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
-    """Read instead of map: the file holds the bytes as they are wanted, and nothing stays in memory."""
+    """Read instead of map: the file holds the bytes as they are wanted, and nothing stays in memory.
+
+    What is mapped already is taken from there: the file may have been replaced since.
+    """
     left = tensor.nbytes
+    if tensor.raw is not None:
+        first = tensor.offset or 0
+        for start in range(first, first + left, _CHUNK):
+            yield tensor.raw[start : min(start + _CHUNK, first + left)]
+        return
     with open(tensor.path, "rb") as file:
         file.seek(tensor.offset or 0)
         while left and (chunk := file.read(min(left, _CHUNK))):
@@ -107,11 +164,24 @@ def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
             left -= len(chunk)
 
 
+def _write_tensor(file: _Hashed, tensor: ir.TensorProtocol) -> None:
+    """Write the bytes of one weight; a wrong number of them would make the whole file unreadable."""
+    before = file.size
+    for chunk in tensor_chunks(tensor):
+        file.write(chunk)
+    if file.size - before != tensor.nbytes:
+        found, shape = file.size - before, list(tensor.shape)
+        raise DovetailError(
+            f"weight '{tensor.name}' has {found} bytes, and its shape {shape} needs {tensor.nbytes}",
+            "export or copy the source model again",
+        )
+
+
 def _silent(what: str, done: int, total: int) -> None:
     """No progress is wanted."""
 
 
-def _write_whole(file: IO[bytes], proto: onnx.ModelProto, stubs: Sequence, tensors: Sequence, tell: Progress) -> None:
+def _write_whole(file: _Hashed, proto: onnx.ModelProto, stubs: Sequence, tensors: Sequence, tell: Progress) -> None:
     import onnx
 
     outer, graph = onnx.ModelProto(), onnx.GraphProto()
@@ -129,8 +199,7 @@ def _write_whole(file: IO[bytes], proto: onnx.ModelProto, stubs: Sequence, tenso
             file.write(piece)
         else:
             tell("save", piece, len(tensors))
-            for chunk in tensor_chunks(tensors[piece]):
-                file.write(chunk)
+            _write_tensor(file, tensors[piece])
 
 
 def _drop_stubs(graph: onnx.GraphProto) -> None:
@@ -139,42 +208,46 @@ def _drop_stubs(graph: onnx.GraphProto) -> None:
     graph.initializer.extend(inline)
 
 
-def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) -> Path:
+def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) -> SavedFile:
     """Write the weights, point the stubs at them, and return the data file; its name holds a digest of its content."""
-    partial = path.with_name(f".{path.name}.data.partial")
-    digest = hashlib.sha256()
-    places = []
-    try:
-        with partial.open("wb") as file:
-            position = 0
-            for done, tensor in enumerate(tensors):
-                tell("save", done, len(tensors))
-                padding = -position % _ALIGNMENT
-                file.write(bytes(padding))
-                places.append((position + padding, tensor.nbytes))
-                position += padding + tensor.nbytes
-                for chunk in tensor_chunks(tensor):
-                    file.write(chunk)
-                    digest.update(chunk)
-        target = path.with_name(f"{path.stem}-{digest.hexdigest()[:12]}.data")
-        partial.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise
+    places: list[tuple[int, int]] = []
+    hashed: _Hashed | None = None
+
+    def target() -> Path:
+        return path.with_name(f"{path.stem}-{hashed.digest.hexdigest()[:12]}.data")
+
+    with replacing(path, target) as file:
+        hashed = _Hashed(file)
+        for done, tensor in enumerate(tensors):
+            tell("save", done, len(tensors))
+            hashed.write(bytes(-hashed.size % _ALIGNMENT))
+            places.append((hashed.size, tensor.nbytes))
+            _write_tensor(hashed, tensor)
     for proto, (offset, length) in zip(stubs, places, strict=True):
         del proto.external_data[:]
-        for key, value in (("location", target.name), ("offset", offset), ("length", length)):
+        for key, value in (("location", target().name), ("offset", offset), ("length", length)):
             entry = proto.external_data.add()
             entry.key, entry.value = key, str(value)
-    return target
+    return hashed.saved(target())
 
 
 def data_files(path: Path) -> set[Path]:
     """The data files that the model at `path` names, if `save_model` wrote them; nobody else's file is among them."""
-    named = re.compile(re.escape(path.stem) + r"-[0-9a-f]{12}\.data")
-    beside = [file for file in path.parent.glob("*.data") if named.fullmatch(file.name)] if path.is_file() else []
-    if not beside or not path.stat().st_size:
-        return set()
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return {file for file in beside if content.find(file.name.encode()) >= 0}
+    pattern = re.compile(re.escape(path.stem) + r"-[0-9a-f]{12}\.data")
+    beside = [file for file in path.parent.glob("*.data") if pattern.fullmatch(file.name)] if path.is_file() else []
+    return {file for file in beside if _mentions(path, file.name)}
+
+
+def remove_data(stale: set[Path]) -> None:
+    """Remove data files of a model that was replaced, unless another model in their folder names them."""
+    for file in stale:
+        with contextlib.suppress(OSError):
+            if not any(_mentions(model, file.name) for model in file.parent.glob("*.onnx")):
+                file.unlink()
+
+
+def _mentions(model: Path, name: str) -> bool:
+    if not model.is_file() or not model.stat().st_size:
+        return False
+    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(name.encode()) >= 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from dovetail.errors import DovetailError
+from dovetail.ir.model import Model
 from dovetail.planning.placement import (
     Placement,
     get_placement,
@@ -18,9 +20,7 @@ from dovetail.planning.placement import (
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail.ir.model import Model
-
-__all__ = ["mirror_annotations", "read_annotations"]
+__all__ = ["annotated", "mirror_annotations", "read_annotations"]
 
 _BACKEND, _PRECISION, _PORTS, _REGION, _KIND, _ORIGIN = (
     f"dovetail.{name}" for name in ("backend", "precision", "ports", "region", "kind", "origin")
@@ -57,17 +57,66 @@ def _mirror(node: ir.Node) -> None:
             node.metadata_props.pop(key, None)
 
 
+class _Annotated(Model):
+    """A model from a file whose annotations are read when its graph is first asked for."""
+
+    @property
+    def ir(self) -> ir.Model:
+        """The onnx-ir model, with its annotations."""
+        if self.untouched:
+            super().ir  # noqa: B018  (makes the graph)
+            read_annotations(self)
+        return super().ir
+
+
+def annotated(model: Model) -> Model:
+    """`model` with its annotations, which a graph that nobody has asked for yet gets when it is made.
+
+    Raises:
+        DovetailError: At once or then: an annotation is not as `mirror_annotations` writes it.
+    """
+    if model.untouched:
+        lazy = _Annotated(path=model.path, skeleton=model.skeleton(), checked=True)
+        lazy.revision = model.revision
+        return lazy
+    read_annotations(model)
+    return model
+
+
 def read_annotations(model: Model) -> None:
-    """The inverse of `mirror_annotations`: what a saved model says becomes annotations again."""
+    """The inverse of `mirror_annotations`: what a saved model says becomes annotations again.
+
+    Raises:
+        DovetailError: An annotation is not as `mirror_annotations` writes it.
+    """
     for node in model.nodes():
         props = node.metadata_props
         if not props:
             continue
-        if _BACKEND in props:
-            region = props.get(_REGION)
-            ports = json.loads(props.get(_PORTS, "{}"))
-            precision = props.get(_PRECISION, "")
-            set_placement(node, Placement(props[_BACKEND], precision, ports, int(region) if region else None))
-            set_kind(node, props.get(_KIND, "data"))
-        if _ORIGIN in props:
-            set_origin(node, tuple(json.loads(props[_ORIGIN])))
+        try:
+            if _BACKEND in props:
+                region, ports = props.get(_REGION), _mapping(props.get(_PORTS, "{}"))
+                precision = props.get(_PRECISION, "")
+                set_placement(node, Placement(props[_BACKEND], precision, ports, int(region) if region else None))
+                set_kind(node, props.get(_KIND, "data"))
+            if _ORIGIN in props:
+                set_origin(node, _names(props[_ORIGIN]))
+        except (ValueError, RecursionError) as error:
+            raise DovetailError(
+                f"{model.path or 'the model'}: node '{node.name}': an annotation of Dovetail cannot be read: {error}",
+                "compile the source model again, or remove the entries `dovetail.*` from the node's metadata_props",
+            ) from None
+
+
+def _mapping(text: str) -> dict[str, str]:
+    value = json.loads(text)
+    if not isinstance(value, dict) or not all(isinstance(kind, str) for kind in value.values()):
+        raise ValueError(f"{_PORTS} is no mapping of port to type")
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    value = json.loads(text)
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"{_ORIGIN} is no list of names")
+    return tuple(value)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["identity", "structural_keys", "walk"]
+__all__ = ["identity", "operator_name", "structural_keys", "walk"]
 
 
 def walk(model: Model) -> Iterator[tuple[str, ir.Node]]:
@@ -25,6 +25,11 @@ def identity(path: str, node: ir.Node) -> str:
     """The name of a node's first output with its body path: it survives passes that rename or insert nodes."""
     output = next((value.name for value in node.outputs if value.name), node.name or node.op_type)
     return f"{path}/{output}" if path else output
+
+
+def operator_name(domain: str, op_type: str) -> str:
+    """The operator as selectors write it: `Conv`, `com.acme::FusedMlp`."""
+    return op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
 
 
 def structural_keys(model: Model) -> dict[int, str]:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.planning.identity import identity, structural_keys, walk
+from dovetail.planning.identity import identity, operator_name, structural_keys, walk
 from dovetail.planning.join import Join
 from dovetail.planning.placement import Placement, get_placement, kind_of, origin_of
 from dovetail.planning.remark import Remark
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["Plan", "PlannedNode"]
+__all__ = ["Plan", "PlannedNode", "SourceNode"]
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,26 @@ class PlannedNode:
         """Where it is computed, and in what."""
         return Placement(self.backend, self.precision, dict(self.ports), self.region)
 
+    @property
+    def operator(self) -> str:
+        """The operator with its domain, as selectors write it: `Conv`, `com.acme::FusedMlp`."""
+        return operator_name(self.domain, self.op_type)
+
     def as_dict(self) -> dict[str, Any]:
-        """The form in a file; what is usual is left out."""
-        data: dict[str, Any] = {"name": self.name, "output": self.output, "key": self.key}
-        if self.origin and self.origin != (self.name,):
-            data["origin"] = list(self.origin)
-        data["op_type"] = self.op_type
+        """The entry as a mapping; what is usual is left out."""
+        data: dict[str, Any] = {"name": self.name, "output": self.output, "key": self.key, "op_type": self.op_type}
         if self.domain:
             data["domain"] = self.domain
         data |= {"backend": self.backend, "precision": self.precision}
         if self.region is not None:
             data["region"] = self.region
+        return data | self.unusual()
+
+    def unusual(self) -> dict[str, Any]:
+        """Of origin, kind and ports what differs from the usual."""
+        data: dict[str, Any] = {}
+        if self.origin and self.origin != (self.name,):
+            data["origin"] = list(self.origin)
         if self.kind != "data":
             data["kind"] = self.kind
         if self.ports:
@@ -61,19 +70,30 @@ class PlannedNode:
         return data
 
 
+class SourceNode(NamedTuple):
+    """A node of the source model that is no node of the result any more, and what became of it."""
+
+    name: str
+    operator: str
+    fate: str
+
+
 @dataclass
 class Plan:
     """Everything that was decided about a model.
 
     Attributes:
-        model: Its file name, how many nodes it has, and a hash of its graph without weights.
+        model: The source model: its file name, how many nodes it has once it is normalised, and the SHA-256 of its
+            file (`sha256`). In a saved result also the seal of the compiled model (`result`).
         backends: Name, strategy and options of each backend, in order of preference.
         nodes: In graph order; nodes in bodies by path.
+        sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.
         values: Quantisation by value name.
         edits: Changes of the graph that strategies proposed.
         remarks: Why.
         summary: Coverage, regions, joins.
+        source: The file of the source model, whose digest is taken when the plan is saved; None if there is none.
     """
 
     model: dict[str, Any] = field(default_factory=dict)
@@ -84,10 +104,20 @@ class Plan:
     edits: list[dict[str, Any]] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
+    sources: list[SourceNode] = field(default_factory=list)
+    source: Path | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def extract(cls, model: Model, ctx: Context | None = None) -> Plan:
-        """The plan that the annotations of `model` make, with the remarks and joins of the run `ctx`."""
+    def extract(cls, model: Model, ctx: Context | None = None, source: Model | None = None) -> Plan:
+        """The plan that the annotations of `model` make.
+
+        Args:
+            model: A placed model.
+            ctx: The run that placed it, for its remarks and joins.
+            source: The model as it was before the run, to say what became of its nodes.
+        """
+        from dovetail.planning.sources import lost_nodes
+
         keys = structural_keys(model)
         nodes, regions = [], set()
         for path, node in walk(model):
@@ -118,11 +148,13 @@ class Plan:
             joins,
             remarks=list(ctx.remarks) if ctx else [],
             summary=summary,
+            sources=lost_nodes(source, model) if source is not None else [],
+            source=model.path,
         )
 
     def find(self, output: str, key: str = "") -> PlannedNode | None:
         """The entry of the node with this identity, else the one with this structural key."""
-        by_output, by_key = self._index()
+        by_output, by_key = self.index()
         return by_output.get(output) or by_key.get(key)
 
     def as_dict(self) -> dict[str, Any]:
@@ -135,6 +167,7 @@ class Plan:
             "joins": [join.as_dict() for join in self.joins],
             "values": self.values,
             "edits": self.edits,
+            "sources": [list(node) for node in self.sources],
             "remarks": [remark.as_dict() for remark in self.remarks],
             "summary": self.summary,
         }
@@ -157,7 +190,8 @@ class Plan:
 
         return plan_text(self)
 
-    def _index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
+    def index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
+        """The entries by identity, and by structural key."""
         if "_by" not in self.__dict__:
             self.__dict__["_by"] = ({n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key})
         return self.__dict__["_by"]

@@ -1,104 +1,222 @@
-"""Plans on disk: YAML with one line per node, join and remark, or JSON."""
+"""Plans on disk: YAML with one line per node, join and group of remarks, or JSON."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
 from dovetail.files import write_text
-from dovetail.planning.join import Join
-from dovetail.planning.plan import VERSION, Plan, PlannedNode
+from dovetail.garbage import without_collections
+from dovetail.planning.document import document_lines, json_text, parse_document
+from dovetail.planning.plan import VERSION, Plan
+from dovetail.planning.plan_rows import NODE_FIELDS, join_of, join_row, node_of, node_row, source_of
 from dovetail.planning.remark import Remark
+from dovetail.planning.remark_file import grouped, ungrouped
+from dovetail.results.manifest import PLAN, REMARKS
+from dovetail.results.reading import find_result
 
-__all__ = ["load_plan", "plan_text", "save_plan"]
+__all__ = ["SavedPlan", "load_plan", "parse_plan", "parse_remarks", "plan_text", "remarks_text", "save_plan"]
 
-_NODE_FIELDS = {field.name for field in fields(PlannedNode)}
+_READ = (1, VERSION)
+_LARGEST = 1 << 30  # bytes
+_NOTES = {
+    "nodes": "[name, output, operator, backend/precision, region, key, {what else is not as usual}]",
+    "joins": "[value, from, to, kind, first reader, bytes]",
+    "sources": "[node of the source model, operator, what became of it]",
+}
 
 
 def save_plan(plan: Plan, path: Path) -> None:
-    """Write `plan` to `path`, beside it first.
+    """Write `plan` with its remarks to `path`; JSON where the name ends so.
 
     Raises:
         DovetailError: The file cannot be written.
     """
+    if plan.source is not None and plan.source.is_file() and "sha256" not in plan.model:
+        from dovetail.ir.seal import file_sha256
+
+        plan.model["sha256"] = file_sha256(plan.source)
     text = json.dumps(plan.as_dict(), indent=1) + "\n" if path.suffix == ".json" else plan_text(plan)
     write_text(path, text)
 
 
-def plan_text(plan: Plan) -> str:
-    """The plan as YAML, ending in a newline."""
-    return "".join(_lines(plan.as_dict()))
+def plan_text(plan: Plan, remarks: dict[str, Any] | None = None) -> str:
+    """The plan as YAML, ending in a newline.
+
+    Args:
+        plan: The plan.
+        remarks: Where its remarks are, as `file` and `sha256`; without it they are part of the text.
+    """
+    data: dict[str, Any] = {
+        "version": VERSION,
+        "model": plan.model,
+        "backends": plan.backends,
+        "nodes": [node_row(node) for node in plan.nodes],
+        "joins": [join_row(join) for join in plan.joins],
+        "values": plan.values,
+        "edits": plan.edits,
+        "sources": [list(node) for node in plan.sources],
+        "remarks": grouped(plan.remarks) if remarks is None else remarks,
+        "summary": plan.summary,
+    }
+    return "".join(document_lines(data, _NOTES))
 
 
-def _lines(data: dict[str, Any]) -> Iterator[str]:
-    """YAML whose leaves are JSON: a hundred thousand lines are written in a second, and read well one by one."""
-    for key, value in data.items():
-        if isinstance(value, list) and value:
-            yield f"{key}:\n"
-            for item in value:
-                yield f"  - {_flow(item)}\n"
-        else:
-            yield f"{key}: {_flow(value)}\n"
+def remarks_text(remarks: Iterable[Remark]) -> str:
+    """The text of `remarks.json`: a list with one line per group of remarks."""
+    lines = ",\n".join(json_text(line) for line in grouped(remarks))
+    return f"[\n{lines}\n]\n" if lines else "[]\n"
 
 
-def _flow(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+class SavedPlan(Plan):
+    """A plan whose text is only parsed when somebody looks into it: for a large model that takes a second."""
+
+    def __init__(self, load: Callable[[], Plan]):
+        self.__dict__["_load"] = load
+
+    def __getattr__(self, name: str) -> Any:
+        load = self.__dict__.get("_load")
+        if load is None or name.startswith("__"):
+            raise AttributeError(name)
+        self.__dict__.update(vars(load()))
+        self.__dict__.pop("_load", None)
+        return getattr(self, name)
 
 
 def load_plan(path: Path) -> Plan:
-    """Read the plan at `path`, or `plan.yaml` in that folder.
+    """Read the plan at `path`, or the one of the result in that folder, with its remarks.
 
     Raises:
         DovetailError: It is missing, no plan, or has an entry that says what no plan says.
     """
+    texts: Mapping[str, bytes] = {}
     if path.is_dir():
-        path /= "plan.yaml"
-    if not path.is_file():
+        with contextlib.suppress(DovetailError):  # a folder without its model still has a plan
+            found = find_result(path)
+            texts = found.texts if found else {}
+        path = path / PLAN
+    if PLAN not in texts and not path.is_file():
         raise DovetailError(f"{path} does not exist", "`dovetail plan MODEL -o plan.yaml` makes one")
-    data = _parsed(path)
-    if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise DovetailError(f"{path} is no plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one")
+    with without_collections():
+        return _with_remarks(path, texts)
+
+
+def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> Plan:
+    plan, remarks = parse_plan(_decoded(texts[PLAN]) if PLAN in texts else _read(path), str(path))
+    if remarks is not None:
+        beside = path.with_name(REMARKS)
+        content = texts.get(REMARKS) or (_read(beside).encode() if beside.is_file() else b"")
+        if hashlib.sha256(content).hexdigest() == remarks.get("sha256"):
+            plan.remarks = parse_remarks(_decoded(content), str(beside))
+        else:
+            why = f"{REMARKS} is not the file that this plan was saved with, so the reasons are not known"
+            plan.remarks = [Remark("analysis", "", "plan", "remarks", why)]
+    return plan
+
+
+def _decoded(content: bytes) -> str:
+    return content.decode("utf-8-sig", errors="replace")
+
+
+def _read(path: Path) -> str:
     try:
-        return Plan(
-            data.get("model") or {},
-            data.get("backends") or [],
-            [_node(entry, path) for entry in data.get("nodes") or []],
-            [Join.from_dict(entry) for entry in data.get("joins") or []],
-            data.get("values") or {},
-            data.get("edits") or [],
-            [Remark.from_dict(entry) for entry in data.get("remarks") or []],
-            data.get("summary") or {},
-        )
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise DovetailError(f"{path}: an entry is not as plans have it: {error}") from error
+        if path.stat().st_size > _LARGEST:
+            raise DovetailError(f"{path} has more than {_LARGEST >> 30} GiB: no plan is that large")
+        return _decoded(path.read_bytes())
+    except OSError as error:
+        raise DovetailError(f"{path}: {error.strerror or error}") from error
 
 
-def _parsed(path: Path) -> Any:
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if path.suffix == ".json":
+def parse_plan(text: str, name: str) -> tuple[Plan, dict[str, Any] | None]:
+    """The plan in a text, and where its remarks are if it does not hold them itself.
+
+    Raises:
+        DovetailError: It is no plan, or has an entry that says what no plan says; with the line, where it is known.
+    """
+    try:
+        data = json.loads(text) if name.endswith(".json") else parse_document(text, name)
+    except json.JSONDecodeError as error:
+        raise DovetailError(f"{name}:{error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        what = "it is nested deeper than any plan" if isinstance(error, RecursionError) else error
+        raise DovetailError(f"{name}: {what}") from None
+    if not isinstance(data, dict) or data.get("version") not in _READ or isinstance(data["version"], bool):
+        raise DovetailError(f"{name} is no plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one")
+    remarks = data.get("remarks") or []
+    elsewhere = remarks if isinstance(remarks, dict) else None
+    plan = Plan(
+        _of_type(dict, data, "model", name),
+        [_backend(entry, name) for entry in _of_type(list, data, "backends", name)],
+        _entries(data, "nodes", node_of, name),
+        _entries(data, "joins", join_of, name),
+        _of_type(dict, data, "values", name),
+        _of_type(list, data, "edits", name),
+        [] if elsewhere is not None else _remarks(_of_type(list, data, "remarks", name), name),
+        _of_type(dict, data, "summary", name),
+        _entries(data, "sources", source_of, name),
+    )
+    return plan, elsewhere
+
+
+def parse_remarks(text: str, name: str) -> list[Remark]:
+    """The remarks in a text that `remarks_text` made.
+
+    Raises:
+        DovetailError: It is something else.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise DovetailError(f"{name}{line}: {error}") from None
+    if not isinstance(data, list):
+        raise DovetailError(f"{name} is no list of remarks")
+    return _remarks(data, name)
+
+
+def _remarks(lines: list, name: str) -> list[Remark]:
+    try:
+        return list(ungrouped(lines))
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise DovetailError(f"{name}: a remark is not as plans have it: {error}") from error
+
+
+def _of_type(kind: type, data: dict[str, Any], key: str, name: str) -> Any:
+    value = data.get(key) or kind()
+    if not isinstance(value, kind):
+        wanted = "a mapping" if kind is dict else "a list"
+        raise DovetailError(f"{name}: '{key}' is not as plans have it: {wanted} is wanted")
+    return value
+
+
+def _entries(data: dict[str, Any], key: str, make: Any, name: str) -> list:
+    entries = _of_type(list, data, key, name)
+    lines = getattr(entries, "lines", None)
+    made = []
+    for index, entry in enumerate(entries):
         try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DovetailError(f"{path}:{error.lineno}: {error.msg}") from None
-    import yaml
-
-    try:
-        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise DovetailError(f"{path}{line}: {getattr(error, 'problem', None) or error}") from None
+            made.append(make(entry))
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            where = f"{name}:{lines[index]}" if lines else f"{name}: entry {index + 1} of {key}"
+            raise DovetailError(f"{where}: {_reason(error)}", _hint(key)) from error
+    return made
 
 
-def _node(entry: dict[str, Any], path: Path) -> PlannedNode:
-    unknown = sorted(entry.keys() - _NODE_FIELDS)
-    if unknown or "output" not in entry or "backend" not in entry:
-        what = f"unknown key '{unknown[0]}'" if unknown else "no output or no backend"
-        keys = ", ".join(sorted(_NODE_FIELDS))
-        raise DovetailError(f"{path}: node '{entry.get('name', '?')}': {what}", f"keys: {keys}")
-    defaults = {"name": "", "key": "", "op_type": "", "precision": ""}
-    return PlannedNode(**{**defaults, **entry, "origin": tuple(entry.get("origin", ()))})
+def _reason(error: Exception) -> str:
+    return str(error) if type(error) is ValueError else f"it is not as plans have it: {error}"
+
+
+def _hint(key: str) -> str:
+    mapping = f", or a mapping with keys {', '.join(sorted(NODE_FIELDS))}" if key == "nodes" else ""
+    return f"write {_NOTES[key]}{mapping}"
+
+
+def _backend(entry: Any, name: str) -> dict[str, Any]:
+    if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("options", {}), dict):
+        return entry
+    raise DovetailError(f"{name}: an entry of 'backends' has no name", "write {name: cpu-bf16, options: {}}")

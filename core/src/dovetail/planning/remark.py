@@ -41,7 +41,14 @@ class Remark:
 
     @classmethod
     def from_dict(cls, data: dict) -> Remark:
-        """The inverse of `as_dict`."""
+        """The inverse of `as_dict`.
+
+        Raises:
+            ValueError: A field has another form.
+            TypeError: A key is no field, or `kind` or `pass` is missing.
+        """
         values = {("pass_" if key == "pass" else key): value for key, value in data.items()}
-        values["because"] = tuple(values.get("because", ()))
-        return cls(**{"node": "", "rule": "", "why": "", **values})
+        because = values.pop("because", ())
+        if not isinstance(because, (list, tuple)) or not all(isinstance(v, str) for v in (*because, *values.values())):
+            raise ValueError(f"the remark on '{values.get('node', '')}' holds something else than text")
+        return cls(**{"node": "", "rule": "", "why": "", **values}, because=tuple(because))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.near import near_misses
-from dovetail.planning.identity import identity, walk
+from dovetail.planning.identity import identity, operator_name, walk
 from dovetail.planning.placement import get_placement
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def select(model: Model, selector: str) -> list[ir.Node]:
 
 
 def _by_type(model: Model, wanted: str) -> tuple[list[ir.Node], list[str]]:
-    nodes = [(f"{n.domain}::{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type, n) for _, n in walk(model)]
+    nodes = [(operator_name(n.domain, n.op_type), n) for _, n in walk(model)]
     return [n for name, n in nodes if name == wanted], sorted({name for name, _ in nodes})
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import body_nodes
-from dovetail.ir.types import FLOATS
-from dovetail.planning.identity import identity, structural_keys, walk
+from dovetail.ir.types import FLOATS, dtype_name
+from dovetail.planning.identity import identity, operator_name, structural_keys, walk
 from dovetail.planning.placement import HOST
 from dovetail.planning.selectors import parse_pin, select
 
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.planning.claim import Claim
-    from dovetail.planning.plan import Plan
+    from dovetail.planning.plan import Plan, PlannedNode
 
 __all__ = ["Pin", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
+
+
+_NUMBERED = re.compile(r"(in|out)\d+")  # how ports of control flow are listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +65,57 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
     return pins
 
 
-def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> dict[int, Pin]:
+def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dict[int, Pin], list[PlannedNode]]:
     """A plan as pins: every node that it lists keeps its backend and its types.
 
-    A node is found by the value it computes, else by its structure; one that the plan does not know is placed anew.
+    A node is found by the value it computes and its operator, else by its structure; one that the plan does not know is
+    placed anew.
+
+    Returns:
+        The pins by `id(node)`, and the entries of the plan that fit no node.
 
     Raises:
-        DovetailError: The plan names a backend that was not chosen, or it fits no node of the model.
+        DovetailError: The plan names a backend that was not chosen or a precision that is none, or no entry fits.
     """
     known, keys, pins = (*backends, HOST), structural_keys(model), {}
+    by_output, by_key = plan.index()
+    used: set[int] = set()
     for path, node in walk(model):
-        entry = plan.find(identity(path, node), keys[id(node)])
-        if entry is None:
+        entry = by_output.get(identity(path, node))
+        if entry is None or not _same_operator(entry, node):
+            entry = by_key.get(keys[id(node)])
+        if entry is None or id(entry) in used:
             continue
+        used.add(id(entry))
         where = f"plan: node '{entry.name}'"
         if entry.backend not in known:
             raise DovetailError(
                 f"{where} is on '{entry.backend}', which was not chosen", f"add --backend {entry.backend}"
             )
-        types = {"": entry.precision, **entry.ports} if entry.precision in FLOATS or entry.ports else {}
-        pins[id(node)] = Pin(node, entry.backend, types, where)
+        pins[id(node)] = Pin(node, entry.backend, _planned_types(node, entry, where), where)
     if not pins and plan.nodes:
         raise DovetailError("the plan was made for another model: it knows no node of this one")
-    return pins
+    return pins, [entry for entry in plan.nodes if id(entry) not in used]
+
+
+def _same_operator(entry: PlannedNode, node: ir.Node) -> bool:
+    """Whether an entry is about this operator; one that a person wrote need not say which."""
+    return not entry.op_type or entry.operator == operator_name(node.domain, node.op_type)
+
+
+def _planned_types(node: ir.Node, entry: PlannedNode, where: str) -> dict[str, str]:
+    """The types that an entry asks for, by port; empty if it asks for none that can be chosen.
+
+    Raises:
+        DovetailError: One of them is no precision.
+    """
+    values = (value for value in (*node.inputs, *node.outputs) if value is not None and value.dtype is not None)
+    fixed = {dtype_name(value.dtype) for value in values}
+    for precision in (entry.precision, *entry.ports.values()):
+        # What has no float at all is listed with the type it has, which nobody chooses.
+        if precision and precision not in FLOATS and precision not in fixed:
+            raise DovetailError(f"{where}: '{precision}' is no precision", f"one of {', '.join(FLOATS)}")
+    return {"": entry.precision, **entry.ports} if entry.precision in FLOATS or entry.ports else {}
 
 
 def pins_of_bodies(model: Model, pins: Mapping[int, Pin]) -> dict[int, Pin]:
@@ -116,8 +148,14 @@ def pinned_claim(claim: Claim, pin: Pin) -> Claim:
     """`claim` with its types narrowed to the pinned ones.
 
     Raises:
-        DovetailError: No port can have the pinned type.
+        DovetailError: No port can have the pinned type, or a port is named that the node does not have.
     """
+    unknown = next(
+        (port for port in pin.ports if port and port not in claim.ports and not _NUMBERED.fullmatch(port)), ""
+    )
+    if unknown:
+        ports = f"its ports are {', '.join(claim.ports)}" if claim.ports else "none of its ports has a type to choose"
+        raise DovetailError(f"{pin.text}: '{claim.node.name}' has no port '{unknown}'", ports)
     because = f"as {pin.text} says"
     if not pin.ports:
         return replace(claim, because=because)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Place", "Placer", "claims_of"]
 
 _CLAIM = "dovetail.claim"
+_UNFIT_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Place(Pass):
         """Annotate; the graph does not change."""
         placer = Placer(model, ctx)
         placer.remark_refusals()
+        placer.remark_unfit()
         placer.place()
         return False
 
@@ -65,7 +67,7 @@ class Placer:
         self.host = ctx.host
         names = [backend.name for backend in ctx.backends]
         plan = ctx.request.plan
-        self.pins = {} if plan is None else planned_pins(model, plan, names)
+        self.pins, self.unfit = ({}, []) if plan is None else planned_pins(model, plan, names)
         self.pins |= resolve_pins(model, ctx.request.pins, names)
         self.pins |= pins_of_bodies(model, self.pins)
         self.banned: dict[str, set[int]] = {
@@ -82,6 +84,15 @@ class Placer:
         for backend in self.ctx.backends:
             for node, why in self._refused(backend.name):
                 self.ctx.remark("failed", node, "engine-refused", f"not on {backend.name}: {why}")
+
+    def remark_unfit(self) -> None:
+        """Say which entries of a replayed plan fit no node of the model."""
+        for entry in self.unfit[:_UNFIT_SHOWN]:
+            why = f"the plan's entry '{entry.name or entry.output}' ({entry.operator}) fits no node of this model"
+            self.ctx.remark("missed", "", "plan-entry", why)
+        if len(self.unfit) > _UNFIT_SHOWN:
+            why = f"{len(self.unfit)} entries of the plan fit no node of this model; {_UNFIT_SHOWN} are named here"
+            self.ctx.remark("missed", "", "plan-entry", why)
 
     def _refused(self, backend: str) -> list[tuple[ir.Node, str]]:
         refused = self.ctx.refusals.get(backend)

@@ -132,13 +132,18 @@ def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     if variable.policy == "recurse" and not went_low:
         return  # the borders of bodies keep their types unless a solver says otherwise
     ctx.remark(
-        "passed" if went_low else "missed",
+        "passed" if went_low or _as_asked(variable) else "missed",
         variable.node,
         f"policy-{variable.policy}",
         _why(problem, variable),
         because=variable.because,
         source=variable.source,
     )
+
+
+def _as_asked(variable: Variable) -> bool:
+    """Whether the user asked for the type that it has, by a pin or a list."""
+    return variable.policy == "pinned" or variable.policy == "high" and variable.chosen == variable.present
 
 
 def _why(problem: TypingProblem, variable: Variable) -> str:

@@ -1,0 +1,73 @@
+"""The seal of a saved model: a digest of all that the file holds, in the file itself.
+
+A seal is one more entry of the model's `metadata_props`, and the last bytes of the file. Protobuf lets a repeated
+field continue anywhere, so every reader sees an ordinary entry; and whoever edits the model and saves it again moves
+or loses it. It covers the bytes before it, and the data files beside the model in the order of their names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from dovetail.ir.wire import tag, varint
+
+__all__ = ["SEAL", "SEAL_SIZE", "file_sha256", "make_seal", "read_seal", "seal_holds"]
+
+SEAL = "dovetail.content"
+"""Its key in the model's metadata."""
+
+_METADATA_PROPS = 14  # field number in ModelProto
+_DIGITS = 64
+
+
+def _prefix() -> bytes:
+    key = SEAL.encode()
+    entry = tag(1) + varint(len(key)) + key + tag(2) + varint(_DIGITS)
+    return tag(_METADATA_PROPS) + varint(len(entry) + _DIGITS) + entry
+
+
+_PREFIX = _prefix()
+SEAL_SIZE = len(_PREFIX) + _DIGITS
+"""Bytes of a seal at the end of a file."""
+
+
+def make_seal(content: bytes, data: Iterable[bytes]) -> bytes:
+    """The bytes of a seal.
+
+    Args:
+        content: SHA-256 of the file's bytes before the seal.
+        data: SHA-256 of every data file, in the order of their names.
+    """
+    return _PREFIX + hashlib.sha256(b"".join((content, *data))).hexdigest().encode()
+
+
+def read_seal(path: Path) -> str:
+    """The hexadecimal digest at the end of the file, or empty if it carries none; nothing else is read."""
+    with path.open("rb") as file:
+        if file.seek(0, 2) < SEAL_SIZE:
+            return ""
+        file.seek(-SEAL_SIZE, 2)
+        found = file.read()
+    return found[len(_PREFIX) :].decode("ascii", "replace") if found.startswith(_PREFIX) else ""
+
+
+def seal_holds(path: Path, data: Iterable[Path]) -> bool:
+    """Whether the model at `path` and its data files are as they were when it was sealed; reads all of them."""
+    seal = read_seal(path)
+    if not seal:
+        return False
+    digest, left = hashlib.sha256(), path.stat().st_size - SEAL_SIZE
+    with path.open("rb") as file:
+        while left and (chunk := file.read(min(left, 1 << 20))):
+            digest.update(chunk)
+            left -= len(chunk)
+    files = [bytes.fromhex(file_sha256(file)) for file in sorted(data)]
+    return make_seal(digest.digest(), files).endswith(seal.encode())
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

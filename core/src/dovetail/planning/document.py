@@ -1,0 +1,163 @@
+"""The text form of plans: YAML that has one entry per line, each entry in JSON.
+
+JSON in flow style is YAML, so every tool for YAML reads such a file, while this reader needs one `json.loads` per line:
+a hundred thousand lines take half a second, and the line of a mistake is known. Entries that a person wrote as other
+YAML are read by a YAML parser, entry by entry; so is a whole file of another layout, up to a size that it can take.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from dovetail.errors import DovetailError
+
+__all__ = ["Entries", "document_lines", "json_text", "parse_document"]
+
+_DEEPEST = 30
+_BY_HAND = 20_000  # entries; the YAML parser needs a tenth of a millisecond for each
+_NOT_JSON = object()
+_YAML_UP_TO = 4 << 20  # characters; the YAML parser needs two seconds for a million
+_KEY = re.compile(r"([A-Za-z_][\w-]*):(?:[ ]+(.*))?")
+# Legal in JSON as they are, but not in YAML, or a line break there.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+
+class Entries(list):
+    """The entries of a list in a document.
+
+    Attributes:
+        lines: The line of each, for messages.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[int] = []
+
+
+def json_text(value: Any) -> str:
+    """`value` as JSON in one line that YAML reads as the same value."""
+    text = _encode(value)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def document_lines(data: Mapping[str, Any], notes: Mapping[str, str]) -> Iterator[str]:
+    """The lines of `data`; a list has one line per entry, and `notes` holds comments by key."""
+    for key, value in data.items():
+        if key in notes and value:
+            yield f"# {notes[key]}\n"
+        if isinstance(value, list) and value:
+            yield f"{key}:\n"
+            for item in value:
+                yield f"- {json_text(item)}\n"
+        else:
+            yield f"{key}: {json_text(value)}\n"
+
+
+def parse_document(text: str, name: str) -> Any:
+    """The inverse of `document_lines`, for files that people edit.
+
+    Args:
+        text: The document.
+        name: What it is called in messages.
+
+    Raises:
+        DovetailError: It is no YAML, too deep, or too large for anything but one entry per line.
+    """
+    data: dict[str, Any] = {}
+    entries: Entries | None = None
+    by_hand = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line[0] == "#" or line.isspace() or line == "---" and not data:
+            continue
+        entry = line.lstrip(" ")
+        try:
+            if entry.startswith("- ") and entries is not None:
+                value = _json(entry[2:])
+                if value is _NOT_JSON:
+                    by_hand += 1
+                    if by_hand > _BY_HAND:
+                        what = f"more than {_BY_HAND} entries that are not JSON"
+                        raise DovetailError(f"{name}:{number}: {what}", _SHALLOW)
+                    value = _yaml(entry[2:], name, number)
+                entries.append(value)
+                entries.lines.append(number)
+            elif found := _KEY.fullmatch(line.rstrip()):
+                key, rest = found[1], (found[2] or "").strip()
+                if key in data:
+                    raise DovetailError(f"{name}:{number}: '{key}' stands there twice", "remove one of them")
+                entries = None if rest and rest[0] != "#" else Entries()
+                data[key] = _value(rest, name, number) if entries is None else entries
+            else:
+                return _whole(text, name, number)
+        except _Unreadable:
+            if len(text) > _YAML_UP_TO:
+                raise
+            return _whole(text, name, number)
+    return data
+
+
+class _Unreadable(DovetailError):
+    """An entry that may go on in the next line."""
+
+
+def _value(text: str, name: str, number: int) -> Any:
+    value = _json(text)
+    return _yaml(text, name, number) if value is _NOT_JSON else value
+
+
+def _json(text: str) -> Any:
+    try:
+        return _decode(text)
+    except (ValueError, RecursionError):
+        return _NOT_JSON
+
+
+def _whole(text: str, name: str, number: int) -> Any:
+    """A document of another layout."""
+    if len(text) > _YAML_UP_TO:
+        raise DovetailError(
+            f"{name}:{number}: not in the form in which plans are written, one entry per line",
+            f"a file of {len(text) >> 20} MiB can only be read in that form; save the plan again",
+        )
+    return _yaml(text, name, 1)
+
+
+def _yaml(text: str, name: str, first: int) -> Any:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if len(text) > _YAML_UP_TO:
+        raise DovetailError(f"{name}:{first}: an entry of {len(text) >> 20} MiB that is not JSON", _SHALLOW)
+    try:
+        _check_depth(yaml.parse(text, loader), name, first)
+        return yaml.load(text, loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        number = first + (mark.line if mark else 0)
+        raise _Unreadable(f"{name}:{number}: {getattr(error, 'problem', None) or error}") from None
+    except (ValueError, RecursionError) as error:  # a date that is none, say
+        raise DovetailError(f"{name}:{first}: {error}") from None
+
+
+def _check_depth(events: Iterable[Any], name: str, first: int) -> None:
+    """Refuse what would end the process: the parser calls itself for every level, and follows aliases."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind.endswith(("SequenceStartEvent", "MappingStartEvent"))
+        depth -= kind.endswith(("SequenceEndEvent", "MappingEndEvent"))
+        number = first + event.start_mark.line
+        if depth > _DEEPEST:
+            raise DovetailError(f"{name}:{number}: more than {_DEEPEST} levels inside each other", _SHALLOW)
+        if getattr(event, "anchor", None) is not None:
+            raise DovetailError(f"{name}:{number}: anchors and aliases are not read here", "write the value out")
+
+
+_decode = json.JSONDecoder().decode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ": ")).encode
+_SHALLOW = "`dovetail plan MODEL -o plan.yaml` shows the form of a plan"

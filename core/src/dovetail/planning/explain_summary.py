@@ -1,0 +1,95 @@
+"""How a whole model, or many of its nodes, were decided: coverage, reasons with their counts, and what would help."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.counting import counted
+from dovetail.planning.placement import HOST
+from dovetail.planning.remark_file import SLOT, template
+
+if TYPE_CHECKING:
+    from dovetail.planning.plan import Plan, PlannedNode
+    from dovetail.planning.remark import Remark
+
+__all__ = ["coverage_line", "reasons", "suggestions", "summary_lines"]
+
+_KINDS = ("failed", "missed", "passed", "analysis")
+_EXAMPLES = 3  # nodes of a reason
+_REASONS = 4  # of a rule
+
+
+def summary_lines(plan: Plan) -> list[str]:
+    """Coverage, every rule with its reasons, what became of source nodes, and suggestions."""
+    joins = plan.summary.get("joins", len(plan.joins))
+    lines = [f"{coverage_line(plan.nodes)}; {counted(joins, 'join')}"]
+    lines += reasons(plan.remarks)
+    fates = Counter((node.operator, _fate(node.fate)) for node in plan.sources)
+    if fates:
+        lines.append(f"{counted(len(plan.sources), 'node')} of the source model are no nodes any more:")
+        lines += [f"  {number} {operator} {fate}" for (operator, fate), number in fates.most_common()]
+    return lines + suggestions(plan)
+
+
+def coverage_line(nodes: Sequence[PlannedNode]) -> str:
+    """`cpu-bf16 96/104 nodes in 2 regions (bfloat16 90, float32 6), host 8 (float32 8)`."""
+    numbers: dict[str, Counter[str]] = {}
+    regions: dict[str, set[int]] = {}
+    for node in nodes:
+        numbers.setdefault(node.backend, Counter())[node.precision or "no float"] += 1
+        regions.setdefault(node.backend, set()).update(() if node.region is None else (node.region,))
+    parts = []
+    for backend, kinds in sorted(numbers.items(), key=lambda item: (item[0] == HOST, -item[1].total())):
+        many = f"/{counted(len(nodes), 'node')} in {counted(len(regions[backend]), 'region')}"
+        types = ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
+        parts.append(f"{backend} {kinds.total()}{'' if backend == HOST else many} ({types})")
+    return ", ".join(parts) or "no nodes"
+
+
+def reasons(remarks: Iterable[Remark]) -> list[str]:
+    """Every rule with its reasons, each with the number of its nodes and some of their names; what failed first."""
+    rules: dict[tuple[str, str, str], dict[str, list[Remark]]] = {}
+    for remark in remarks:
+        texts = rules.setdefault((remark.kind, remark.pass_, remark.rule), {})
+        texts.setdefault(template(remark.why), []).append(remark)
+    lines = []
+    for (kind, pass_, rule), texts in sorted(rules.items(), key=lambda item: _rank(item[0][0], item[1])):
+        members = sorted(texts.values(), key=len, reverse=True)
+        number = sum(map(len, members))
+        whole = all(not remark.node for group in members for remark in group)
+        name = f"{pass_}/{rule}" if pass_ else rule
+        lines.append(f"{kind} {name}: {'the model' if whole else counted(number, 'node')}")
+        lines += [f"  {_reason(group)}" for group in members[:_REASONS]]
+        if len(members) > _REASONS:
+            rest = sum(map(len, members[_REASONS:]))
+            lines.append(f"  and {counted(len(members) - _REASONS, 'other reason')} for {counted(rest, 'node')}")
+    return lines
+
+
+def suggestions(plan: Plan, names: Collection[str] | None = None) -> list[str]:
+    """What would help, and how many nodes; of all nodes, or of those with these names."""
+    counts = Counter(r.suggest for r in plan.remarks if r.suggest and (names is None or r.node in names))
+    return [f"what would help {counted(number, 'node')}: {text}" for text, number in counts.most_common()]
+
+
+def _reason(group: Sequence[Remark]) -> str:
+    first = group[0]
+    source = f" [{first.source}]" if first.source else ""
+    same = all(remark.why == first.why for remark in group)
+    names = list(dict.fromkeys(remark.node for remark in group if remark.node))
+    if not names:
+        return f"{first.why}{source}"
+    shown = ", ".join(names[:_EXAMPLES]) + (", ..." if len(names) > _EXAMPLES else "")
+    number = f"{len(group)}: " if len(group) > 1 else ""
+    why = first.why if same else template(first.why).replace(SLOT, "...")
+    return f"{number}{why}{source} ({shown})"
+
+
+def _rank(kind: str, texts: dict[str, list[Remark]]) -> tuple[int, int]:
+    return (_KINDS.index(kind) if kind in _KINDS else len(_KINDS), -sum(map(len, texts.values())))
+
+
+def _fate(fate: str) -> str:
+    return "folded into other nodes" if fate.startswith("folded into ") else fate

@@ -1,0 +1,102 @@
+"""The rows of a plan file: nodes, joins and source nodes, each in one line."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from dovetail.planning.join import Join
+from dovetail.planning.plan import PlannedNode, SourceNode
+
+__all__ = ["NODE_FIELDS", "join_of", "join_row", "node_of", "node_row", "source_of"]
+
+NODE_FIELDS = {field.name for field in fields(PlannedNode)}
+_UNUSUAL = {"origin", "kind", "ports"}
+
+
+def node_row(node: PlannedNode) -> list[Any]:
+    """Name, output, operator, backend/precision, region, key, and what else is not as usual."""
+    placement = f"{node.backend}/{node.precision}" if node.precision else node.backend
+    row = [node.name, node.output, node.operator, placement, node.region, node.key, node.unusual()]
+    return row if row[-1] else row[:-1]
+
+
+def node_of(entry: Any) -> PlannedNode:
+    """The inverse of `node_row`; mappings with the fields of `PlannedNode` are read, too.
+
+    Raises:
+        TypeError, ValueError: The entry has another form.
+    """
+    if isinstance(entry, list):
+        return _node_of_row(entry)
+    if not isinstance(entry, dict):
+        raise ValueError(f"{str(entry)[:40]!r} is no node")
+    values = {"name": "", "key": "", "op_type": "", "precision": "", **entry}
+    for key in entry:
+        if key not in NODE_FIELDS:
+            raise ValueError(f"node '{values['name']}': unknown key '{key}'")
+    if "output" not in entry or "backend" not in entry:
+        raise ValueError(f"node '{values['name']}': no output or no backend")
+    return _checked(PlannedNode(**{**values, "origin": tuple(entry.get("origin") or ())}))
+
+
+def _node_of_row(row: list[Any]) -> PlannedNode:
+    if not 4 <= len(row) <= 7:
+        raise ValueError(f"node '{row[0] if row else ''}': {len(row)} values instead of 4 to 7")
+    name, output, operator, placement, region, key, unusual = [*row, *(None, "", {})[len(row) - 4 :]]
+    if not isinstance(operator, str) or not isinstance(placement, str) or not isinstance(unusual, dict):
+        raise ValueError(f"node '{name}': operator and placement are texts, what is unusual is a mapping")
+    if unknown := next((key for key in unusual if key not in _UNUSUAL), None):
+        raise ValueError(f"node '{name}': unknown key '{unknown}'")
+    domain, _, op_type = operator.rpartition("::")
+    backend, _, precision = placement.partition("/")
+    origin = tuple(unusual.get("origin") or ())
+    kind, ports = unusual.get("kind", "data"), unusual.get("ports") or {}
+    return _checked(
+        PlannedNode(name, output, key or "", op_type, backend, precision, domain, origin, region, kind, ports)
+    )
+
+
+def _checked(node: PlannedNode) -> PlannedNode:
+    texts = (node.name, node.output, node.key, node.op_type, node.backend, node.precision, node.domain, node.kind)
+    if set(map(type, texts)) != {str}:
+        wrong = next(text for text in texts if type(text) is not str)
+        raise ValueError(f"node '{node.name}': {wrong!r} is no text")
+    if node.region is not None and type(node.region) is not int:
+        raise ValueError(f"node '{node.name}': region {node.region!r} is no number")
+    if node.ports or node.origin:
+        texts = (*node.origin, *node.ports.values()) if isinstance(node.ports, dict) else (None,)
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"node '{node.name}': ports are a mapping of port to type, origin is a list of names")
+    if not node.backend:
+        raise ValueError(f"node '{node.name}': no output or no backend")
+    return node
+
+
+def join_row(join: Join) -> list[Any]:
+    """Value, from, to, kind, first reader, bytes."""
+    return [join.value, join.held, join.wanted, join.kind, join.at, join.bytes]
+
+
+def join_of(entry: Any) -> Join:
+    """The inverse of `join_row`; mappings are read, too.
+
+    Raises:
+        TypeError, KeyError, ValueError: The entry has another form.
+    """
+    join = Join(*entry) if isinstance(entry, list) else Join.from_dict(entry)
+    *texts, size = join_row(join)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(size, (int, type(None))):
+        raise ValueError(f"{str(entry)[:40]!r} is no join")
+    return join
+
+
+def source_of(entry: Any) -> SourceNode:
+    """A node of the source model.
+
+    Raises:
+        ValueError: The entry has another form.
+    """
+    if not (isinstance(entry, list) and len(entry) == 3 and all(isinstance(text, str) for text in entry)):
+        raise ValueError(f"{str(entry)[:40]!r} is no node of the source model")
+    return SourceNode(*entry)

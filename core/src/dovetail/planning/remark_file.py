@@ -1,0 +1,112 @@
+"""Remarks on disk: one line per reason, with the nodes that it holds for.
+
+Most remarks of a model say the same of many nodes. A line holds up to `_PER_LINE` of them, so that a search for a node
+still finds its reasons in lines that can be read:
+
+    {"kind": "passed", "pass": "assign-types", "rule": "policy-lower", "why": "computed in bfloat16", "nodes": ["a"]}
+
+A node that was forced by others is a list: its name, and the names of those. Quoted names in `why` that differ from
+node to node are left out there (`'{}'`) and follow the node: its name, who forced it, the names for the text, as in
+`["y_to_float32", ["z"], ["y"]]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dovetail.planning.remark import Remark
+
+__all__ = ["SLOT", "grouped", "template", "ungrouped"]
+
+_PER_LINE = 24
+_QUOTED = re.compile(r"'([^']*)'")
+SLOT = "'{}'"
+
+
+def grouped(remarks: Iterable[Remark]) -> list[dict[str, Any]]:
+    """The lines that hold `remarks`. The order of the remarks of each node is kept, the order between nodes is not."""
+    lines: list[list[Remark]] = []
+    open_lines: dict[tuple, int] = {}
+    last: dict[str, int] = {}  # of each node the line with its latest remark
+    for remark in remarks:
+        key = (remark.kind, remark.pass_, remark.rule, template(remark.why), remark.suggest, remark.source)
+        index = open_lines.get(key)
+        if not remark.node or index is None or len(lines[index]) == _PER_LINE or index < last.get(remark.node, 0):
+            index = len(lines)
+            lines.append([])
+            if remark.node:
+                open_lines[key] = index
+        lines[index].append(remark)
+        last[remark.node] = index
+    return [_line(members) for members in lines]
+
+
+def template(why: str) -> str:
+    """The text with the quoted names left out, so that reasons can be compared."""
+    return why if SLOT in why else _QUOTED.sub(SLOT, why)
+
+
+def _line(members: list[Remark]) -> dict[str, Any]:
+    first = members[0]
+    if len(members) == 1:
+        return first.as_dict()
+    same = all(remark.why == first.why for remark in members)
+    line = {key: value for key, value in first.as_dict().items() if key not in ("node", "because")}
+    if not same:
+        line["why"] = template(first.why)
+    nodes: list[Any] = []
+    for remark in members:
+        if not same:
+            nodes.append([remark.node, list(remark.because), _QUOTED.findall(remark.why)])
+        else:
+            nodes.append([remark.node, *remark.because] if remark.because else remark.node)
+    return {**line, "nodes": nodes}
+
+
+def ungrouped(lines: Iterable[dict[str, Any]]) -> Iterator[Remark]:
+    """The inverse of `grouped`.
+
+    Raises:
+        ValueError: A line is not as `grouped` gives it.
+    """
+    for line in lines:
+        if not isinstance(line, dict):
+            raise ValueError(f"{str(line)[:40]!r} is no remark")
+        nodes = line.get("nodes")
+        if nodes is None:
+            yield Remark.from_dict(line)
+            continue
+        shared = Remark.from_dict({key: value for key, value in line.items() if key != "nodes"})
+        if not isinstance(nodes, list):
+            raise ValueError("'nodes' of a remark are no list")
+        for entry in nodes:
+            yield _one(shared, entry)
+
+
+def _one(shared: Remark, entry: Any) -> Remark:
+    """The remark of one entry: a name, a name with those that forced it, or both with names for the text."""
+    because: Any = ()
+    why = shared.why
+    name = entry
+    if isinstance(entry, list) and entry:
+        if isinstance(entry[-1], list):
+            name, because, *names = entry
+            why = _filled(why, names[0]) if len(names) == 1 else None
+        else:
+            name, *because = entry
+    if type(name) is not str or why is None or because and not _texts(because):
+        raise ValueError(f"{str(entry)[:40]!r} is no node of a remark")
+    return Remark(shared.kind, name, shared.pass_, shared.rule, why, tuple(because), shared.suggest, shared.source)
+
+
+def _filled(why: str, names: Any) -> str | None:
+    parts = why.split(SLOT)
+    if not _texts(names) or len(parts) != len(names) + 1:
+        return None
+    return "".join(f"{part}'{name}'" for part, name in zip(parts, names)) + parts[-1]
+
+
+def _texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)

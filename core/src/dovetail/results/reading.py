@@ -1,0 +1,157 @@
+"""Finding the result that a folder holds, while others may be writing to it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir.seal import SEAL, file_sha256, read_seal
+from dovetail.results.committing import finish, stagings
+from dovetail.results.manifest import MANIFEST, MODEL, FileRecord, Manifest
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+
+__all__ = ["FoundResult", "find_result", "open_result", "seal_of"]
+
+_TRIES, _PAUSE = 50, 0.02  # seconds; a commit takes a few milliseconds
+_HASHED_UP_TO = 64 << 20  # bytes; a twentieth of a second
+
+
+@dataclass(frozen=True)
+class FoundResult:
+    """A result in a folder.
+
+    Attributes:
+        folder: The folder.
+        manifest: What belongs to the result.
+        model: The model file; it lies in a staging folder if the writer was killed.
+        texts: The content of the small files that are as they were saved, by name.
+        altered: The names of small files that were edited since, or removed.
+    """
+
+    folder: Path
+    manifest: Manifest
+    model: Path
+    texts: Mapping[str, bytes]
+    altered: frozenset[str]
+
+
+def find_result(folder: Path) -> FoundResult | None:
+    """The result in `folder`; None if it has no manifest.
+
+    The small files are compared with their digests. Model and data files are too, unless they are larger than 64 MiB
+    and older than the manifest, which is written after them: then their size and the model's seal must do.
+
+    Raises:
+        DovetailError: The manifest cannot be read, or the model is not the one it names.
+    """
+    found = None
+    for _ in range(_TRIES):
+        finish(folder)
+        read = Manifest.read(folder / MANIFEST)
+        if read is None:
+            return None
+        try:
+            found = _look(folder, *read)
+        except FileNotFoundError:
+            found = "its files are being replaced"
+        again = Manifest.read(folder / MANIFEST)
+        if again is not None and again[0] == read[0] and (isinstance(found, FoundResult) or not stagings(folder)):
+            break
+        time.sleep(_PAUSE)  # somebody is committing
+    if isinstance(found, FoundResult):
+        return found
+    raise DovetailError(
+        f"{folder}: {found}", f"compile again into this folder, or name {MODEL} itself to use it as any other model"
+    )
+
+
+def open_result(folder: Path) -> tuple[Model, FoundResult] | None:
+    """The result in `folder` with its model opened; None if the folder has no manifest.
+
+    Raises:
+        DovetailError: As `find_result`, or the model cannot be opened.
+    """
+    for _ in range(_TRIES):
+        found = find_result(folder)
+        if found is None:
+            return None
+        try:
+            model = _open(found)
+        except DovetailError:
+            if find_result(folder) == found:
+                raise
+            continue
+        if seal_of(model) == found.manifest.seal:
+            return model, found
+    raise DovetailError(f"{folder} does not stop changing", "wait until its writers are done")
+
+
+def _open(found: FoundResult) -> Model:
+    """The model; one that still lies in staging may have its data in the folder already."""
+    import onnx
+
+    from dovetail.ir.opening import open_model, open_proto
+
+    data = [name for name in found.manifest.files if name.endswith(".data")]
+    if not data or found.model.parent == found.folder or (found.model.parent / data[0]).is_file():
+        return open_model(found.model)
+    beside = found.folder / MODEL
+    return open_proto(onnx.load(found.model, load_external_data=False), str(beside), beside)
+
+
+def seal_of(model: Model) -> str:
+    """The seal that an opened model carries in its metadata, or empty; a graph that was edited since has none."""
+    if not model.untouched or model.revision:
+        return ""
+    return next((entry.value for entry in reversed(model.skeleton().proto.metadata_props) if entry.key == SEAL), "")
+
+
+def _look(folder: Path, text: bytes, manifest: Manifest) -> FoundResult | str:
+    """The files of `manifest`, or what is wrong with them."""
+    places = [folder, *stagings(folder, text)]
+    written = (folder / MANIFEST).stat().st_mtime_ns
+    model, texts, altered = None, {}, set()
+    for name, record in manifest.files.items():
+        if name == MODEL or name.endswith(".data"):
+            found = next((place / name for place in places if _is_file(place / name, record, manifest, written)), None)
+            if found is None:
+                there = any((place / name).is_file() for place in places)
+                return f"{name} {'is not the file that was saved with ' + MANIFEST if there else 'is missing'}"
+            model = found if name == MODEL else model
+        else:
+            content = next((c for place in places if (c := _content(place / name, record)) is not None), None)
+            if content is None:
+                altered.add(name)
+            else:
+                texts[name] = content
+    return FoundResult(folder, manifest, model, texts, frozenset(altered))
+
+
+def _is_file(path: Path, record: FileRecord, manifest: Manifest, written: int) -> bool:
+    try:
+        status = path.stat()
+        if status.st_size != record.size or path.name == MODEL and read_seal(path) != manifest.seal:
+            return False
+        if status.st_size > _HASHED_UP_TO and status.st_mtime_ns < written:
+            return True
+        return file_sha256(path) == record.sha256
+    except OSError:
+        return False
+
+
+def _content(path: Path, record: FileRecord) -> bytes | None:
+    """The content, if it is what was saved."""
+    try:
+        if path.stat().st_size != record.size:
+            return None
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return content if hashlib.sha256(content).hexdigest() == record.sha256 else None

@@ -1,0 +1,161 @@
+"""Saving what compiling gave, as one result."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.files import replacing
+from dovetail.ir.saving import SavedFile, save_model
+from dovetail.ir.seal import file_sha256, read_seal
+from dovetail.results.manifest import MANIFEST, MODEL, PLAN, REMARKS
+from dovetail.results.reading import find_result, seal_of
+from dovetail.results.writing import Staging, staged
+from dovetail.stamp import STAMP
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+
+__all__ = ["save_result"]
+
+_CHUNK = 1 << 22  # bytes
+
+
+def save_result(
+    compiled: CompiledModel,
+    folder: Path,
+    *,
+    external: bool | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> None:
+    """Write `compiled` into `folder`; see `CompiledModel.save`."""
+    if folder.exists() and not folder.is_dir():
+        raise DovetailError(f"{folder} is a file", "name a folder to write to")
+    _keep_source(compiled.source, folder)
+    if external is None and _is_there(compiled, folder):
+        return
+    with staged(folder) as staging, _digest_of(compiled.source) as source:
+        copied = (
+            external is None and compiled.unchanged is not None and not compiled.edited and _copied(compiled, staging)
+        )
+        if not copied:
+            _save_model(compiled, staging, external, progress)
+        seal = read_seal(staging.path / MODEL)
+        if copied and compiled.recorded is not None and not compiled.recorded.altered:
+            for name, content in compiled.recorded.texts.items():
+                staging.write(name, content.decode())
+        else:
+            if source is not None:
+                compiled.plan.model |= {"path": compiled.source.name, "sha256": source.result()}
+            compiled.plan.model["result"] = seal
+            _write_texts(compiled, staging)
+        staging.commit(compiled.record(seal, staging.files))
+
+
+def _keep_source(source: Path | None, folder: Path) -> None:
+    target = folder / MODEL
+    if source is not None and target.exists() and source.exists() and target.samefile(source):
+        raise DovetailError(
+            f"the result would replace its own source {source}", "name another folder, or give the source another name"
+        )
+
+
+def _is_there(compiled: CompiledModel, folder: Path) -> bool:
+    """Whether `folder` holds this result already, with everything that belongs to it."""
+    original = compiled.unchanged
+    if (
+        original is None
+        or compiled.edited
+        or not (folder / MANIFEST).is_file()
+        or original.parent.resolve() != folder.resolve()
+    ):
+        return False
+    with contextlib.suppress(DovetailError):
+        found = find_result(folder)
+        return found is not None and not found.altered and found.manifest.seal == seal_of(compiled.model) != ""
+    return False
+
+
+@contextlib.contextmanager
+def _digest_of(source: Path | None) -> Iterator[Future[str] | None]:
+    """The digest of the source model, taken while the result is written: a gigabyte takes more than half a second."""
+    if source is None:
+        yield None
+        return
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(_digest, source)
+
+
+def _digest(source: Path) -> str:
+    """The digest of the source model; empty if it has gone, which does not matter to the result."""
+    try:
+        return file_sha256(source)
+    except OSError:
+        return ""
+
+
+def _save_model(compiled: CompiledModel, staging: Staging, external: bool | None, progress) -> None:
+    if compiled.edited:
+        # What somebody changed afterwards is not what was compiled for the request.
+        compiled.model.ir.metadata_props.pop(STAMP, None)
+    staging.add(*save_model(compiled.model, staging.path / MODEL, external=external, progress=progress, seal=True))
+    _add_losses(compiled)
+
+
+def _copied(compiled: CompiledModel, staging: Staging) -> bool:
+    """Copy the file that the model was opened from; False if there is none, or it is another one by now."""
+    if compiled.unchanged is None or compiled.edited:
+        return False
+    seal = seal_of(compiled.model)
+    if not seal or read_seal(compiled.unchanged) != seal:
+        return False
+    weights = compiled.model.skeleton().weights.values()
+    data = {Path(tensor.path) for tensor in weights if getattr(tensor, "path", None)}
+    files = [
+        _copy(file, staging.path / name)
+        for file, name in (*((f, f.name) for f in sorted(data)), (compiled.unchanged, MODEL))
+    ]
+    if read_seal(staging.path / MODEL) != seal:
+        return False
+    staging.add(*files)
+    return True
+
+
+def _copy(source: Path, target: Path) -> SavedFile:
+    digest, size = hashlib.sha256(), 0
+    with replacing(target) as out, source.open("rb") as original:
+        while chunk := original.read(_CHUNK):
+            out.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+    return SavedFile(target, size, digest.hexdigest())
+
+
+def _add_losses(compiled: CompiledModel) -> None:
+    """Remark on what converting the weights could not keep; that is only known once they are written."""
+    from dovetail.planning.remark import Remark
+
+    known = {(remark.rule, remark.why) for remark in compiled.plan.remarks if remark.rule == "losses"}
+    for value in compiled.model.graph.initializers.values():
+        losses = getattr(value.const_value, "losses", None)
+        if losses:
+            why = f"weight '{value.name}' in {value.const_value.dtype.name.lower()}: {losses}"
+            if ("losses", why) not in known:
+                compiled.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))
+
+
+def _write_texts(compiled: CompiledModel, staging: Staging) -> None:
+    from dovetail.planning.plan_file import plan_text, remarks_text
+
+    staging.write(REMARKS, remarks_text(compiled.remarks))
+    where = {"file": REMARKS, "sha256": staging.files[REMARKS].sha256}
+    staging.write(PLAN, plan_text(compiled.plan, where))
+    saved = compiled.recorded.texts if compiled.recorded is not None else {}
+    kept = {name: content.decode() for name, content in saved.items() if name not in (PLAN, REMARKS)}
+    for name, text in {**kept, **compiled.files}.items():
+        staging.write(name, text)

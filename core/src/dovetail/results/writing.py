@@ -1,0 +1,99 @@
+"""Writing a result into a staging folder, from which it is committed as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dovetail.errors import DovetailError
+from dovetail.files import created_folders, named, output_path, write_text
+from dovetail.ir.saving import SavedFile
+from dovetail.ownership import hold
+from dovetail.results.committing import commit, is_decided
+from dovetail.results.manifest import MANIFEST, FileRecord, Manifest
+
+__all__ = ["Staging", "staged"]
+
+
+@dataclass
+class Staging:
+    """A result that is being written.
+
+    Attributes:
+        folder: Where it will be.
+        path: The folder to write its files to.
+        files: The files written so far.
+    """
+
+    folder: Path
+    path: Path
+    files: dict[str, FileRecord] = field(default_factory=dict)
+
+    def add(self, *files: SavedFile) -> None:
+        """Say that `files` were written."""
+        for file in files:
+            self.files[file.path.name] = FileRecord(file.size, file.sha256)
+
+    def write(self, name: str, text: str) -> None:
+        """Write one text.
+
+        Raises:
+            DovetailError: A pass wants it to be called as nothing in a result can be called.
+        """
+        from hashlib import sha256
+
+        taken = name in self.files or name == MANIFEST or name.endswith(".data")
+        if taken or name.startswith(".") or Path(name).name != name:
+            raise DovetailError(f"a pass wants to write '{name}' beside the model", "it must take another plain name")
+        write_text(self.path / name, text)
+        content = text.encode()
+        self.files[name] = FileRecord(len(content), sha256(content).hexdigest())
+
+    def commit(self, manifest: Manifest) -> None:
+        """Put the result in the place of what the folder holds."""
+        commit(self.folder, self.path, manifest)
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Staging]:
+    """A result to write; what the block does not commit leaves no trace.
+
+    Raises:
+        DovetailError: The folder is a file or cannot be written to, or the disk is full.
+    """
+    folder = output_path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise DovetailError(f"{folder} is a file", "name a folder to write to")
+    with named(folder), created_folders(folder):
+        path, descriptor = _new_staging(folder)
+        try:
+            yield Staging(folder, path)
+        except DovetailError as error:
+            # Nobody outside has heard of the staging folder.
+            message = error.message.replace(f"{path}{os.sep}", f"{folder}{os.sep}")
+            raise DovetailError(message, error.hint) from error
+        finally:
+            if not is_decided(folder, path):
+                shutil.rmtree(path, ignore_errors=True)
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def _new_staging(folder: Path) -> tuple[Path, int | None]:
+    """A new folder that only this user can look into, held until its descriptor is closed."""
+    while True:
+        path = folder / f".dovetail-{secrets.token_hex(8)}"
+        folder.mkdir(parents=True, exist_ok=True)  # another writer that failed may have removed it again
+        path.mkdir(mode=0o700)
+        if os.name == "nt":
+            return path, None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        # Another writer may have taken it for an orphan before it was held.
+        if hold(descriptor) is not False and path.exists():
+            return path, descriptor
+        os.close(descriptor)

@@ -1,0 +1,191 @@
+"""A result is recognised by what it holds, not by what it says of itself."""
+
+import shutil
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from dovetail import api
+from dovetail.ir import seal
+from dovetail.ir.opening import open_model
+from dovetail.passes.context import Context
+from dovetail.passes.request import Request
+from dovetail.planning.plan import Plan
+from dovetail.plugins import load_plugins
+from dovetail.stamp import stamp_for
+from onnx import numpy_helper
+
+from .conftest import files_of
+
+
+def compiled_again(path, **request):
+    return api.compile(path, ["cpu-bf16"], try_engines=False, **request)
+
+
+def edited(how):
+    """`out/model.onnx` after an edit, saved by onnx as anybody would."""
+    proto = onnx.load("out/model.onnx")
+    if how == "a weight":
+        (weight,) = (tensor for tensor in proto.graph.initializer if tensor.name.startswith("w"))
+        weight.raw_data = bytes(len(weight.raw_data))
+    elif how == "the graph":
+        proto.graph.node[0].name = "renamed"
+    elif how == "metadata":
+        entry = proto.metadata_props.add()
+        entry.key, entry.value = "author", "somebody"
+    onnx.save(proto, "edited.onnx")
+    return "edited.onnx"
+
+
+@pytest.mark.parametrize("external", [False, True], ids=["inline", "external"])
+def test_a_result_gives_itself_back(results, external):
+    results["a"].save("out", external=external)
+    again = compiled_again("out/model.onnx")
+    assert again.unchanged == Path("out/model.onnx")
+    again.save("again")
+    assert files_of("again") == files_of("out")
+    assert again.placement_table() == api.load("out").placement_table()
+    assert again.summary() == results["a"].summary()
+
+
+def test_a_bare_model_is_recognised_without_its_folder(results):
+    results["a"].save("out")
+    shutil.copy("out/model.onnx", "bare.onnx")
+    again = compiled_again("bare.onnx")
+    assert again.unchanged == Path("bare.onnx")
+    again.save("again")
+    assert files_of("again")["model.onnx"] == files_of("out")["model.onnx"]
+
+
+@pytest.mark.parametrize("how", ["a weight", "the graph", "metadata", "nothing, but it was saved by another tool"])
+def test_a_model_that_somebody_edited_is_compiled(results, how):
+    results["a"].save("out")
+    again = compiled_again(edited(how))
+    assert again.unchanged is None
+    again.save("again")  # with a stamp and a seal of its own
+    assert compiled_again("again/model.onnx").unchanged is not None
+
+
+@pytest.mark.parametrize("place", ["model.onnx", "data"])
+def test_a_byte_that_was_changed_in_place(results, place):
+    results["a"].save("out", external=True)
+    path = next(Path("out").glob(f"*{place}"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1 if place == "data" else 0x20
+    if place == "model.onnx":
+        content = path.read_bytes().replace(b"first", b"thirs")
+    path.write_bytes(content)
+    assert compiled_again("out/model.onnx").unchanged is None
+
+
+def test_a_stamp_alone_does_not_count(results):
+    """As in files of a version that knew no seals."""
+    results["a"].model.save("unsealed.onnx")
+    assert compiled_again("unsealed.onnx").unchanged is None
+
+
+def test_a_model_in_memory_that_was_edited(results):
+    results["a"].save("out")
+    model = open_model("out/model.onnx")
+    model.graph.initializers["w"].const_value = ir.tensor(np.zeros((8, 4096), ml_dtypes.bfloat16), name="w")
+    assert compiled_again(model).unchanged is None
+
+
+def test_what_was_changed_after_compiling_carries_no_stamp(results):
+    results["a"].save("out")
+    loaded = api.load("out")
+    loaded.model.graph.name = "mine"
+    loaded.model.touch()
+    loaded.save("mine")
+    assert compiled_again("mine/model.onnx").unchanged is None
+
+
+def test_a_plan_that_was_edited_beside_it_is_not_taken(results):
+    results["a"].save("out")
+    text = Path("out/plan.yaml").read_text()
+    Path("out/plan.yaml").write_text(text.replace("bfloat16", "float32"))
+    again = compiled_again("out/model.onnx")
+    assert again.unchanged is not None
+    assert {node.precision for node in again.plan.nodes if node.op_type == "MatMul"} == {"bfloat16"}
+
+
+def test_a_replayed_plan_is_part_of_the_request(results):
+    results["a"].save("out")
+    text = Path("out/plan.yaml").read_text()
+    Path("plan.yaml").write_text(text.replace("cpu-bf16/bfloat16", "cpu-bf16/float32"))
+    compiled_again("a.onnx", plan="plan.yaml").save("replayed")
+    assert compiled_again("replayed/model.onnx").unchanged is None
+    assert compiled_again("replayed/model.onnx", plan="plan.yaml").unchanged is not None
+
+
+def stamp(**changes):
+    request = Request.of("cpu-bf16", **changes)
+    return stamp_for(request, Context(request, plugins=load_plugins()))
+
+
+def test_the_stamp_covers_what_shapes_a_result(tmp_path, monkeypatch):
+    Path(tmp_path, "costs.yaml").write_text("start: 1\n")
+    costs = {"costs": tmp_path / "costs.yaml"}
+    first, plain = stamp(**costs), stamp()
+    assert stamp() == plain
+    Path(tmp_path, "costs.yaml").write_text("start: 2\n")
+    others = [
+        first,
+        plain,
+        stamp(**costs),
+        stamp(low=["a"]),
+        stamp(data={"x": np.ones(2)}),
+        stamp(plan=Plan(values={"a": 1})),
+    ]
+    from importlib import metadata
+
+    version = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "99" if name == "onnx" else version(name))
+    others.append(stamp())
+    assert len(set(others)) == len(others)
+
+
+def test_files_beside_a_backend_file_are_part_of_the_stamp(tmp_path, monkeypatch):
+    """A policy that a backend file names need not be registered."""
+    package = tmp_path / "stamped" / "backends"
+    package.mkdir(parents=True)
+    (tmp_path / "stamped" / "policies").mkdir()
+    (tmp_path / "stamped" / "__init__.py").write_text("")
+    (package / "npu.yaml").write_text("backend: npu\n")
+    policy = tmp_path / "stamped" / "policies" / "own.yaml"
+    policy.write_text("policy: {fp32: [Exp]}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugins = load_plugins()
+    plugins.registry.backend("npu", "stamped:backends/npu.yaml")
+    request = Request.of("npu")
+    before = stamp_for(request, Context(request, plugins=plugins))
+    policy.write_text("policy: {fp32: [Exp, Log]}\n")
+    assert stamp_for(request, Context(request, plugins=plugins)) != before
+
+
+def test_what_cannot_be_compared_is_never_recognised(results):
+    request = Request.of("cpu-bf16", data=lambda: iter([]))
+    assert stamp_for(request, Context(request, plugins=load_plugins())) == ""
+    assert stamp_for(Request.of("cpu-bf16"), Context(plugins=load_plugins()), passes=[object()]) == ""
+
+
+def test_a_seal_is_the_end_of_a_file_that_every_reader_takes(results):
+    results["a"].save("out")
+    path = Path("out/model.onnx")
+    onnx.checker.check_model(path, full_check=True)
+    (found,) = [entry.value for entry in onnx.load(path).metadata_props if entry.key == seal.SEAL]
+    assert path.read_bytes().endswith(found.encode())
+    assert seal.read_seal(path) == found
+    assert seal.seal_holds(path, [])
+    path.write_bytes(b"short")
+    assert seal.read_seal(path) == ""
+    assert not seal.seal_holds(path, [])
+
+
+def test_weights_survive_the_way(results):
+    results["a"].save("out", external=True)
+    weights = {t.name: numpy_helper.to_array(t) for t in onnx.load("out/model.onnx").graph.initializer}
+    assert all(np.asarray(w, np.float32).max() == 1.0 for w in weights.values())
