@@ -273,7 +273,8 @@ def window(op_type: str):
         if made.shape == (None,):
             g.ends.remove(made)
             made = Value(made.name, FLOAT, (value.shape[-1],), 1.0)
-        g.node("Mul", [value, made], bound=value.bound)
+        away = g.node("Add", [made, g.constant(np.float32(0.5))], bound=1.5)  # its ends are zero but for rounding
+        g.node("Mul", [value, away], bound=value.bound * 1.5)
 
     return make
 
