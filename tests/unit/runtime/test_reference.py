@@ -102,3 +102,19 @@ def test_a_failing_node_is_an_error_with_the_name_of_the_engine():
     session = ReferenceEngine().load(RegionModel(parse(text)), {})
     with pytest.raises(DovetailError, match="reference fails"):
         session.run({"x": np.ones(2, np.float32), "i": np.array([5])})
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_norms_of_channels(power):
+    text = f"g (float[2,3,4,5] x) => (float[2,3,1,1] y) {{ y = GlobalLpPool<p = {power}>(x) }}"
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    ours = ReferenceEngine().load(RegionModel(parse(text)), {}).run({"x": x})["y"]
+    np.testing.assert_allclose(ours[..., 0, 0], (np.abs(x) ** power).sum(axis=(2, 3)) ** (1 / power), rtol=1e-6)
+
+
+def test_an_operator_that_it_lacks_is_named_without_a_list_of_all_others():
+    text = "g (float[2] x) => (float[2] y) { y = com.acme.Fuse(x) }"
+    header = '<ir_version: 10, opset_import: ["" : 22, "com.acme" : 1]>'
+    with pytest.raises(DovetailError, match="Fuse") as caught:
+        ReferenceEngine().load(RegionModel(parse(header + text)), {})
+    assert len(caught.value.message) < 300

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
+
 from dovetail.runtime.engine import Availability, Reads, RegionModel
 from dovetail.runtime.serialise import source_of
 from dovetail.runtime.tensors import TENSOR_TYPES
 
+from dovetail_cpu_bf16.readable import readable
 from dovetail_cpu_bf16.refusals import refusal
 from dovetail_cpu_bf16.repairs import repair
 from dovetail_cpu_bf16.session import OpenVinoSession
@@ -53,31 +55,19 @@ class OpenVinoCpu:
         """Make a session; a refusal names the node where OpenVINO does."""
         import openvino as ov
 
-        region = _inlined(region)
-        source = source_of(region)
+        region, files = readable(region)
         config = dict(_CONFIGURATION)
         for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
             if int(options.get(option, 0)):
                 config[key] = int(options[option])
         try:
             core = ov.Core()
-            model = core.read_model(source)
+            model = core.read_model(source_of(region))
             repair(model)
             compiled = core.compile_model(model, "CPU", config)
         except Exception as error:  # the binding raises RuntimeError and classes of its own
             raise refusal(error, "refuses") from error
-        return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options))
-
-
-def _inlined(region: RegionModel) -> RegionModel:
-    """The region without model-local functions, which the frontend does not read."""
-    if region.path is not None or not region.model.ir.functions:
-        return region
-    from onnx_ir.passes.common import InlinePass
-
-    model = region.model.clone()
-    InlinePass()(model.ir)
-    return RegionModel(model)
+        return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options), files)
 
 
 def _has_bfloat16() -> bool | None:

@@ -30,6 +30,7 @@ def repair(model: ov.Model) -> None:
         _keep_reduced_axes(operations)
         _part_transposes(operations)
         _spell_out_slopes(operations)
+        _fold_filters(operations)
 
 
 def _with_bodies(model: ov.Model) -> list[ov.Model]:
@@ -140,3 +141,45 @@ def _spell_out_slopes(operations: list[ov.Node]) -> None:
         if missing > 0 and slope.get_shape():
             axes = opset13.constant(np.arange(missing))
             node.input(1).replace_source_output(opset13.unsqueeze(slope, axes).output(0))
+
+
+def _fold_filters(operations: list[ov.Node]) -> None:
+    """Compute filters that are made of constants, where they cover one element.
+
+    Behind a Transpose, OpenVINO makes a product of matrices of a convolution with one element per filter if the filters
+    are dequantised, whatever the Transpose does.
+    """
+    import openvino as ov
+    from openvino import op
+
+    ports = [node.input(1) for node in operations if node.get_type_name() == "Convolution"]
+    ports = [port for port in ports if _covers_one(port) and _is_computed_of_constants(port.get_source_output())]
+    if not ports:
+        return
+    sources = [port.get_source_output() for port in ports]
+    config = {"INFERENCE_PRECISION_HINT": "f32"}
+    request = ov.Core().compile_model(ov.Model(sources, []), "CPU", config).create_infer_request()
+    request.infer()
+    for index, port in enumerate(ports):
+        folded = op.Constant(request.get_output_tensor(index))
+        port.replace_source_output(folded.output(0))
+
+
+def _covers_one(port: ov.Input) -> bool:
+    shape = port.get_partial_shape()
+    return shape.is_static and all(extent == 1 for extent in list(shape.to_shape())[2:])
+
+
+def _is_computed_of_constants(source: ov.Output) -> bool:
+    node = source.get_node()
+    if node.get_type_name() == "Constant":
+        return False
+    waiting, seen = [node], set()
+    while waiting:
+        node = waiting.pop()
+        if node.get_type_name() == "Parameter":
+            return False
+        if node.get_name() not in seen:
+            seen.add(node.get_name())
+            waiting += [value.get_node() for value in node.input_values()]
+    return True

@@ -143,6 +143,18 @@ class MaxPool(OpRun):
         return (best,) if len(self.output) == 1 or not self.output[1] else (best, found.astype(np.int64))
 
 
+class GlobalLpPool(OpRun):
+    """The p-norm of every channel; the evaluator has no such operator, and ONNX Runtime none of opset 22."""
+
+    op_domain = ""
+
+    def _run(self, x, p=None):
+        power = 2 if p is None else p
+        wide = np.abs(x.astype(np.float64))
+        norm = (wide**power).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / power)
+        return (norm.astype(x.dtype),)
+
+
 def _padding(options: Mapping[str, object], spatial, reach, strides) -> list[int]:
     """Begins and ends of the padding."""
     automatic = options.get("auto_pad") or "NOTSET"
@@ -165,5 +177,5 @@ def _positions(extent: int, begin: int, end: int, window: int, stride: int, ceil
     return number - 1 if ceil and (number - 1) * stride >= extent + begin else number
 
 
-REPLACEMENTS: list[type[OpRun]] = [Loop, Scan, MaxPool]
+REPLACEMENTS: list[type[OpRun]] = [GlobalLpPool, Loop, MaxPool, Scan]
 """What the evaluator is given as `new_ops`."""
