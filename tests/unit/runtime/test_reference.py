@@ -23,11 +23,13 @@ LOOP = """
     }}"""
 SCAN = """
     g (float[3] start, float[4,3] rows, float[3] k) => (float[3] last, float[A,B] all) {{
-        last, all = Scan<num_scan_inputs = 1, {options}, body = one (float[3] s, float[3] e) => (float[3] r, float[3] o) {{
+        last, all = Scan<num_scan_inputs = 1, {options},
+            body = one (float[3] s, float[3] e) => (float[3] r, float[3] o) {{
             p = Mul(e, k)
             r = Add(s, p)
             o = Identity(r) }}>(start, rows) }}"""
-POOL = "g (float[2,3,{extents}] x) => (float[A,B,{dims}] y, int64[C,D,{dims2}] where) {{ y, where = MaxPool<{options}>(x) }}"
+POOL = """g (float[2,3,{extents}] x) => (float[A,B,{dims}] y, int64[C,D,{dims2}] where) {{
+    y, where = MaxPool<{options}>(x) }}"""
 
 
 def both(text, **inputs):
@@ -47,7 +49,7 @@ def agree(text, **inputs):
 @pytest.mark.parametrize("condition", ["true", '""', "false"])
 def test_scan_outputs_of_loops_are_stacked(limit, condition):
     """Whatever ends the loop; one that takes no turn gives an empty array."""
-    text = LOOP.format(n=limit, condition=condition).replace("true = ", "true = ").replace(
+    text = LOOP.format(n=limit, condition=condition).replace(
         "bool false = {0}", "bool false = {0}, int64 limit = {2}"
     )  # fmt: skip
     agree(text, x=np.arange(6, dtype=np.float32).reshape(2, 3), n=np.array(5))
@@ -55,7 +57,8 @@ def test_scan_outputs_of_loops_are_stacked(limit, condition):
 
 def test_scalars_that_a_loop_collects_are_a_list():
     text = """g (int64 n) => (int64[N] all) <bool true = {1}> {
-        all = Loop(n, true) <body = one (int64 i, bool go) => (bool on, int64 o) { on = Identity(go) o = Add(i, i) }> }"""
+        all = Loop(n, true) <
+            body = one (int64 i, bool go) => (bool on, int64 o) { on = Identity(go) o = Add(i, i) }> }"""
     ours, theirs = both(text, n=np.array(4))
     assert ours["all"].tolist() == theirs["all"].tolist() == [0, 2, 4, 6]
 

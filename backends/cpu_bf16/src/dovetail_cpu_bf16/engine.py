@@ -17,8 +17,8 @@ from dovetail_cpu_bf16.session import OpenVinoSession
 
 __all__ = ["OpenVinoCpu"]
 
-# The graph says what is computed in which type. OpenVINO's own handling of quantised models moves rounding to 8 bits across
-# reductions, pooling and padding, which gives other results; without it, they are computed as they are written.
+# The graph says what is computed in which type. OpenVINO's own handling of quantised models moves rounding to 8 bits
+# across reductions, pooling and padding, which gives other results; without it, they are computed as they are written.
 _CONFIGURATION = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "LP_TRANSFORMS_MODE": False}
 _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
@@ -31,9 +31,9 @@ class OpenVinoCpu:
     that can. It computes int64 in 32 bits and float64 in float32. On a CPU without bfloat16 instructions it drops
     casts to bfloat16 and computes in float32, so results there do not show bfloat16's rounding.
 
-    Calls from several threads run at the same time. On small models each then computes on the core of its caller; a
-    large model is spread over all cores, and calls share them. `streams` divides the cores among that many calls instead:
-    more calls per second where many come in, and each of them takes longer.
+    Calls from several threads run at the same time. A small model computes on the core of its caller; a large one is
+    spread over all cores, and calls share them. `streams` divides the cores among that many calls instead, so that more
+    calls per second are answered where many come in, and each takes longer.
 
     Options: `threads` (0: all cores), `streams` (0: one, for the lowest latency).
     """

@@ -81,9 +81,9 @@ def _keep_reduced_axes(operations: list[ov.Node]) -> None:
 def _part_transposes(operations: list[ov.Node]) -> None:
     """Give every recurrent operator a Transpose of its own.
 
-    OpenVINO puts a Transpose to batch-first in front of each, and merges those of one value. Where it then drops the one
-    in front of a recurrent operator, whose kernel can read either layout, it drops that of all others. It does not
-    merge Transposes whose orders have different types.
+    OpenVINO puts a Transpose to batch-first in front of each, and merges those of one value. Where it then drops the
+    one in front of a recurrent operator, whose kernel reads either layout, it drops that of all other readers. It does
+    not merge Transposes whose orders have different types.
     """
     import numpy as np
     import openvino as ov
@@ -117,8 +117,8 @@ def _is_recurrent(port: ov.Input) -> bool:
 def _spell_out_slopes(operations: list[ov.Node]) -> None:
     """Let PRelu read constant slopes of full rank, and write it as sums and products where they are computed.
 
-    OpenVINO takes slopes of rank 1 for those of channels, where ONNX says the last axis. Computed ones it fuses into the
-    operator that computes them, as if that were the one that is to be rectified.
+    OpenVINO takes slopes of rank 1 for those of channels, where ONNX says the last axis. Computed ones it fuses into
+    the operator that computes them, as if its result were what is to be rectified.
     """
     import numpy as np
     from openvino import opset13

@@ -20,6 +20,7 @@ FAMILIES = (
     (neural.OPERATORS, 0.30),
     (movement.OPERATORS, 0.32),
 )
+SHAPES = ((2, 4, 5, 6), (2, 3, 6), (3, 4, 7, 8), (2, 4, 4), (1, 8, 6, 6), (2, 2, 6, 4), (2, 6), (1, 2, 2, 3))
 LARGEST_SIZE = 3000  # elements of a value that may be read further
 TRIES = 200
 

@@ -1,7 +1,7 @@
 """Operators that the evaluator of the onnx package computes wrongly or in part, as the ONNX specification defines them.
 
-The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop that has no condition,
-gives wrong indices of a MaxPool, and refuses a Scan that runs backwards or along another axis. The evaluator finds the
+The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop that has no
+condition, gives wrong indices of a MaxPool, and refuses a Scan that runs backwards or along another axis. It finds the
 replacement of an operator by the name of its class.
 """
 
@@ -61,7 +61,7 @@ class Loop(_WithBody):
                 scan.append(np.asarray(result))
             turn += 1
         first = 1 + len(states)
-        return tuple([*states, *(self._stacked(first + i, scan) for i, scan in enumerate(scans))])
+        return (*states, *(self._stacked(first + i, scan) for i, scan in enumerate(scans)))
 
 
 class Scan(_WithBody):
@@ -93,7 +93,7 @@ class Scan(_WithBody):
             self._stacked(number + i, scan[:: -1 if way else 1], axis)
             for i, (scan, way, axis) in enumerate(zip(scans, ways_out, axes_out))
         ]
-        return tuple([*states, *made])
+        return (*states, *made)
 
     def _listed(self, name: str, count: int) -> list[int]:
         return list(getattr(self, name, None) or [0] * count)
