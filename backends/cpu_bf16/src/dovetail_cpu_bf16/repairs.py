@@ -27,6 +27,7 @@ def repair(model: ov.Model) -> None:
     """
     for part in _with_bodies(model):
         operations = part.get_ordered_ops()
+        _refuse_dynamic_branches(operations)
         _keep_reduced_axes(operations)
         _part_transposes(operations)
         _spell_out_slopes(operations)
@@ -42,6 +43,23 @@ def _with_bodies(model: ov.Model) -> list[ov.Model]:
             elif hasattr(operation, "get_function"):
                 found.append(operation.get_function())
     return found
+
+
+def _refuse_dynamic_branches(operations: list[ov.Node]) -> None:
+    """Refuse an If with extents that OpenVINO does not know before run time.
+
+    When memory for its results grows, so in the first run, readers find memory that was never written. The backend file
+    says so too, of extents that ONNX does not know; OpenVINO may know less.
+    """
+    for node in operations:
+        if node.get_type_name() != "If":
+            continue
+        parts = [operation for index in (0, 1) for operation in node.get_function(index).get_ops()]
+        if any(port.get_partial_shape().is_dynamic for operation in (node, *parts) for port in operation.outputs()):
+            raise DovetailError(
+                f"openvino-cpu refuses the node of '{node.get_friendly_name()}': extents of it, or in its branches, are "
+                "not known before run time"
+            )
 
 
 def _keep_reduced_axes(operations: list[ov.Node]) -> None:
