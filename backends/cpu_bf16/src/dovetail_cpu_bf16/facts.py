@@ -11,7 +11,7 @@ from dovetail.runtime.regions import used_values
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["channel_multiplier", "dynamic_extents", "indices_of_last_axis", "int64_data"]
+__all__ = ["channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data"]
 
 _WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
 _BITS_THERE = 31
@@ -59,6 +59,12 @@ def dynamic_extents(node: ir.Node) -> bool:
     for body in bodies(node):
         values.extend(tuple(body.outputs))
     return any(_is_dynamic(value) for value in values)
+
+
+def dynamic_graph(node: ir.Node) -> bool:
+    """Whether an input of the graph of `node`, or an extent of the node itself, is not known before run time."""
+    graph = node.graph
+    return dynamic_extents(node) or (graph is not None and any(_is_dynamic(value) for value in graph.inputs))
 
 
 def indices_of_last_axis(node: ir.Node) -> bool:

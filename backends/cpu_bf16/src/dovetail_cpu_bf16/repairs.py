@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError
+from dovetail.runtime.engine import EngineError
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -23,11 +23,11 @@ def repair(model: ov.Model) -> None:
     """Change `model` in place, with the bodies in it.
 
     Raises:
-        DovetailError: Nothing can be done about a pattern.
+        EngineError: Nothing can be done about a pattern.
     """
+    _refuse_dynamic_branches(model)
     for part in _with_bodies(model):
         operations = part.get_ordered_ops()
-        _refuse_dynamic_branches(operations)
         _keep_reduced_axes(operations)
         _part_transposes(operations)
         _spell_out_slopes(operations)
@@ -45,21 +45,22 @@ def _with_bodies(model: ov.Model) -> list[ov.Model]:
     return found
 
 
-def _refuse_dynamic_branches(operations: list[ov.Node]) -> None:
-    """Refuse an If with extents that OpenVINO does not know before run time.
+def _refuse_dynamic_branches(model: ov.Model) -> None:
+    """Refuse an If in a model with extents that OpenVINO does not know before run time.
 
-    When memory for its results grows, so in the first run, readers find memory that was never written. The backend file
-    says so too, of extents that ONNX does not know; OpenVINO may know less.
+    In the first run, readers of its results find memory that was never written, be its own extents known or not. The
+    backend file says so too, of extents that ONNX does not know; OpenVINO may know less.
     """
-    for node in operations:
-        if node.get_type_name() != "If":
-            continue
-        parts = [operation for index in (0, 1) for operation in node.get_function(index).get_ops()]
-        if any(port.get_partial_shape().is_dynamic for operation in (node, *parts) for port in operation.outputs()):
-            raise DovetailError(
-                f"openvino-cpu refuses the node of '{node.get_friendly_name()}': extents of it, or in its branches, are "
-                "not known before run time"
-            )
+    operations = model.get_ordered_ops()
+    branch = next((node.get_friendly_name() for node in operations if node.get_type_name() == "If"), None)
+    if branch is not None and any(
+        port.get_partial_shape().is_dynamic for node in operations for port in node.outputs()
+    ):
+        raise EngineError(
+            f"openvino-cpu refuses the node of '{branch}': it computes branches only where all extents of the region are "
+            "known before run time",
+            node=branch,
+        )
 
 
 def _keep_reduced_axes(operations: list[ov.Node]) -> None:
@@ -119,9 +120,11 @@ def _part_transposes(operations: list[ov.Node]) -> None:
         source = node.input_value(0)
         key = (source.get_node().get_name(), source.get_index())
         if used[key] == len(kinds):
-            raise DovetailError(
-                f"openvino-cpu computes more than {len(kinds)} recurrent operators that read one value wrongly: "
-                f"'{node.get_friendly_name()}'"
+            name = node.get_friendly_name()
+            raise EngineError(
+                f"openvino-cpu refuses the node of '{name}': it computes more than {len(kinds)} recurrent operators that "
+                "read one value wrongly",
+                node=name,
             )
         own = opset13.constant(np.array(_BATCH_FIRST), kinds[used[key]])
         node.input(1).replace_source_output(own.output(0))
