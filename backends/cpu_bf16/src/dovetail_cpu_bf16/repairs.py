@@ -53,12 +53,11 @@ def _refuse_dynamic_branches(model: ov.Model) -> None:
     """
     operations = model.get_ordered_ops()
     branch = next((node.get_friendly_name() for node in operations if node.get_type_name() == "If"), None)
-    if branch is not None and any(
-        port.get_partial_shape().is_dynamic for node in operations for port in node.outputs()
-    ):
+    shapes = (port.get_partial_shape() for node in operations for port in node.outputs())
+    if branch is not None and any(shape.is_dynamic for shape in shapes):
         raise EngineError(
-            f"openvino-cpu refuses the node of '{branch}': it computes branches only where all extents of the region are "
-            "known before run time",
+            f"openvino-cpu refuses the node of '{branch}': it computes branches right only where all extents of the "
+            "region are known before run time",
             node=branch,
         )
 
@@ -122,8 +121,8 @@ def _part_transposes(operations: list[ov.Node]) -> None:
         if used[key] == len(kinds):
             name = node.get_friendly_name()
             raise EngineError(
-                f"openvino-cpu refuses the node of '{name}': it computes more than {len(kinds)} recurrent operators that "
-                "read one value wrongly",
+                f"openvino-cpu refuses the node of '{name}': it is one of more than {len(kinds)} recurrent operators "
+                "that read one value",
                 node=name,
             )
         own = opset13.constant(np.array(_BATCH_FIRST), kinds[used[key]])
