@@ -19,12 +19,12 @@ import onnx_ir as ir
 from dovetail.ir import Model
 from dovetail.passes import Context
 from dovetail.schema import Judge, load_backend
-from dovetail_cpu_bf16.facts import int64_data
+from dovetail_cpu_bf16 import facts
 from dovetail_placement.edge_kinds import MarkEdgeKinds
 from node_tests import cases
 
 POLICIES = Path(__file__).parents[3] / "schemas" / "src" / "dovetail_schemas" / "policies"
-FACTS = {"int64_data": int64_data}
+FACTS = {name: getattr(facts, name) for name in facts.__all__}
 
 
 def main(results: Path, file: Path) -> None:

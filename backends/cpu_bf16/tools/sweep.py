@@ -109,7 +109,7 @@ def serve(pipe, options: argparse.Namespace) -> None:
             if options.engine:
                 again = lambda t: check_engine(t, plugins.registry.engine["openvino-cpu"]())  # noqa: E731
             else:
-                again = lambda t, c=configuration: check(t, c, seed, plugins)  # noqa: E731
+                again = lambda t, c=configuration, n=seed: check(t, c, n, plugins)  # noqa: E731
             outcome, why = again(known)
             pipe.send((configuration, outcome, why[:300]))
             if outcome == "wrong" and options.minimise:

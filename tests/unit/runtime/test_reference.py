@@ -23,11 +23,13 @@ LOOP = """
     }}"""
 SCAN = """
     g (float[3] start, float[4,3] rows, float[3] k) => (float[3] last, float[A,B] all) {{
-        last, all = Scan<num_scan_inputs = 1, {options}, body = one (float[3] s, float[3] e) => (float[3] r, float[3] o) {{
+        last, all = Scan<num_scan_inputs = 1, {options},
+            body = one (float[3] s, float[3] e) => (float[3] r, float[3] o) {{
             p = Mul(e, k)
             r = Add(s, p)
             o = Identity(r) }}>(start, rows) }}"""
-POOL = "g (float[2,3,{extents}] x) => (float[A,B,{dims}] y, int64[C,D,{dims2}] where) {{ y, where = MaxPool<{options}>(x) }}"
+POOL = """g (float[2,3,{extents}] x) => (float[A,B,{dims}] y, int64[C,D,{dims2}] where) {{
+    y, where = MaxPool<{options}>(x) }}"""
 
 
 def both(text, **inputs):
@@ -47,7 +49,7 @@ def agree(text, **inputs):
 @pytest.mark.parametrize("condition", ["true", '""', "false"])
 def test_scan_outputs_of_loops_are_stacked(limit, condition):
     """Whatever ends the loop; one that takes no turn gives an empty array."""
-    text = LOOP.format(n=limit, condition=condition).replace("true = ", "true = ").replace(
+    text = LOOP.format(n=limit, condition=condition).replace(
         "bool false = {0}", "bool false = {0}, int64 limit = {2}"
     )  # fmt: skip
     agree(text, x=np.arange(6, dtype=np.float32).reshape(2, 3), n=np.array(5))
@@ -55,7 +57,8 @@ def test_scan_outputs_of_loops_are_stacked(limit, condition):
 
 def test_scalars_that_a_loop_collects_are_a_list():
     text = """g (int64 n) => (int64[N] all) <bool true = {1}> {
-        all = Loop(n, true) <body = one (int64 i, bool go) => (bool on, int64 o) { on = Identity(go) o = Add(i, i) }> }"""
+        all = Loop(n, true) <
+            body = one (int64 i, bool go) => (bool on, int64 o) { on = Identity(go) o = Add(i, i) }> }"""
     ours, theirs = both(text, n=np.array(4))
     assert ours["all"].tolist() == theirs["all"].tolist() == [0, 2, 4, 6]
 
@@ -102,3 +105,19 @@ def test_a_failing_node_is_an_error_with_the_name_of_the_engine():
     session = ReferenceEngine().load(RegionModel(parse(text)), {})
     with pytest.raises(DovetailError, match="reference fails"):
         session.run({"x": np.ones(2, np.float32), "i": np.array([5])})
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_norms_of_channels(power):
+    text = f"g (float[2,3,4,5] x) => (float[2,3,1,1] y) {{ y = GlobalLpPool<p = {power}>(x) }}"
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    ours = ReferenceEngine().load(RegionModel(parse(text)), {}).run({"x": x})["y"]
+    np.testing.assert_allclose(ours[..., 0, 0], (np.abs(x) ** power).sum(axis=(2, 3)) ** (1 / power), rtol=1e-6)
+
+
+def test_an_operator_that_it_lacks_is_named_without_a_list_of_all_others():
+    text = "g (float[2] x) => (float[2] y) { y = com.acme.Fuse(x) }"
+    header = '<ir_version: 10, opset_import: ["" : 22, "com.acme" : 1]>'
+    with pytest.raises(DovetailError, match="Fuse") as caught:
+        ReferenceEngine().load(RegionModel(parse(header + text)), {})
+    assert len(caught.value.message) < 300

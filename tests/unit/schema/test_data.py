@@ -21,6 +21,8 @@ CODES = {
     "APP": "fp32-accumulate", "RT": "fp32-round-trip", "CON": "follow-consumer", "REC": "recurse", "INT": "none",
 }  # fmt: skip
 
+FACTS = frozenset({"channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data"})
+
 
 def policies(schemas, name):
     return load_policies(schemas / f"policies/{name}.yaml", lambda beside, other: beside.parent / f"{other}.yaml")
@@ -115,15 +117,15 @@ def test_the_groups(schemas):
 
 
 def test_cpu_bf16(schemas):
-    backend = load_backend(schemas / "backends/cpu_bf16.yaml", facts=frozenset({"int64_data"}))
+    backend = load_backend(schemas / "backends/cpu_bf16.yaml", facts=FACTS)
     assert (backend.low, backend.high, backend.opset, backend.dynamic) == ("bfloat16", "float32", (22, 26), "accept")
-    assert (backend.strategy, backend.facts) == ("autocast", {"int64_data"})
-    assert backend.engines == ("openvino-cpu", "reference")
+    assert (backend.strategy, backend.facts) == ("autocast", FACTS)
+    assert backend.engines == ("openvino-cpu", "onnxruntime-cpu", "reference")
     assert backend.policy("", "Exp") == "pass"  # bf16.yaml
     assert backend.policy("", "Conv") == "lower"  # fp16.yaml, which it extends
     assert backend.rule("", "Resize").keep == {"roi", "scales"}
     assert peek_backend(schemas / "backends/cpu_bf16.yaml")[:4] == (
-        "cpu-bf16", "AMX and AVX512-BF16 through OpenVINO", "cpu", ("openvino-cpu", "reference"),
+        "cpu-bf16", "AMX and AVX512-BF16 through OpenVINO", "cpu", ("openvino-cpu", "onnxruntime-cpu", "reference"),
     )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """The backend `cpu-bf16`, its engine, and the fact that its limits ask for."""
+    """The backend `cpu-bf16`, its engine, and the facts that its limits ask for."""
     registry.engine("openvino-cpu", "dovetail_cpu_bf16.engine:OpenVinoCpu")
     registry.backend("cpu-bf16", "dovetail_schemas:backends/cpu_bf16.yaml")
-    registry.fact("int64_data", "dovetail_cpu_bf16.facts:int64_data")
+    for fact in ("channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data"):
+        registry.fact(fact, f"dovetail_cpu_bf16.facts:{fact}")

@@ -5,15 +5,21 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
+
 from dovetail.runtime.engine import Availability, Reads, RegionModel
 from dovetail.runtime.serialise import source_of
 from dovetail.runtime.tensors import TENSOR_TYPES
 
+from dovetail_cpu_bf16.readable import readable
 from dovetail_cpu_bf16.refusals import refusal
+from dovetail_cpu_bf16.repairs import repair
 from dovetail_cpu_bf16.session import OpenVinoSession
 
 __all__ = ["OpenVinoCpu"]
 
+# The graph says what is computed in which type. OpenVINO's own handling of quantised models moves rounding to 8 bits
+# across reductions, pooling and padding, which gives other results; without it, they are computed as they are written.
+_CONFIGURATION = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "LP_TRANSFORMS_MODE": False}
 _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 
@@ -25,7 +31,11 @@ class OpenVinoCpu:
     that can. It computes int64 in 32 bits and float64 in float32. On a CPU without bfloat16 instructions it drops
     casts to bfloat16 and computes in float32, so results there do not show bfloat16's rounding.
 
-    Options: `threads` (0: all cores).
+    Calls from several threads run at the same time. A small model computes on the core of its caller; a large one is
+    spread over all cores, and calls share them. `streams` divides the cores among that many calls instead, so that more
+    calls per second are answered where many come in, and each takes longer.
+
+    Options: `threads` (0: all cores), `streams` (0: one, for the lowest latency).
     """
 
     name = "openvino-cpu"
@@ -45,29 +55,19 @@ class OpenVinoCpu:
         """Make a session; a refusal names the node where OpenVINO does."""
         import openvino as ov
 
-        region = _inlined(region)
-        source = source_of(region)
-        config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
-        if int(options.get("threads", 0)):
-            config["INFERENCE_NUM_THREADS"] = int(options["threads"])
+        region, files = readable(region)
+        config = dict(_CONFIGURATION)
+        for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
+            if int(options.get(option, 0)):
+                config[key] = int(options[option])
         try:
             core = ov.Core()
-            model = core.read_model(source)
+            model = core.read_model(source_of(region))
+            repair(model)
             compiled = core.compile_model(model, "CPU", config)
         except Exception as error:  # the binding raises RuntimeError and classes of its own
             raise refusal(error, "refuses") from error
-        return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options))
-
-
-def _inlined(region: RegionModel) -> RegionModel:
-    """The region without model-local functions, which the frontend does not read."""
-    if region.path is not None or not region.model.ir.functions:
-        return region
-    from onnx_ir.passes.common import InlinePass
-
-    model = region.model.clone()
-    InlinePass()(model.ir)
-    return RegionModel(model)
+        return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options), files)
 
 
 def _has_bfloat16() -> bool | None:

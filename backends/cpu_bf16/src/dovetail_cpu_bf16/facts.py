@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import bodies
 from dovetail.planning.placement import kind_of
+from dovetail.runtime.regions import used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["int64_data"]
+__all__ = ["channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data"]
 
 _WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
 _BITS_THERE = 31
@@ -38,3 +40,41 @@ def _may_be_wide(value: ir.Value) -> bool:
     if constant is None:
         return True
     return constant.size > _LOOKED_AT or any(abs(int(number)) >> _BITS_THERE for number in constant.numpy().reshape(-1))
+
+
+def channel_multiplier(node: ir.Node) -> int | None:
+    """How many channels a convolution makes of each channel, if every channel is a group; 1 for other convolutions."""
+    shape = node.inputs[1].shape if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    group = node.attributes.get_int("group", 1)
+    if group == 1:
+        return 1
+    if shape is None or not isinstance(shape[0], int):
+        return None
+    return shape[0] // group if shape[1] == 1 else 1
+
+
+def dynamic_extents(node: ir.Node) -> bool:
+    """Whether an extent of what `node`, or a body of it, reads or gives is not known before run time."""
+    values = [*used_values(node), *node.outputs]
+    for body in bodies(node):
+        values.extend(tuple(body.outputs))
+    return any(_is_dynamic(value) for value in values)
+
+
+def dynamic_graph(node: ir.Node) -> bool:
+    """Whether an input of the graph of `node`, or an extent of the node itself, is not known before run time."""
+    graph = node.graph
+    return dynamic_extents(node) or (graph is not None and any(_is_dynamic(value) for value in graph.inputs))
+
+
+def indices_of_last_axis(node: ir.Node) -> bool:
+    """Whether the second result of `node`, positions along the last axis, is read by anybody."""
+    if len(node.outputs) < 2 or not (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
+        return False
+    shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    axis = node.attributes.get_int("axis", -1)
+    return axis == -1 or shape is None or axis == len(shape) - 1
+
+
+def _is_dynamic(value: ir.Value) -> bool:
+    return value.shape is None or not all(isinstance(extent, int) for extent in value.shape)

@@ -9,9 +9,16 @@ from dovetail.runtime.engine import EngineError
 
 __all__ = ["refusal"]
 
-_NODE = re.compile(r"'<Node\((\w+)\): ([^>]*)>'|Operation name: (\S+)|operations?: (\S+)")
+_NODE = re.compile(r"'<Node\((\w+)\): ([^>]*)>'|Operation name: (\S+)|node with name '([^']*)'")
+# The first operator that failed, of several that may have failed because of it, and where in OpenVINO's sources.
+_FIRST = re.compile(r".*?with a message: (.*?)(?: -- \w+-\d+ with a message: .*| Summary: .*|$)")
+_WHILE = re.compile(
+    r"While validating ONNX node '<[^>]*>': |While validating node '.*?' with friendly_name '[^']*': |"
+    r"Exception from \S+: |FrontEnd API failed with \w+: ?"
+)
+_CHECK = re.compile(r"Check '(.*?)' failed at \S+:\d+: ?")
 _SHOWN = 300
-"""Characters of OpenVINO's message that are shown: its end, where the reason stands."""
+"""Characters of a reason that are shown at most."""
 
 
 def refusal(error: Exception, verb: str) -> DovetailError:
@@ -27,4 +34,13 @@ def refusal(error: Exception, verb: str) -> DovetailError:
     found = _NODE.search(text)
     node = next((part for part in reversed(found.groups()) if part), "") if found else ""
     what = f"the node of '{node}'" if node else "the region"
-    return EngineError(f"openvino-cpu {verb} {what}: {text[-_SHOWN:]}", node=node)
+    return EngineError(f"openvino-cpu {verb} {what}: {_reason(text)[:_SHOWN]}", node=node)
+
+
+def _reason(text: str) -> str:
+    """The sentence for people in a message; the condition that did not hold where there is none."""
+    first = _FIRST.match(text)
+    said = _WHILE.sub("", first[1] if first else text)
+    failed = _CHECK.search(said)
+    sentence = _CHECK.sub("", said).strip()
+    return sentence or (f"it needs {failed[1]}" if failed else text)

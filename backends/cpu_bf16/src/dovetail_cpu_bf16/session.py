@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -33,8 +34,15 @@ class OpenVinoSession:
     The pool grows to the largest number of calls that ever ran at once, and `executed()` needs none.
     """
 
-    def __init__(self, compiled: ov.CompiledModel, region: RegionModel, load_body: Callable[[Model], OpenVinoSession]):
+    def __init__(
+        self,
+        compiled: ov.CompiledModel,
+        region: RegionModel,
+        load_body: Callable[[Model], OpenVinoSession],
+        files: TemporaryDirectory | None = None,
+    ):
         self._compiled = compiled
+        self._files = files  # OpenVINO reads weights where they lie, as long as the session lives
         self._load_body = load_body
         # Appending to and popping from a deque are atomic: no lock is needed.
         self._idle: deque[ov.InferRequest] = deque([compiled.create_infer_request()])

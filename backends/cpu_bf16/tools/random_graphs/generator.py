@@ -20,6 +20,7 @@ FAMILIES = (
     (neural.OPERATORS, 0.30),
     (movement.OPERATORS, 0.32),
 )
+SHAPES = ((2, 4, 5, 6), (2, 3, 6), (3, 4, 7, 8), (2, 4, 4), (1, 8, 6, 6), (2, 2, 6, 4), (2, 6), (1, 2, 2, 3))
 LARGEST_SIZE = 3000  # elements of a value that may be read further
 TRIES = 200
 
@@ -78,7 +79,9 @@ def random_model(seed: int, only: tuple[str, ...] = ()) -> tuple[onnx.ModelProto
 
 
 def _inputs(g: Graph) -> list[Value]:
-    shape = g.choose([(2, 4, 5, 6), (2, 3, 6), (3, 4, 7, 8), (2, 4, 4), (1, 8, 6, 6), (2, 2, 6, 4), (2, 6), (1, 2, 2, 3)])
+    shape = g.choose(
+        [(2, 4, 5, 6), (2, 3, 6), (3, 4, 7, 8), (2, 4, 4), (1, 8, 6, 6), (2, 2, 6, 4), (2, 6), (1, 2, 2, 3)]
+    )
     inputs = [Value("x0", FLOAT, shape, 2.0), Value("x1", FLOAT, shape, 2.0)]
     if g.chance(0.5):
         inputs.append(Value("x2", FLOAT, (shape[0], shape[-1]), 2.0))

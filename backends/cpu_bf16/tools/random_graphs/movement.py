@@ -105,9 +105,11 @@ def unsqueeze(g: Graph) -> None:
 def concat(g: Graph) -> None:
     value = _some(g)
     axis = g.integer(0, value.rank - 1)
-    same = lambda v: v.rank == value.rank and all(  # noqa: E731
-        a == b for i, (a, b) in enumerate(zip(v.shape, value.shape)) if i != axis
-    )
+
+    def same(other: Value) -> bool:
+        pairs = enumerate(zip(other.shape, value.shape))
+        return other.rank == value.rank and all(a == b for i, (a, b) in pairs if i != axis)
+
     parts = [value, *(g.floats(same) for _ in range(g.integer(1, 2)))]
     axis = axis - value.rank if g.chance(0.3) else axis
     g.node("Concat", parts, axis=axis, bound=max(part.bound for part in parts))

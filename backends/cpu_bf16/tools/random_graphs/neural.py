@@ -91,9 +91,9 @@ def matmul(g: Graph) -> None:
         if g.chance(0.5):
             raise Impossible
         second = g.floats(
-            lambda other: other.rank == value.rank
-            and other.shape[:-2] == value.shape[:-2]
-            and other.shape[-2] == value.shape[-1]
+            lambda other: (
+                other.rank == value.rank and other.shape[:-2] == value.shape[:-2] and other.shape[-2] == value.shape[-1]
+            )
         )
     except Impossible:
         second = g.weight(value.shape[-1], g.integer(1, 6), scale=1 / np.sqrt(value.shape[-1]))
@@ -221,9 +221,7 @@ def recurrent(op_type: str):
             options["linear_before_reset"] = 1
         count = g.integer(1, 3 if op_type == "LSTM" else 2)
         state = g.weight(ways, batch, hidden, scale=0.5) if g.chance(0.4) else None
-        made = g.results(
-            op_type, [value, *weights, None, state], count, bound=1.0, hidden_size=hidden, **options
-        )
+        made = g.results(op_type, [value, *weights, None, state], count, bound=1.0, hidden_size=hidden, **options)
         if g.chance(0.5):
             g.node("Squeeze", [made[0], g.ints(1)], bound=1.0) if ways == 1 else None
 
@@ -273,7 +271,8 @@ def window(op_type: str):
         if made.shape == (None,):
             g.ends.remove(made)
             made = Value(made.name, FLOAT, (value.shape[-1],), 1.0)
-        g.node("Mul", [value, made], bound=value.bound)
+        away = g.node("Add", [made, g.constant(np.float32(0.5))], bound=1.5)  # its ends are zero but for rounding
+        g.node("Mul", [value, away], bound=value.bound * 1.5)
 
     return make
 

@@ -56,7 +56,7 @@ class ReferenceEngine:
             evaluator = ReferenceEvaluator(proto, new_ops=REPLACEMENTS)
             return ReferenceSession(evaluator, region, bool(options.get("profile")))
         except Exception as error:  # the evaluator raises whatever its parts raise
-            raise DovetailError(f"reference refuses the region: {error}") from error
+            raise DovetailError(f"reference refuses the region: {_first_sentence(error)}") from error
 
 
 class ReferenceSession:
@@ -77,7 +77,7 @@ class ReferenceSession:
             with self._running:
                 results = self._results(dict(inputs))
         except Exception as error:
-            raise DovetailError(f"reference fails: {type(error).__name__}: {error}") from error
+            raise DovetailError(f"reference fails: {type(error).__name__}: {_first_sentence(error)}") from error
         return {name: _checked(name, results[name], declared) for name, declared in self._types.items()}
 
     def _results(self, inputs: dict[str, np.ndarray]) -> dict[str, object]:
@@ -107,6 +107,11 @@ def _checked(name: str, result: object, declared: str) -> object:
     if isinstance(array, np.ndarray) and declared and not matches(array, declared):
         raise DovetailError(f"reference computed output '{name}' as {array.dtype.name}, the model declares {declared}")
     return array
+
+
+def _first_sentence(error: Exception) -> str:
+    """What the evaluator says; where it lacks an operator, without the list of those that it has."""
+    return " ".join(str(error).partition(" You may either")[0].partition(" Available implementations")[0].split())
 
 
 def _order_functions(proto: onnx.ModelProto) -> None:

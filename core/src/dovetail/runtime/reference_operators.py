@@ -1,7 +1,7 @@
 """Operators that the evaluator of the onnx package computes wrongly or in part, as the ONNX specification defines them.
 
-The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop that has no condition,
-gives wrong indices of a MaxPool, and refuses a Scan that runs backwards or along another axis. The evaluator finds the
+The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop that has no
+condition, gives wrong indices of a MaxPool, and refuses a Scan that runs backwards or along another axis. It finds the
 replacement of an operator by the name of its class.
 """
 
@@ -61,7 +61,7 @@ class Loop(_WithBody):
                 scan.append(np.asarray(result))
             turn += 1
         first = 1 + len(states)
-        return tuple([*states, *(self._stacked(first + i, scan) for i, scan in enumerate(scans))])
+        return (*states, *(self._stacked(first + i, scan) for i, scan in enumerate(scans)))
 
 
 class Scan(_WithBody):
@@ -93,7 +93,7 @@ class Scan(_WithBody):
             self._stacked(number + i, scan[:: -1 if way else 1], axis)
             for i, (scan, way, axis) in enumerate(zip(scans, ways_out, axes_out))
         ]
-        return tuple([*states, *made])
+        return (*states, *made)
 
     def _listed(self, name: str, count: int) -> list[int]:
         return list(getattr(self, name, None) or [0] * count)
@@ -143,6 +143,18 @@ class MaxPool(OpRun):
         return (best,) if len(self.output) == 1 or not self.output[1] else (best, found.astype(np.int64))
 
 
+class GlobalLpPool(OpRun):
+    """The p-norm of every channel; the evaluator has no such operator, and ONNX Runtime none of opset 22."""
+
+    op_domain = ""
+
+    def _run(self, x, p=None):
+        power = 2 if p is None else p
+        wide = np.abs(x.astype(np.float64))
+        norm = (wide**power).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / power)
+        return (norm.astype(x.dtype),)
+
+
 def _padding(options: Mapping[str, object], spatial, reach, strides) -> list[int]:
     """Begins and ends of the padding."""
     automatic = options.get("auto_pad") or "NOTSET"
@@ -165,5 +177,5 @@ def _positions(extent: int, begin: int, end: int, window: int, stride: int, ceil
     return number - 1 if ceil and (number - 1) * stride >= extent + begin else number
 
 
-REPLACEMENTS: list[type[OpRun]] = [Loop, Scan, MaxPool]
+REPLACEMENTS: list[type[OpRun]] = [GlobalLpPool, Loop, MaxPool, Scan]
 """What the evaluator is given as `new_ops`."""

@@ -1,0 +1,77 @@
+"""Region models in a form that OpenVINO's ONNX frontend reads right."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.runtime.engine import RegionModel
+from dovetail.runtime.serialise import needs_file
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+
+__all__ = ["readable"]
+
+# What the frontend gets wrong unless the bytes are in `raw_data`: it takes the bits of bfloat16 for whole numbers, and
+# elements of uint32, which the proto holds in 64 bits, for two each.
+_MISREAD = frozenset({"BFLOAT16", "UINT32"})
+
+
+def readable(region: RegionModel) -> tuple[RegionModel, tempfile.TemporaryDirectory | None]:
+    """The region without model-local functions, and with its constants as bytes; a folder if that is a new file.
+
+    The region itself is given back where there is nothing to change.
+    """
+    functions = region.path is None and bool(region.model.ir.functions)
+    if not functions and next(_misread(region.model), None) is None:
+        return region, None
+    model = region.model.clone()
+    if functions:
+        from onnx_ir.passes.common import InlinePass
+
+        InlinePass()(model.ir)
+    for holder, tensor in list(_misread(model)):
+        _give_bytes(holder, tensor)
+    model.touch()
+    if region.path is None or not needs_file(model):
+        return RegionModel(model), None
+    folder = tempfile.TemporaryDirectory(prefix="dovetail-openvino-")
+    path = Path(folder.name, "model.onnx")
+    model.save(path, external=True)
+    return RegionModel(model, path), folder
+
+
+def _misread(model: Model) -> Iterator[tuple[ir.Value | ir.Node, ir.TensorProtocol]]:
+    """Constants that would be misread, each with the value or the node that holds it."""
+    for _, graph in model.graphs():
+        for value in graph.initializers.values():
+            if _is_misread(value.const_value):
+                yield value, value.const_value
+        for node in graph:
+            for attribute in node.attributes.values():
+                if not attribute.is_ref() and attribute.type.name == "TENSOR" and _is_misread(attribute.value):
+                    yield node, attribute.value
+
+
+def _is_misread(tensor: ir.TensorProtocol | None) -> bool:
+    import onnx_ir as ir
+
+    if not isinstance(tensor, ir.serde.TensorProtoTensor) or tensor.dtype.name not in _MISREAD:
+        return False
+    return not tensor.raw.HasField("raw_data")
+
+
+def _give_bytes(holder: ir.Value | ir.Node, tensor: ir.TensorProtocol) -> None:
+    import onnx_ir as ir
+
+    made = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+    if isinstance(holder, ir.Value):
+        holder.const_value = made
+        return
+    for name, attribute in list(holder.attributes.items()):
+        if attribute.type.name == "TENSOR" and attribute.value is tensor:
+            holder.attributes[name] = ir.AttrTensor(name, made)

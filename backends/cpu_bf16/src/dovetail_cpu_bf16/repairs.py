@@ -1,0 +1,205 @@
+"""Defects of OpenVINO that a model can be kept clear of: its graph is changed before it is compiled.
+
+Each repair replaces a pattern that OpenVINO 2026.4 computes wrongly by one that means the same. None of them costs time
+that could be measured. `tools/sweep.py` found them; `tests/e2e/test_random_graphs.py` keeps them found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from dovetail.runtime.engine import EngineError
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+__all__ = ["repair"]
+
+_BATCH_FIRST = [1, 0, 2]
+
+
+def repair(model: ov.Model) -> None:
+    """Change `model` in place, with the bodies in it.
+
+    Raises:
+        EngineError: Nothing can be done about a pattern.
+    """
+    _refuse_dynamic_branches(model)
+    for part in _with_bodies(model):
+        operations = part.get_ordered_ops()
+        _keep_reduced_axes(operations)
+        _part_transposes(operations)
+        _spell_out_slopes(operations)
+        _fold_filters(operations)
+
+
+def _with_bodies(model: ov.Model) -> list[ov.Model]:
+    found = [model]
+    for part in found:
+        for operation in part.get_ordered_ops():
+            if operation.get_type_name() == "If":
+                found += [operation.get_function(0), operation.get_function(1)]
+            elif hasattr(operation, "get_function"):
+                found.append(operation.get_function())
+    return found
+
+
+def _refuse_dynamic_branches(model: ov.Model) -> None:
+    """Refuse an If in a model with extents that OpenVINO does not know before run time.
+
+    In the first run, readers of its results find memory that was never written, be its own extents known or not. The
+    backend file says so too, of extents that ONNX does not know; OpenVINO may know less.
+    """
+    operations = model.get_ordered_ops()
+    branch = next((node.get_friendly_name() for node in operations if node.get_type_name() == "If"), None)
+    shapes = (port.get_partial_shape() for node in operations for port in node.outputs())
+    if branch is not None and any(shape.is_dynamic for shape in shapes):
+        raise EngineError(
+            f"openvino-cpu refuses the node of '{branch}': it computes branches right only where all extents of the "
+            "region are known before run time",
+            node=branch,
+        )
+
+
+def _keep_reduced_axes(operations: list[ov.Node]) -> None:
+    """Let reductions of rank 3 keep the axes they reduce, and squeeze them behind.
+
+    OpenVINO fuses element-wise operators behind a reduction into it. If their constant has one element per channel, the
+    kernel takes the wrong axis for that of channels, and reads memory behind the constant.
+    """
+    from openvino import opset13
+
+    makers = {
+        "ReduceL1": opset13.reduce_l1,
+        "ReduceL2": opset13.reduce_l2,
+        "ReduceMax": opset13.reduce_max,
+        "ReduceMean": opset13.reduce_mean,
+        "ReduceMin": opset13.reduce_min,
+        "ReduceProd": opset13.reduce_prod,
+        "ReduceSum": opset13.reduce_sum,
+    }
+    for node in operations:
+        make = makers.get(node.get_type_name())
+        if make is None or node.get_attributes().get("keep_dims", True):
+            continue
+        rank = node.input(0).get_partial_shape().rank
+        if rank.is_static and rank.get_length() != 3:
+            continue
+        data, axes = node.input_value(0), node.input_value(1)
+        kept = make(data, axes, True)
+        kept.set_friendly_name(node.get_friendly_name())
+        squeezed = opset13.squeeze(kept, axes)
+        # The layer keeps the name of its node, the value that of its result.
+        squeezed.set_friendly_name(f"{node.get_friendly_name()}/squeezed")
+        squeezed.output(0).set_names(node.output(0).get_names())
+        node.output(0).replace(squeezed.output(0))
+
+
+def _part_transposes(operations: list[ov.Node]) -> None:
+    """Give every recurrent operator a Transpose of its own.
+
+    OpenVINO puts a Transpose to batch-first in front of each, and merges those of one value. Where it then drops the
+    one in front of a recurrent operator, whose kernel reads either layout, it drops that of all other readers. It does
+    not merge Transposes whose orders have different types.
+    """
+    import numpy as np
+    import openvino as ov
+    from openvino import opset13
+
+    # Not int64, in which the order of the model's own Transposes is.
+    kinds = [ov.Type.i32, ov.Type.i16, ov.Type.i8, ov.Type.u8, ov.Type.u16, ov.Type.u32, ov.Type.u64]
+    used: Counter[tuple[str, int]] = Counter()
+    for node in operations:
+        if node.get_type_name() != "Transpose" or not any(map(_is_recurrent, node.output(0).get_target_inputs())):
+            continue
+        order = node.input_value(1).get_node()
+        if order.get_type_name() != "Constant" or list(order.data) != _BATCH_FIRST:
+            continue
+        source = node.input_value(0)
+        key = (source.get_node().get_name(), source.get_index())
+        if used[key] == len(kinds):
+            name = node.get_friendly_name()
+            raise EngineError(
+                f"openvino-cpu refuses the node of '{name}': it is one of more than {len(kinds)} recurrent operators "
+                "that read one value",
+                node=name,
+            )
+        own = opset13.constant(np.array(_BATCH_FIRST), kinds[used[key]])
+        node.input(1).replace_source_output(own.output(0))
+        used[key] += 1
+
+
+def _is_recurrent(port: ov.Input) -> bool:
+    return port.get_index() == 0 and port.get_node().get_type_name().endswith("Sequence")
+
+
+def _spell_out_slopes(operations: list[ov.Node]) -> None:
+    """Let PRelu read constant slopes of full rank, and write it as sums and products where they are computed.
+
+    OpenVINO takes slopes of rank 1 for those of channels, where ONNX says the last axis. Computed ones it fuses into
+    the operator that computes them, as if its result were what is to be rectified.
+    """
+    import numpy as np
+    from openvino import opset13
+
+    for node in operations:
+        if node.get_type_name() != "PRelu":
+            continue
+        data, slope = node.input_value(0), node.input_value(1)
+        if slope.get_node().get_type_name() != "Constant":
+            zero = opset13.constant(np.zeros((), np.float32))
+            zero = opset13.convert_like(zero, data)
+            negative = opset13.multiply(opset13.minimum(data, zero), slope)
+            made = opset13.add(opset13.relu(data), negative)
+            made.set_friendly_name(node.get_friendly_name())
+            made.output(0).set_names(node.output(0).get_names())
+            node.output(0).replace(made.output(0))
+            continue
+        rank = data.get_partial_shape().rank
+        missing = rank.get_length() - len(slope.get_shape()) if rank.is_static else 0
+        if missing > 0 and slope.get_shape():
+            axes = opset13.constant(np.arange(missing))
+            node.input(1).replace_source_output(opset13.unsqueeze(slope, axes).output(0))
+
+
+def _fold_filters(operations: list[ov.Node]) -> None:
+    """Compute filters that are made of constants, where they cover one element.
+
+    Behind a Transpose, OpenVINO makes a product of matrices of a convolution with one element per filter if the filters
+    are dequantised, whatever the Transpose does.
+    """
+    import openvino as ov
+    from openvino import op
+
+    ports = [node.input(1) for node in operations if node.get_type_name() == "Convolution"]
+    ports = [port for port in ports if _covers_one(port) and _is_computed_of_constants(port.get_source_output())]
+    if not ports:
+        return
+    sources = [port.get_source_output() for port in ports]
+    config = {"INFERENCE_PRECISION_HINT": "f32"}
+    request = ov.Core().compile_model(ov.Model(sources, []), "CPU", config).create_infer_request()
+    request.infer()
+    for index, port in enumerate(ports):
+        folded = op.Constant(request.get_output_tensor(index))
+        port.replace_source_output(folded.output(0))
+
+
+def _covers_one(port: ov.Input) -> bool:
+    shape = port.get_partial_shape()
+    return shape.is_static and all(extent == 1 for extent in list(shape.to_shape())[2:])
+
+
+def _is_computed_of_constants(source: ov.Output) -> bool:
+    node = source.get_node()
+    if node.get_type_name() == "Constant":
+        return False
+    waiting, seen = [node], set()
+    while waiting:
+        node = waiting.pop()
+        if node.get_type_name() == "Parameter":
+            return False
+        if node.get_name() not in seen:
+            seen.add(node.get_name())
+            waiting += [value.get_node() for value in node.input_values()]
+    return True
