@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dovetail.counting import counted
 from dovetail.planning.identity import identity, operator_name, structural_keys, walk
 from dovetail.planning.join import Join
 from dovetail.planning.placement import Placement, get_placement, kind_of, origin_of
@@ -78,7 +79,7 @@ class SourceNode(NamedTuple):
     fate: str
 
 
-@dataclass
+@dataclass(repr=False)
 class Plan:
     """Everything that was decided about a model.
 
@@ -184,6 +185,10 @@ class Plan:
         from dovetail.planning.plan_file import save_plan
 
         save_plan(self, Path(path))
+
+    def __repr__(self) -> str:
+        where = ", ".join(f"{backend} {number}" for backend, number in self.summary.get("coverage", {}).items())
+        return f"<Plan of {self.model.get('path') or 'a model'}: {where or counted(len(self.nodes), 'node')}>"
 
     def __str__(self) -> str:
         from dovetail.planning.plan_file import plan_text
