@@ -6,15 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import UsageError
 from dovetail.ir.model import Model
 
 if TYPE_CHECKING:
     import onnx
 
 __all__ = ["as_model"]
-
-_TAKEN_OUT = 1024  # bytes; smaller initializers stay in the proto
 
 
 def as_model(source: object) -> Model:
@@ -25,7 +23,7 @@ def as_model(source: object) -> Model:
             model in memory is copied where it is mutable; weights of an onnx-ir model are shared.
 
     Raises:
-        DovetailError: The file or the bytes are no model.
+        DovetailError: The file or the bytes are no model, or the model is wrong (see `dovetail.ir.source`).
         UsageError: It is none of these.
     """
     import onnx
@@ -52,50 +50,16 @@ def as_model(source: object) -> Model:
 
 
 def _from_bytes(content: bytes) -> Model:
-    import onnx
-    from google.protobuf.message import DecodeError
+    from dovetail.ir.opening import open_proto, parse_proto
 
-    proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(content)
-    except DecodeError as error:
-        raise DovetailError(f"the bytes are not an ONNX model, or they are cut short ({error})") from None
-    return _without_weights(proto)
+    return open_proto(parse_proto(content, "the model"))
 
 
 def _from_proto(source: onnx.ModelProto) -> Model:
     import onnx
 
+    from dovetail.ir.opening import open_proto
+
     proto = onnx.ModelProto()
     proto.CopyFrom(source)
-    return _without_weights(proto)
-
-
-def _without_weights(proto: onnx.ModelProto) -> Model:
-    """A model over `proto`, which is changed: its large weights become arrays beside it."""
-    import onnx
-    import onnx_ir as ir
-
-    from dovetail.ir.skeleton import Skeleton, stays_inside, stub
-
-    if not proto.HasField("graph"):
-        raise DovetailError("the model holds no graph", "give the bytes of an .onnx file")
-    weights = {}
-    for tensor in proto.graph.initializer:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            raise DovetailError(
-                f"the data of initializer '{tensor.name}' lies in a file, and a model in memory has no folder",
-                "give the path of the model, or call onnx.load_external_data_for_model first",
-            )
-        if len(tensor.raw_data) >= _TAKEN_OUT:
-            own = onnx.TensorProto()
-            own.CopyFrom(tensor)
-            try:
-                held = ir.from_proto(own)
-                held.numpy()
-            except (ValueError, TypeError) as error:
-                raise DovetailError(f"initializer '{tensor.name}' does not hold what it declares: {error}") from None
-            if not stays_inside(held):
-                weights[tensor.name] = held
-                stub(tensor)
-    return Model(skeleton=Skeleton(proto, weights))
+    return open_proto(proto)

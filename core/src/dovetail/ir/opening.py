@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
 from dovetail.garbage import without_collections
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["open_model", "open_proto", "open_text"]
+__all__ = ["open_model", "open_proto", "open_text", "parse_proto"]
 
+_Message = TypeVar("_Message")
 _TEXT_ENDINGS = {".onnxtxt", ".txt"}
 _LEAVE_ON_DISK = 1024  # bytes; smaller initializers are read with the graph
 
@@ -123,33 +124,53 @@ def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | Non
 
 def _read(path: Path, declared: bool) -> Skeleton:
     import onnx
-    from google.protobuf.message import DecodeError
 
     with _named(path), path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise DovetailError(f"{path} is empty", "export or copy the model again")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    proto = onnx.ModelProto()
     try:
         rest, found = split(memoryview(mapped), _LEAVE_ON_DISK)
-        proto.ParseFromString(rest)
-    except (ValueError, DecodeError) as error:
-        if "MaxDepth" in str(error):
-            problem = f"{path} is nested deeper than protobuf reads (100 messages)"
-            raise DovetailError(problem, "this file is damaged or made to do harm") from None
-        raise DovetailError(
-            f"{path} is not an ONNX model, or it is cut short ({error})",
-            "export or copy the model again; its size should be as where it was made",
-        ) from None
-    if not proto.HasField("graph") or not proto.opset_import and not proto.graph.node:
-        raise DovetailError(f"{path} is not an ONNX model: it holds no graph", "name an .onnx file")
+    except ValueError as error:
+        raise _cut_short(str(path), error) from None
+    proto = parse_proto(rest, str(path))
     door = TensorDoor(str(path), path)
     on_disk: list[tuple[onnx.TensorProto, ir.TensorProtocol]] = []
     for header, data in found:
-        tensor = onnx.TensorProto.FromString(header)
+        tensor = _parsed(onnx.TensorProto, header, str(path))
         door.admit(tensor, f"initializer '{tensor.name}'", data.length)
         on_disk.append((tensor, _mapped(tensor, mapped, data)))
     return _checked(proto, on_disk, door, declared)
+
+
+def parse_proto(content: bytes, name: str) -> onnx.ModelProto:
+    """A `ModelProto` from its bytes.
+
+    Raises:
+        DovetailError: They are no model, are cut short, or nest messages deeper than protobuf reads.
+    """
+    import onnx
+
+    return _parsed(onnx.ModelProto, content, name)
+
+
+def _parsed(kind: type[_Message], content: bytes, name: str) -> _Message:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(content)
+    except DecodeError as error:
+        if "MaxDepth" in str(error):
+            problem = f"{name} is nested deeper than protobuf reads (100 messages)"
+            raise DovetailError(problem, "this file is damaged or made to do harm") from None
+        raise _cut_short(name, error) from None
+
+
+def _cut_short(name: str, error: Exception) -> DovetailError:
+    return DovetailError(
+        f"{name} is not an ONNX model, or it is cut short ({error})",
+        "export or copy the model again; its size should be as where it was made",
+    )
 
 
 def _checked(
@@ -166,6 +187,8 @@ def _checked(
         door: The door of this file.
         declared: Tensors without data are zeros.
     """
+    if not proto.HasField("graph") or not proto.opset_import and not proto.graph.node:
+        raise DovetailError(f"{door.name} is not an ONNX model: it holds no graph", "name an .onnx file")
     weights = fill_with_zeros(proto, door.name) if declared else {}
     densify_initializers(proto.graph, door)
     for tensor in proto.graph.initializer:
