@@ -61,7 +61,7 @@ def test_a_model_in_memory_stays_as_it_is():
 @pytest.mark.parametrize(
     ("model", "error", "says"),
     [
-        (b"no model", DovetailError, "the bytes are not an ONNX model"),
+        (b"no model", DovetailError, "the model is not an ONNX model"),
         (b"", DovetailError, "holds no graph"),
         (3, UsageError, "a model cannot be made of int"),
         ("", UsageError, "the path of the model is empty"),
@@ -78,7 +78,7 @@ def test_a_model_in_memory_with_data_in_a_file():
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="weights.bin")
-    with pytest.raises(DovetailError, match="the data of initializer 'w' lies in a file"):
+    with pytest.raises(DovetailError, match="the data of initializer 'w' lies in another file, and the model has no"):
         dovetail.compile(model, "host")
 
 

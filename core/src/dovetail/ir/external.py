@@ -151,7 +151,8 @@ class TensorDoor:
     def _file(self, location: str, what: str) -> tuple[Path, int]:
         """The file that `location` names, and its size."""
         if self._folder is None:
-            raise self.refuse(what, "lies in another file, and the model has no folder", "open the model from its file")
+            way_out = "give the path of the model, or call onnx.load_external_data_for_model first"
+            raise self.refuse(what, "lies in another file, and the model has no folder", way_out)
         try:
             where = Path(self._folder, location).resolve() if location else None
             inside = where is not None and where.is_relative_to(self._folder)
