@@ -37,7 +37,7 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
     """Put the result in `staging`, all of whose files are written, in the place of what `folder` holds.
 
     Raises:
-        DovetailError: A file of the result cannot take its place; nothing was changed.
+        DovetailError: A file of the result cannot take its place; the message says whether anything was changed.
         OSError: A file could not be moved.
     """
     text = manifest.text()
@@ -53,7 +53,13 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
         write_text(staging / _NEXT, text)
         sync_folder(staging)
         (staging / _NEXT).replace(folder / MANIFEST)
-        _move(folder, staging, manifest)
+        try:
+            _move(folder, staging, manifest)
+        except OSError as error:  # a file that another program keeps open, on Windows, or that another user owns
+            raise DovetailError(
+                f"the result is saved in {folder}, but some of its files could not take their places: {error}",
+                "`dovetail.load` reads it all the same; for other programs, remove the obstacle and save again",
+            ) from error
         sync_folder(folder)
 
 
