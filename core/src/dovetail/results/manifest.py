@@ -91,10 +91,8 @@ class Manifest:
 
 def _rows(rows: Any) -> list[dict[str, Any]]:
     for row in rows:
-        if (
-            not all(type(row[key]) is str for key in ("operator", "backend", "precision"))
-            or type(row["nodes"]) is not int
-        ):
+        texts = (row["operator"], row["backend"], row["precision"])
+        if not all(type(text) is str for text in texts) or type(row["nodes"]) is not int:
             raise ValueError("a row of placements holds something else than three texts and a number")
     return rows
 
@@ -105,13 +103,6 @@ def plain_name(name: str) -> str:
     Raises:
         ValueError: It is something else.
     """
-    if (
-        not isinstance(name, str)
-        or not name
-        or name.startswith(".")
-        or Path(name).name != name
-        or "\\" in name
-        or "\0" in name
-    ):
+    if not name or name.startswith(".") or Path(name).name != name or {"\\", "\0"} & set(name):
         raise ValueError(f"{name!r} is not the name of a file in the folder")
     return name
