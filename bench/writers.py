@@ -104,7 +104,15 @@ class Trial:
     def write(self, name: str) -> multiprocessing.Process:
         from dovetail.cli.main import main
 
-        command = ["compile", str(self.work / f"{name}.onnx"), "--backend", BACKENDS[name], "-o", str(self.out)]
+        command = [
+            "compile",
+            str(self.work / f"{name}.onnx"),
+            "--backend",
+            BACKENDS[name],
+            "--no-try-engines",
+            "-o",
+            str(self.out),
+        ]
         return forked(lambda: main([*command, *(["--external-data"] if self.external else [])]))
 
     def seen(self) -> dict[str, str]:

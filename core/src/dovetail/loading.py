@@ -44,7 +44,6 @@ def load_result(path: Path, plugins: PluginSet | None = None) -> CompiledModel:
         if not file.is_file():
             raise DovetailError(f"{path} holds no {MODEL}", "`dovetail compile ... -o FOLDER` writes one")
         model = open_model(file)
-    _map_weights(model)
     model = annotated(model)
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, file)
     ctx = Context(Request(), plugins=plugins or load_plugins())
@@ -110,14 +109,6 @@ def _plan_beside(model: Model, file: Path) -> Plan:
         if plan.model.get("result", "") in ("", seal_of(model)):
             return plan
     return Plan.extract(model)
-
-
-def _map_weights(model: Model) -> None:
-    """Map data files at once: another writer may remove them with the result that they belong to."""
-    if model.untouched:
-        for tensor in model.skeleton().weights.values():
-            if hasattr(tensor, "base_dir") and tensor.dtype.bitwidth >= 8:  # narrower ones would be unpacked
-                tensor.numpy()
 
 
 def _backends(model: Model) -> set[str]:

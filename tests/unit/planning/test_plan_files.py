@@ -63,7 +63,7 @@ def test_every_yaml_tool_reads_the_same(folder):
 def test_remarks_with_one_reason_share_a_line():
     remarks = [Remark("passed", f"n{index}", "p", "r", "computed in bfloat16") for index in range(100)]
     lines = grouped(remarks)
-    assert len(lines) == 5
+    assert [len(line["nodes"]) for line in lines] == [40, 40, 20]
     assert lines[0]["nodes"][:2] == ["n0", "n1"]
     assert list(ungrouped(lines)) == remarks
 
@@ -116,7 +116,9 @@ MISTAKES = [
     ("nodes:\n- {name: conv, output: y, backend: npu\n\n", "plan.yaml:5"),
     ("nodes: {}\njoins:\n- [x]\n", "plan.yaml:4: it is not as plans have it"),
     ("nodes: []\nnodes: []\n", "plan.yaml:3: 'nodes' stands there twice"),
-    ("backends: [npu]\n", "an entry of 'backends' has no name"),
+    ("backends: [npu]\n", "an entry of 'backends' is none"),
+    ("backends: [{name: npu, options: {cores: 2}}]\n", "an entry of 'backends' is none"),
+    ("nodes:\n- {name: conv, output: y, backend: npu, origin: bn}\n", "plan.yaml:3: origin 'bn' is no list of names"),
     ("remarks:\n- {kind: passed}\n", "a remark is not as plans have it"),
     ("remarks:\n- {kind: passed, pass: p, nodes: [[a, 1]]}\n", "is no node of a remark"),
     ("model: &a {x: *a}\n", "plan.yaml:2: anchors and aliases are not read here"),

@@ -105,6 +105,7 @@ BROKEN = {
     "a folder": lambda content: content.replace(b'"plan.yaml"', b'".."'),
     "no files": manifest(files=3),
     "no rows": manifest(placements=[3]),
+    "rows of something else": manifest(placements=[{"operator": "Conv", "backend": 1, "precision": "", "nodes": 1}]),
     "no model": lambda content: content.replace(b'"model.onnx"', b'"modell.onnx"'),
 }
 
@@ -133,3 +134,35 @@ def test_annotations_that_cannot_be_read(saved, key):
     onnx.save(proto, "edited.onnx")
     with pytest.raises(DovetailError, match=f"node '{node.name}': an annotation of Dovetail cannot be read"):
         api.load("edited.onnx")
+
+
+def test_a_folder_of_a_stranger_removes_nothing(saved, tmp_path):
+    """What looks like the staging folder of a dead writer may come from anybody."""
+    Path("precious.data").write_text("mine")
+    Path("precious.txt").write_text("mine")
+    Path("out/own.data").write_text("mine")
+    staging = Path("out/.dovetail-0123456789abcdef")
+    staging.mkdir()
+    (staging / "result.json").write_bytes(Path("out/result.json").read_bytes())
+    record = {"size": 4, "sha256": "0" * 64}
+    names = ["../precious.data", "../precious.txt", str(tmp_path / "precious.txt"), "own.data"]
+    for text in (json.dumps({name: record}) for name in names):
+        staging.mkdir(exist_ok=True)
+        (staging / "result.json").write_bytes(Path("out/result.json").read_bytes())
+        (staging / "replaced.json").write_text(text)
+        assert describe("out") == "a"
+    for text in ("[]", "{", "3", '{"a": 3}'):
+        staging.mkdir(exist_ok=True)
+        (staging / "result.json").write_bytes(Path("out/result.json").read_bytes())
+        (staging / "replaced.json").write_text(text)
+        assert describe("out") == "a"
+    assert Path("precious.data").exists()
+    assert Path("precious.txt").exists()
+    assert Path("out/own.data").exists()
+
+
+def test_a_pipe_in_place_of_a_file_does_not_block(saved):
+    for name in ("result.json", "remarks.json"):
+        Path("out", name).unlink()
+        os.mkfifo(Path("out", name))
+    assert {node.backend for node in api.load("out").plan.nodes} == {"cpu-bf16"}

@@ -137,6 +137,26 @@ def test_a_result_never_replaces_its_own_source(results):
     assert files_of("out") == before
 
 
+def test_a_file_that_cannot_take_its_place(results, monkeypatch):
+    """As where another program keeps it open. What is decided stays decided, and is completed later."""
+    results["a"].save("out")
+    replace = Path.replace
+
+    def stubborn(self, target):
+        if Path(target) == Path("out/model.onnx"):
+            raise PermissionError(13, "Permission denied", str(target))
+        return replace(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", stubborn)
+        with pytest.raises(DovetailError, match="the result is saved in out, but .* Permission denied"):
+            results["b"].save("out")
+        assert describe("out") == "b"
+    assert describe("out") == "b"
+    results["b"].save("clean")
+    assert files_of("out") == files_of("clean")
+
+
 def test_the_source_may_be_gone(results):
     Path("a.onnx").unlink()
     results["a"].save("out")

@@ -58,7 +58,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("no backend is named", "add --backend NAME (repeatable), or --plan FILE")
     request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
     from dovetail import api
+    from dovetail.results.saving import check_folder
 
+    if args.output:
+        check_folder(args.output)
     model = api.open(existing(args.model))
     shapes = input_shapes_of(args, model)
     with Progress() as progress:

@@ -217,6 +217,8 @@ def _hint(key: str) -> str:
 
 
 def _backend(entry: Any, name: str) -> dict[str, Any]:
-    if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("options", {}), dict):
-        return entry
-    raise DovetailError(f"{name}: an entry of 'backends' has no name", "write {name: cpu-bf16, options: {}}")
+    if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+        options = entry.get("options", {})
+        if isinstance(options, dict) and all(isinstance(value, str) for value in options.values()):
+            return entry
+    raise DovetailError(f"{name}: an entry of 'backends' is none", "write {name: cpu-bf16, options: {key: value}}")

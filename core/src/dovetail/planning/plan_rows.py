@@ -37,7 +37,7 @@ def node_of(entry: Any) -> PlannedNode:
             raise ValueError(f"node '{values['name']}': unknown key '{key}'")
     if "output" not in entry or "backend" not in entry:
         raise ValueError(f"node '{values['name']}': no output or no backend")
-    return _checked(PlannedNode(**{**values, "origin": tuple(entry.get("origin") or ())}))
+    return _checked(PlannedNode(**{**values, "origin": tuple(_listed(entry.get("origin")))}))
 
 
 def _node_of_row(row: list[Any]) -> PlannedNode:
@@ -50,11 +50,17 @@ def _node_of_row(row: list[Any]) -> PlannedNode:
         raise ValueError(f"node '{name}': unknown key '{unknown}'")
     domain, _, op_type = operator.rpartition("::")
     backend, _, precision = placement.partition("/")
-    origin = tuple(unusual.get("origin") or ())
+    origin = tuple(_listed(unusual.get("origin")))
     kind, ports = unusual.get("kind", "data"), unusual.get("ports") or {}
     return _checked(
         PlannedNode(name, output, key or "", op_type, backend, precision, domain, origin, region, kind, ports)
     )
+
+
+def _listed(origin: Any) -> list[Any]:
+    if not isinstance(origin, (list, type(None))):
+        raise ValueError(f"origin {origin!r} is no list of names")
+    return origin or []
 
 
 def _checked(node: PlannedNode) -> PlannedNode:

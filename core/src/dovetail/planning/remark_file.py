@@ -20,7 +20,7 @@ from dovetail.planning.remark import Remark
 
 __all__ = ["SLOT", "grouped", "template", "ungrouped"]
 
-_PER_LINE = 24
+_PER_LINE = 40
 _QUOTED = re.compile(r"'([^']*)'")
 SLOT = "'{}'"
 

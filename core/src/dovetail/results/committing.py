@@ -17,7 +17,9 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple
 from pathlib import Path
 
 from dovetail.errors import DovetailError
@@ -25,11 +27,12 @@ from dovetail.files import sync_folder, write_text
 from dovetail.ir.saving import data_files, remove_data
 from dovetail.ir.seal import file_sha256
 from dovetail.ownership import hold, remove_orphans
-from dovetail.results.manifest import MANIFEST, MODEL, FileRecord, Manifest
+from dovetail.results.manifest import MANIFEST, MODEL, FileRecord, Manifest, plain_name
 
 __all__ = ["commit", "finish", "is_decided", "stagings"]
 
 _STAGING = re.compile(r"\.dovetail-[0-9a-f]{16}")
+_DATA = re.compile(r"model-[0-9a-f]{12}\.data")
 _REPLACED, _NEXT = "replaced.json", "next.json"
 
 
@@ -37,7 +40,7 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
     """Put the result in `staging`, all of whose files are written, in the place of what `folder` holds.
 
     Raises:
-        DovetailError: A file of the result cannot take its place; nothing was changed.
+        DovetailError: A file of the result cannot take its place; the message says whether anything was changed.
         OSError: A file could not be moved.
     """
     text = manifest.text()
@@ -52,8 +55,15 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
         write_text(staging / MANIFEST, text)
         write_text(staging / _NEXT, text)
         sync_folder(staging)
+        staging.chmod(stat.S_IMODE(folder.stat().st_mode))  # from here on others may have to read it
         (staging / _NEXT).replace(folder / MANIFEST)
-        _move(folder, staging, manifest)
+        try:
+            _move(folder, staging, manifest)
+        except OSError as error:  # a file that another program keeps open, on Windows, or that another user owns
+            raise DovetailError(
+                f"the result is saved in {folder}, but some of its files could not take their places: {error}",
+                "`dovetail.load` reads it all the same; for other programs, remove the obstacle and save again",
+            ) from error
         sync_folder(folder)
 
 
@@ -95,10 +105,8 @@ def _move(folder: Path, staging: Path, manifest: Manifest) -> None:
     for name in sorted(manifest.files, key=lambda name: (name == MODEL, name.endswith(".data"))):
         with contextlib.suppress(FileNotFoundError):  # it is in its place already
             (staging / name).replace(folder / name)
-    replaced = json.loads(_read(staging / _REPLACED) or b"{}")
-    remove_data({folder / name for name in replaced if name.endswith(".data")})
-    for name, record in replaced.items():
-        _remove_if_same(folder / name, FileRecord(**record))
+    for name, record in _read_replaced(staging).items():
+        _remove(folder / name, record)
     shutil.rmtree(staging, ignore_errors=True)
 
 
@@ -115,11 +123,20 @@ def _replaced(folder: Path, manifest: Manifest) -> Mapping[str, Mapping[str, obj
     return {name: {"size": r.size, "sha256": r.sha256} for name, r in old.items() if name not in manifest.files}
 
 
-def _remove_if_same(path: Path, record: FileRecord) -> None:
-    """A file that its owner has edited since stays; data files are another matter (see `remove_data`)."""
-    if path.suffix == ".data" or path.is_symlink() or not path.is_file() or path.stat().st_size != record.size:
-        return
-    if file_sha256(path) == record.sha256:
+def _read_replaced(staging: Path) -> Mapping[str, FileRecord]:
+    """What `_replaced` found; nothing where the folder came from somebody else and says what we would not write."""
+    try:
+        found = json.loads(_read(staging / _REPLACED))
+        return {plain_name(name): FileRecord(int(r["size"]), str(r["sha256"])) for name, r in found.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+
+
+def _remove(path: Path, record: FileRecord) -> None:
+    """Remove a file of the old result, unless its owner has edited it since, or another model names it."""
+    if _DATA.fullmatch(path.name):
+        remove_data({path})
+    elif path.is_file() and not path.is_symlink() and (path.stat().st_size, file_sha256(path)) == astuple(record):
         path.unlink()
 
 
@@ -132,7 +149,7 @@ def _remove_abandoned(folder: Path, mine: Path) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return path.read_bytes() if path.is_file() else b""
     except OSError:
         return b""
 

@@ -11,7 +11,7 @@ from typing import Any
 from dovetail import __version__
 from dovetail.errors import DovetailError
 
-__all__ = ["MANIFEST", "MODEL", "PLAN", "REMARKS", "FileRecord", "Manifest"]
+__all__ = ["MANIFEST", "MODEL", "PLAN", "REMARKS", "FileRecord", "Manifest", "plain_name"]
 
 MODEL, PLAN, REMARKS, MANIFEST = "model.onnx", "plan.yaml", "remarks.json", "result.json"
 VERSION = 1
@@ -59,9 +59,8 @@ class Manifest:
             data = json.loads(text)
             if not isinstance(data, dict) or data.get("version") != VERSION:
                 raise ValueError("another version")
-            files = {
-                _plain(name): FileRecord(int(file["size"]), str(file["sha256"])) for name, file in data["files"].items()
-            }
+            records = data["files"].items()
+            files = {plain_name(name): FileRecord(int(r["size"]), str(r["sha256"])) for name, r in records}
             if MODEL not in files:
                 raise ValueError("no model")
             return cls(str(data["seal"]), files, _rows(data["placements"]), str(data["summary"]))
@@ -78,10 +77,12 @@ class Manifest:
         Raises:
             DovetailError: What is there is no manifest of this version.
         """
+        if not path.is_file():
+            return None
         try:
             with path.open("rb") as file:
                 text = file.read(_LARGEST)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return None
         except OSError as error:
             raise DovetailError(f"{path}: {error.strerror}") from error
@@ -89,13 +90,19 @@ class Manifest:
 
 
 def _rows(rows: Any) -> list[dict[str, Any]]:
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("placements are not a list of rows")
+    for row in rows:
+        texts = (row["operator"], row["backend"], row["precision"])
+        if not all(type(text) is str for text in texts) or type(row["nodes"]) is not int:
+            raise ValueError("a row of placements holds something else than three texts and a number")
     return rows
 
 
-def _plain(name: str) -> str:
-    """A name is one file of the folder, and never a way out of it."""
-    if not name or name.startswith(".") or Path(name).name != name or "\\" in name or "\0" in name:
+def plain_name(name: str) -> str:
+    """`name`, if it is the name of a file in the folder, and no way out of it.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if not name or name.startswith(".") or Path(name).name != name or {"\\", "\0"} & set(name):
         raise ValueError(f"{name!r} is not the name of a file in the folder")
     return name

@@ -84,8 +84,9 @@ def open_result(folder: Path) -> tuple[Model, FoundResult] | None:
             return None
         try:
             model = _open(found)
-        except DovetailError:
-            if find_result(folder) == found:
+            _map_weights(model)
+        except (DovetailError, OSError) as error:
+            if isinstance(error, DovetailError) and find_result(folder) == found:
                 raise
             continue
         if seal_of(model) == found.manifest.seal:
@@ -104,6 +105,14 @@ def _open(found: FoundResult) -> Model:
         return open_model(found.model)
     beside = found.folder / MODEL
     return open_proto(onnx.load(found.model, load_external_data=False), str(beside), beside)
+
+
+def _map_weights(model: Model) -> None:
+    """Map data files at once: another writer may remove them with the result that they belong to."""
+    if model.untouched:
+        for tensor in model.skeleton().weights.values():
+            if hasattr(tensor, "base_dir") and tensor.dtype.bitwidth >= 8:  # narrower ones would be unpacked
+                tensor.numpy()
 
 
 def seal_of(model: Model) -> str:

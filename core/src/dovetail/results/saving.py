@@ -21,7 +21,7 @@ from dovetail.stamp import STAMP
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
-__all__ = ["save_result"]
+__all__ = ["check_folder", "save_result"]
 
 _CHUNK = 1 << 22  # bytes
 
@@ -34,8 +34,7 @@ def save_result(
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
     """Write `compiled` into `folder`; see `CompiledModel.save`."""
-    if folder.exists() and not folder.is_dir():
-        raise DovetailError(f"{folder} is a file", "name a folder to write to")
+    check_folder(folder)
     _keep_source(compiled.source, folder)
     if external is None and _is_there(compiled, folder):
         return
@@ -55,6 +54,16 @@ def save_result(
             compiled.plan.model["result"] = seal
             _write_texts(compiled, staging)
         staging.commit(compiled.record(seal, staging.files))
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse what no result can be written to, before anything is compiled for it.
+
+    Raises:
+        DovetailError: It is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise DovetailError(f"{folder} is a file", "name a folder to write to")
 
 
 def _keep_source(source: Path | None, folder: Path) -> None:

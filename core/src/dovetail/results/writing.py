@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dovetail.errors import DovetailError
-from dovetail.files import created_folders, named, output_path, write_text
+from dovetail.files import created_folders, named, write_text
 from dovetail.ir.saving import SavedFile
 from dovetail.ownership import hold
 from dovetail.results.committing import commit, is_decided
@@ -64,11 +64,8 @@ def staged(folder: Path) -> Iterator[Staging]:
     """A result to write; what the block does not commit leaves no trace.
 
     Raises:
-        DovetailError: The folder is a file or cannot be written to, or the disk is full.
+        DovetailError: The folder cannot be written to, or the disk is full.
     """
-    folder = output_path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise DovetailError(f"{folder} is a file", "name a folder to write to")
     with named(folder), created_folders(folder):
         path, descriptor = _new_staging(folder)
         try:
