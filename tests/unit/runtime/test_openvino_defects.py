@@ -153,6 +153,26 @@ def test_equal_elements_come_in_the_order_of_their_indices(tmp_path):
     assert found.tolist() == sorted(range(64), key=lambda index: (-x[0, index], index))[:20]
 
 
+@pytest.mark.parametrize(
+    ("extent", "attributes", "expected"),
+    [
+        (5, "kernel_shape = [3,3], strides = [2,2]", "bfloat16"),
+        (3, "kernel_shape = [3,3], strides = [2,2]", "float32"),
+        (3, "kernel_shape = [3,3], strides = [1,1]", "bfloat16"),
+        (5, "kernel_shape = [1,1], strides = [2,2]", "bfloat16"),
+        (5, "kernel_shape = [1,1], strides = [2,2], pads = [1,1,1,1]", "host"),
+    ],
+)
+def test_what_amx_computes_wrongly_is_left_out(extent, attributes, expected, tmp_path):
+    """One column that is left by a stride, and padding around filters of one element."""
+    path, size = tmp_path / "model.onnx", int(attributes[16])
+    text = f"""g (float[2,3,8,{extent}] x) => (float[A,4,B,C] y) <
+        float[4,3,{size},{size}] w = {{{numbers(4, 3, size, size)}}}> {{ y = Conv<{attributes}>(x, w) }}"""
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 22]> {text}'), path)
+    node = next(node for node in dovetail.plan(path, ["cpu-bf16"]).nodes if node.op_type == "Conv")
+    assert expected in (node.backend, node.precision)
+
+
 def test_channels_made_of_one_channel_stay_in_float32(tmp_path):
     """In bfloat16, and with a batch that is not known, OpenVINO adds another bias to them."""
     path = tmp_path / "model.onnx"
