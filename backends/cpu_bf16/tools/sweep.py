@@ -16,6 +16,7 @@ import collections
 import json
 import multiprocessing as mp
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -34,7 +35,7 @@ def main() -> int:
     parser.add_argument("--minimise", type=Path)
     options = parser.parse_args()
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
-    worker = Worker(options)
+    worker = Worker(options, serve)
     with options.results.open("w") as out:
         for seed in range(options.first, options.last):
             for configuration, outcome, why in worker(seed):
@@ -53,18 +54,18 @@ def main() -> int:
 class Worker:
     """A process that checks models, and is replaced when it ends or takes too long."""
 
-    def __init__(self, options: argparse.Namespace):
-        self.options, self.process, self.pipe = options, None, None
+    def __init__(self, options: argparse.Namespace, serve: Callable):
+        self.options, self.serve, self.process, self.pipe = options, serve, None, None
 
-    def __call__(self, seed: int) -> list[tuple[str, str, str]]:
-        """(configuration, outcome, explanation) for one seed."""
+    def __call__(self, task: object) -> list[tuple[str, str, str]]:
+        """(configuration, outcome, explanation) for one task: a seed, say."""
         if self.process is None:
             context = mp.get_context("spawn")
             self.pipe, theirs = context.Pipe()
-            self.process = context.Process(target=serve, args=(theirs, self.options), daemon=True)
+            self.process = context.Process(target=self.serve, args=(theirs, self.options), daemon=True)
             self.process.start()
             theirs.close()
-        self.pipe.send(seed)
+        self.pipe.send(task)
         found = []
         try:
             while True:

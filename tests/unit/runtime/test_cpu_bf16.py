@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from dovetail.passes import Pipeline
 from dovetail.runtime.engine import RegionModel
+from dovetail_cpu_bf16 import facts
 from dovetail_cpu_bf16.engine import OpenVinoCpu
-from dovetail_cpu_bf16.facts import int64_data
 from dovetail_placement.edge_kinds import MarkEdgeKinds
 
 from .models import parse
@@ -31,11 +31,8 @@ def test_registration_names_things_and_imports_nothing_heavy():
 
     shelves = Shelves()
     dovetail_cpu_bf16.register(shelves)
-    facts = {
-        ("fact", name)
-        for name in ("channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data")
-    }
-    assert set(shelves.things) == {("engine", "openvino-cpu"), ("backend", "cpu-bf16"), *facts}
+    registered = {("fact", name) for name in facts.__all__}
+    assert set(shelves.things) == {("engine", "openvino-cpu"), ("backend", "cpu-bf16"), *registered}
     code = (
         "import sys, dovetail_cpu_bf16.engine as e;"
         "import dovetail.runtime.onnxruntime_cpu as o, dovetail.runtime.reference as r;"
@@ -67,7 +64,7 @@ def test_int64_data(graph, expected):
     """Shapes and indices are small by nature; everything else in 64 bits may not be."""
     model = parse(graph)
     Pipeline([MarkEdgeKinds()]).run(model)
-    assert int64_data(model.graph[0]) is expected
+    assert facts.int64_data(model.graph[0]) is expected
 
 
 def test_what_openvino_fused_and_folded_is_said():

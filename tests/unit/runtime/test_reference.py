@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
+from dovetail.ir.model import Model
 from dovetail.runtime.engine import RegionModel
 from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail.runtime.reference import ReferenceEngine
@@ -113,6 +116,42 @@ def test_norms_of_channels(power):
     x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
     ours = ReferenceEngine().load(RegionModel(parse(text)), {}).run({"x": x})["y"]
     np.testing.assert_allclose(ours[..., 0, 0], (np.abs(x) ** power).sum(axis=(2, 3)) ** (1 / power), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("signature", "node"),
+    [
+        ("float[2,4] x", "y = LpNormalization<p = 1>(x)"),
+        ("float[2,2,3,3] x", "y = LRN<size = 5, alpha = 0.1>(x)"),
+        ("float[2,3,4] x, float[4] k", "y = Mean(k, x)"),
+        (
+            "float[2,4,3,3] x, float[4,2,3,1] k",
+            "y = ConvTranspose<group = 4, strides = [2,1], output_padding = [1,0]>(x, k)",
+        ),
+        ("float[1,2,6,6] x", "y = RoiAlign<output_height = 2, output_width = 2, sampling_ratio = 2>(x, rois, batch)"),
+    ],
+)
+def test_arithmetic(signature, node):
+    """RoiAlign before opset 16, at which half a pixel came in."""
+    text = f"""<ir_version: 8, opset_import: ["": 15]> g ({signature}) => (float[N] y) <
+        float[1,4] rois = {{0.5, 0.5, 3, 2.5}}, int64[1] batch = {{0}}> {{ {node} }}"""
+    proto = onnx.parser.parse_model(text)
+    rank = {"LpNormalization": 2, "Mean": 3, "GlobalMaxPool": 3}.get(proto.graph.node[0].op_type, 4)
+    del proto.graph.output[:]
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("y", 1, list("ABCD")[:rank]))
+    rng = np.random.default_rng(0)
+    feeds = {
+        value.name: rng.standard_normal([dim.dim_value for dim in value.type.tensor_type.shape.dim]).astype(np.float32)
+        for value in proto.graph.input
+    }
+    model = Model(ir.from_proto(proto))
+    ours, theirs = (e.load(RegionModel(model), {}).run(feeds)["y"] for e in (ReferenceEngine(), OnnxRuntimeCpu()))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_softsign_of_a_scalar():
+    session = ReferenceEngine().load(RegionModel(parse("g (float x) => (float y) { y = Softsign(x) }")), {})
+    assert session.run({"x": np.array(-3, np.float32)})["y"] == -0.75
 
 
 def test_an_operator_that_it_lacks_is_named_without_a_list_of_all_others():

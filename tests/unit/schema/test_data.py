@@ -21,7 +21,10 @@ CODES = {
     "APP": "fp32-accumulate", "RT": "fp32-round-trip", "CON": "follow-consumer", "REC": "recurse", "INT": "none",
 }  # fmt: skip
 
-FACTS = frozenset({"channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data"})
+FACTS = frozenset({
+    "channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data", "padded_pointwise",
+    "strided_to_one_column",
+})  # fmt: skip
 
 
 def policies(schemas, name):

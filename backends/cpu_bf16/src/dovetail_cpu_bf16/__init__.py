@@ -10,5 +10,13 @@ def register(registry):
     """The backend `cpu-bf16`, its engine, and the facts that its limits ask for."""
     registry.engine("openvino-cpu", "dovetail_cpu_bf16.engine:OpenVinoCpu")
     registry.backend("cpu-bf16", "dovetail_schemas:backends/cpu_bf16.yaml")
-    for fact in ("channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data"):
+    for fact in (
+        "channel_multiplier",
+        "dynamic_extents",
+        "dynamic_graph",
+        "indices_of_last_axis",
+        "int64_data",
+        "padded_pointwise",
+        "strided_to_one_column",
+    ):
         registry.fact(fact, f"dovetail_cpu_bf16.facts:{fact}")

@@ -11,7 +11,15 @@ from dovetail.runtime.regions import used_values
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data"]
+__all__ = [
+    "channel_multiplier",
+    "dynamic_extents",
+    "dynamic_graph",
+    "indices_of_last_axis",
+    "int64_data",
+    "padded_pointwise",
+    "strided_to_one_column",
+]
 
 _WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
 _BITS_THERE = 31
@@ -74,6 +82,19 @@ def indices_of_last_axis(node: ir.Node) -> bool:
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
     axis = node.attributes.get_int("axis", -1)
     return axis == -1 or shape is None or axis == len(shape) - 1
+
+
+def padded_pointwise(node: ir.Node) -> bool:
+    """Whether a convolution with filters of one element reads padding."""
+    shape = node.inputs[1].shape if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    return shape is not None and all(extent == 1 for extent in shape[2:]) and any(node.attributes.get_ints("pads", ()))
+
+
+def strided_to_one_column(node: ir.Node) -> bool:
+    """Whether a convolution with a stride along the last axis leaves one element of it."""
+    shape = node.outputs[0].shape
+    strides = node.attributes.get_ints("strides", ())
+    return bool(strides) and strides[-1] > 1 and shape is not None and len(shape) > 2 and shape[-1] == 1
 
 
 def _is_dynamic(value: ir.Value) -> bool:

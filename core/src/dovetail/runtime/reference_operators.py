@@ -1,8 +1,8 @@
 """Operators that the evaluator of the onnx package computes wrongly or in part, as the ONNX specification defines them.
 
 The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop that has no
-condition, gives wrong indices of a MaxPool, and refuses a Scan that runs backwards or along another axis. It finds the
-replacement of an operator by the name of its class.
+condition, gives wrong indices of a MaxPool, and refuses a Scan that runs backwards or along another axis. The
+evaluator finds the replacement of an operator by the name of its class.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from onnx import helper
 from onnx.reference.op_run import OpRun
+
+from dovetail.runtime import reference_arithmetic
 
 __all__ = ["REPLACEMENTS"]
 
@@ -143,18 +145,6 @@ class MaxPool(OpRun):
         return (best,) if len(self.output) == 1 or not self.output[1] else (best, found.astype(np.int64))
 
 
-class GlobalLpPool(OpRun):
-    """The p-norm of every channel; the evaluator has no such operator, and ONNX Runtime none of opset 22."""
-
-    op_domain = ""
-
-    def _run(self, x, p=None):
-        power = 2 if p is None else p
-        wide = np.abs(x.astype(np.float64))
-        norm = (wide**power).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / power)
-        return (norm.astype(x.dtype),)
-
-
 def _padding(options: Mapping[str, object], spatial, reach, strides) -> list[int]:
     """Begins and ends of the padding."""
     automatic = options.get("auto_pad") or "NOTSET"
@@ -177,5 +167,10 @@ def _positions(extent: int, begin: int, end: int, window: int, stride: int, ceil
     return number - 1 if ceil and (number - 1) * stride >= extent + begin else number
 
 
-REPLACEMENTS: list[type[OpRun]] = [GlobalLpPool, Loop, MaxPool, Scan]
+REPLACEMENTS: list[type[OpRun]] = [
+    Loop,
+    MaxPool,
+    Scan,
+    *(getattr(reference_arithmetic, name) for name in reference_arithmetic.__all__),
+]
 """What the evaluator is given as `new_ops`."""

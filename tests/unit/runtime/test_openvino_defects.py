@@ -1,0 +1,219 @@
+"""Patterns that OpenVINO 2026.4 computes wrongly by itself: repaired by the engine, or left to host by the backend."""
+
+from __future__ import annotations
+
+import dovetail
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.ir.model import Model
+from dovetail.runtime.engine import RegionModel
+from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_cpu_bf16.engine import OpenVinoCpu
+from onnx import TensorProto, helper
+
+from .models import parse
+
+RNG = np.random.default_rng(0)
+
+
+def numbers(*shape):
+    return ", ".join(f"{number:.2f}" for number in np.random.default_rng(1).standard_normal(shape).ravel())
+
+
+REPAIRED = {
+    "a reduction of the last axis, then a factor per row": (
+        f"g (float[N,3,4] x) => (float[A,3] y) <int64[1] last = {{2}}, float[3] c = {{{numbers(3)}}}> {{"
+        " r = ReduceSum<keepdims = 0>(x, last) y = Mul(r, c) }",
+        {"x": (75, 3, 4)},
+    ),
+    "a reduction of the first axis, then a factor per row": (
+        f"g (float[3,4,5] x) => (float[4,5] y) <int64[1] first = {{0}}, float[4,1] c = {{{numbers(4)}}}> {{"
+        " r = ReduceMax<keepdims = 0>(x, first) y = Add(r, c) }",
+        {"x": (3, 4, 5)},
+    ),
+    "two recurrent operators that read one value": (
+        f"""g (float[3,2,6] x) => (float[3,1,2,4] y, float[3,1,2,4] z) <
+            float[1,4,6] w = {{{numbers(24)}}}, float[1,4,4] r = {{{numbers(16)}}},
+            float[1,12,6] w3 = {{{numbers(72)}}}, float[1,12,4] r3 = {{{numbers(48)}}}> {{
+            y = RNN<hidden_size = 4>(x, w, r) z = GRU<hidden_size = 4>(x, w3, r3) }}""",
+        {"x": (3, 2, 6)},
+    ),
+    "a recurrent operator and a Transpose that read one value": (
+        f"""g (float[3,2,6] x) => (float[3,1,2,4] y, float[2,3,6] z) <
+            float[1,4,6] w = {{{numbers(24)}}}, float[1,4,4] r = {{{numbers(16)}}}> {{
+            y = RNN<hidden_size = 4>(x, w, r) t = Transpose<perm = [1,0,2]>(x) z = Neg(t) }}""",
+        {"x": (3, 2, 6)},
+    ),
+    "slopes along the last axis of a cube": (
+        "g (float[3,3,3] x) => (float[3,3,3] y) <float[3] slope = {0.1, 0.2, 0.3}> { y = PRelu(x, slope) }",
+        {"x": (3, 3, 3)},
+    ),
+    "slopes that a normalisation computes": (
+        """g (float[N,3,6] x, float[N,3,6] v) => (float[A,3,6] y) <float[6] s = {1, 2, 3, 1, 2, 3}> {
+            slope = LayerNormalization(x, s, s) y = PRelu(v, slope) }""",
+        {"x": (2, 3, 6), "v": (2, 3, 6)},
+    ),
+    "padding behind quantisation": (
+        """g (float[2,1,6] x) => (float[3,1,6] y) <
+            float s = {0.02}, uint8 z = {128}, int64[6] pads = {1, 0, 0, 0, 0, 0}, float half = {0.5}> {
+            q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Pad(d, pads, half) }""",
+        {"x": (2, 1, 6)},
+    ),
+    "quantisation behind a pooling": (
+        """g (float[3,4,7,8] x) => (float[3,4,1,1] y) <float s = {0.02}, uint8 z = {128}> {
+            p = GlobalMaxPool(x) q = QuantizeLinear(p, s, z) y = DequantizeLinear(q, s, z) }""",
+        {"x": (3, 4, 7, 8)},
+    ),
+    "a convolution with dequantised filters of one element behind a Transpose": (
+        """g (float[4,3,7,2] x) => (float[7,3,4,2] y) <
+            float s = {0.01}, int8 z = {0}, int8[3,3,1,1] w = {-34, -46, -21, 3, 4, 5, 6, 7, 8}> {
+            t = Transpose<perm = [2,1,0,3]>(x) f = DequantizeLinear(w, s, z) y = Conv(t, f) }""",
+        {"x": (4, 3, 7, 2)},
+    ),
+}
+
+
+def feeds_of(shapes):
+    return {name: RNG.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_repaired(name):
+    text, shapes = REPAIRED[name]
+    model, feeds = parse(text), feeds_of(shapes)
+    ours, right = (engine.load(RegionModel(model), {}).run(feeds) for engine in (OpenVinoCpu(), OnnxRuntimeCpu()))
+    for output, expected in right.items():
+        assert ours[output].shape == expected.shape
+        # Quantised results may round to the other side of a half.
+        np.testing.assert_allclose(ours[output], expected, rtol=1e-4, atol=0.021 if "quantis" in name else 1e-4)
+
+
+@pytest.mark.parametrize("held", ["initializer", "node"])
+@pytest.mark.parametrize("type_", ["BFLOAT16", "UINT32", "FLOAT16", "INT8"])
+def test_constants_are_read_right_however_they_are_written(type_, held):
+    """Lists of numbers in the file, rather than bytes."""
+    tensor = helper.make_tensor("k", getattr(TensorProto, type_), [3], [1, 2, 3])
+    assert not tensor.HasField("raw_data")
+    nodes = [helper.make_node("Cast", ["k"], ["c"], "cast", to=1), helper.make_node("Add", ["c", "x"], ["y"], "add")]
+    if held == "node":
+        nodes.insert(0, helper.make_node("Constant", [], ["k"], "constant", value=tensor))
+    values = [helper.make_tensor_value_info(name, 1, [3]) for name in "xy"]
+    constants = [tensor] if held == "initializer" else []
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    session = OpenVinoCpu().load(RegionModel(Model(ir.from_proto(model))), {})
+    assert session.run({"x": np.zeros(3, np.float32)})["y"].tolist() == [1, 2, 3]
+
+
+LEFT_TO_HOST = {
+    "TopK": (
+        "g (float[2,9] x, int64[1] k) => (float[2,A] v, int64[2,B] y) { v, y = TopK(x, k) }",
+        "indices_of_last_axis",
+    ),
+    "If": (
+        """g (float[N,4] x, bool c) => (float[A,4] y) { y = If (c) <
+            then_branch = t () => (float[N,4] p) { p = Neg(x) },
+            else_branch = e () => (float[N,4] q) { q = Sin(x) }> }""",
+        "dynamic_graph",
+    ),
+    "Compress": (
+        "g (float[3,4] x) => (float[A,4] y) <bool[3] c = {0, 0, 0}> { y = Compress<axis = 0>(x, c) }",
+        "condition.constant",
+    ),
+    "GlobalLpPool": ("g (float[N,3,4,5] x) => (float[N,3,1,1] y) { y = GlobalLpPool(x) }", "dynamic_extents"),
+    "BitShift": (
+        """g (float[4] x) => (float[4] y) <uint8 one = {1}> {
+            i = Cast<to = 2>(x) s = BitShift<direction = "RIGHT">(i, one) y = Cast<to = 1>(s) }""",
+        "refuses BitShift|does not list BitShift",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op_type", LEFT_TO_HOST)
+def test_left_to_host_with_a_reason(op_type, tmp_path):
+    text, says = LEFT_TO_HOST[op_type]
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 22]> {text}'), path)
+    plan = dovetail.plan(path, ["cpu-bf16"])
+    node = next(node for node in plan.nodes if node.op_type == op_type)
+    assert node.backend == "host"
+    whys = " ".join(remark.why for remark in plan.remarks if remark.node == node.name)
+    assert any(part in whys for part in says.split("|")), whys
+
+
+def test_equal_elements_come_in_the_order_of_their_indices(tmp_path):
+    path = tmp_path / "model.onnx"
+    text = "g (float[1,64] x) => (float[1,A] v, int64[1,B] i) <int64[1] k = {20}> { v, i = TopK(x, k) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 22]> {text}'), path)
+    x = RNG.integers(0, 3, (1, 64)).astype(np.float32)
+    found = dovetail.compile(path, ["cpu-bf16"], verify=False).run({"x": x})["i"][0]
+    assert found.tolist() == sorted(range(64), key=lambda index: (-x[0, index], index))[:20]
+
+
+@pytest.mark.parametrize(
+    ("extent", "attributes", "expected"),
+    [
+        (5, "kernel_shape = [3,3], strides = [2,2]", "bfloat16"),
+        (3, "kernel_shape = [3,3], strides = [2,2]", "float32"),
+        (3, "kernel_shape = [3,3], strides = [1,1]", "bfloat16"),
+        (5, "kernel_shape = [1,1], strides = [2,2]", "bfloat16"),
+        (5, "kernel_shape = [1,1], strides = [2,2], pads = [1,1,1,1]", "host"),
+    ],
+)
+def test_what_amx_computes_wrongly_is_left_out(extent, attributes, expected, tmp_path):
+    """One column that is left by a stride, and padding around filters of one element."""
+    path, size = tmp_path / "model.onnx", int(attributes[16])
+    text = f"""g (float[2,3,8,{extent}] x) => (float[A,4,B,C] y) <
+        float[4,3,{size},{size}] w = {{{numbers(4, 3, size, size)}}}> {{ y = Conv<{attributes}>(x, w) }}"""
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 22]> {text}'), path)
+    node = next(node for node in dovetail.plan(path, ["cpu-bf16"]).nodes if node.op_type == "Conv")
+    assert expected in (node.backend, node.precision)
+
+
+def test_channels_made_of_one_channel_stay_in_float32(tmp_path):
+    """In bfloat16, and with a batch that is not known, OpenVINO adds another bias to them."""
+    path = tmp_path / "model.onnx"
+    text = f"""g (float[N,3,6] x) => (float[A,9,B] y) <
+        float[9,1,2] w = {{{numbers(18)}}}, float[9] b = {{{numbers(9)}}}> {{ y = Conv<group = 3>(x, w, b) }}"""
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 22]> {text}'), path)
+    compiled = dovetail.compile(path, ["cpu-bf16"], verify=False)
+    assert [node.precision for node in compiled.plan.nodes if node.op_type == "Conv"] == ["float32"]
+    x = RNG.standard_normal((2, 3, 6)).astype(np.float32)
+    right = (
+        OnnxRuntimeCpu().load(RegionModel(parse(f'<ir_version: 10, opset_import: ["": 22]> {text}')), {}).run({"x": x})
+    )
+    np.testing.assert_allclose(compiled.run({"x": x})["y"], right["y"], rtol=1e-4, atol=1e-4)
+
+
+def test_a_branch_in_a_region_of_unknown_extents_is_refused_by_its_result():
+    """ONNX knows the extents of the branch; those of its neighbours are enough to spoil it."""
+    text = """g (float[N,4] z, float[3,4] x, bool c) => (float[3,4] y, float[A,4] w) { w = Neg(z) y = If (c) <
+        then_branch = t () => (float[3,4] p) { p = Neg(x) }, else_branch = e () => (float[3,4] q) { q = Sin(x) }> }"""
+    with pytest.raises(DovetailError, match="openvino-cpu refuses the node of 'y'"):
+        OpenVinoCpu().load(RegionModel(parse(text)), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            """g (float[1,3,8] x, int64[n] s, float[4,3,3] w) => (float y) {
+                a = Reshape(x, s) b = Conv(a, w) y = ReduceSum<keepdims = 0>(b) }""",
+            r"openvino-cpu refuses the node of '\w+': .*rank.* known",
+        ),
+        (
+            "g (float[2,3] x, float[4,5] w) => (float[A,B] y) { t = Reshape(x, s) s = Shape(w) y = MatMul(x, w) }",
+            "openvino-cpu refuses the node of 'matmul_",
+        ),
+    ],
+)
+def test_a_refusal_is_one_sentence_about_the_first_node(text, says):
+    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 22]> {text}')
+    for number, node in enumerate(proto.graph.node):
+        node.name = f"{node.op_type.lower()}_{number}"
+    with pytest.raises(DovetailError, match=says) as caught:
+        OpenVinoCpu().load(RegionModel(Model(ir.from_proto(proto))), {})
+    assert "Exception from" not in caught.value.message and "src/" not in caught.value.message
