@@ -41,7 +41,7 @@ def open(model: AnyModel) -> Model:
 
 
 def plan(
-    model: Model | str | Path,
+    model: AnyModel,
     backends: str | BackendChoice | Sequence[str | BackendChoice] = (),
     *,
     strategy: str | None = None,
@@ -91,7 +91,7 @@ def plan(
 
 
 def compile(
-    model: Model | str | Path,
+    model: AnyModel,
     backends: str | BackendChoice | Sequence[str | BackendChoice] = (),
     *,
     data: object = None,
@@ -180,8 +180,8 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
 
 
 def verify(
-    original: Model | str | Path,
-    result: CompiledModel | Model | str | Path,
+    original: AnyModel,
+    result: CompiledModel | AnyModel,
     data: object = None,
     *,
     seed: int = 0,
