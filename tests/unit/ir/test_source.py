@@ -171,6 +171,11 @@ EDITS = {
         "g (float[2] x) => (float[2] y) { [n] y = com.microsoft.Gelu <k = \"a\"> (x) }",
         lambda p: (setattr(attribute_of(p, "k"), "s", b"\xff"), p.opset_import.add(domain="com.acme", version=1),
                    setattr(p.graph.node[0], "domain", "com.acme")), "an attribute holds text that is not UTF-8"),
+    "devices that nobody declares": (
+        None,
+        lambda p: p.graph.node[0].device_configurations.add(configuration_id="two"),
+        "is meant for devices 'two', which the model does not declare",
+    ),
     "no operator": (None, lambda p: p.graph.node[0].ClearField("op_type"), "names no operator"),
     "text that is not UTF-8": (
         None, lambda p: p.graph.MergeFromString(b"\x0a\x05\x0a\x03\xff\xfe\xfd"), "is not UTF-8"),

@@ -44,7 +44,7 @@ def check_source(proto: onnx.ModelProto, door: TensorDoor) -> None:
         problems.raise_first()
         opsets = imports_of(proto.opset_import)
         functions = check_functions(proto, door, problems)
-        check_main_graph(proto.graph, opsets, functions, door, problems)
+        check_main_graph(proto, opsets, functions, door, problems)
         check_training(proto, opsets, functions, door, problems)
     except UnicodeDecodeError as error:  # attributes hold text as bytes
         text = error.object[:40].decode(errors="replace")

@@ -30,10 +30,11 @@ _REMEMBERED_UP_TO = 256  # bytes; larger attributes hold tensors or bodies, and 
 
 
 def check_main_graph(
-    graph: onnx.GraphProto, opsets: Mapping[str, int], functions: Functions, door: TensorDoor, problems: Problems
+    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, door: TensorDoor, problems: Problems
 ) -> None:
     """The main graph and all bodies in it. Its own initializers were admitted before."""
-    rules = GraphRules(opsets, functions, door, problems)
+    graph, rules = proto.graph, GraphRules(opsets, functions, door, problems)
+    rules.devices = frozenset(configuration.name for configuration in proto.configuration)
     for value in graph.input:
         if problem := type_problem(value.type, needed=True):
             problems.add(f"graph input '{value.name}' {problem}")
@@ -64,6 +65,7 @@ class GraphRules:
         function: What messages call the function whose body is judged; its attributes may be referred to.
 
     Attributes:
+        devices: Names of the device configurations that the model declares.
         visible: Names that the present graph sees from outside. One set that grows and shrinks, because copies of it
             would cost the number of all names for every body.
     """
@@ -76,6 +78,7 @@ class GraphRules:
         problems: Problems,
         function: str = "",
     ):
+        self.devices: frozenset[str] = frozenset()
         self.visible: set[str] = set()
         self._opsets = opsets
         self._operators = Operators(opsets, functions)
@@ -137,6 +140,8 @@ class GraphRules:
             defined.update(outputs)
             if judge(node, inputs, len(outputs)):
                 holders.append(node)
+            if node.device_configurations:
+                self._devices(node)
         defined.discard("")
         if holders:
             added = defined - outer
@@ -163,6 +168,16 @@ class GraphRules:
                 self._problems.add(f"{label} has two {what}s called '{name}'")
             given.update(names)
         return given
+
+    def _devices(self, node: onnx.NodeProto) -> None:
+        for wanted in node.device_configurations:
+            if wanted.configuration_id not in self.devices:
+                self._problem(
+                    node, f"is meant for devices '{wanted.configuration_id}', which the model does not declare"
+                )
+            for spec in wanted.sharding_spec:
+                if spec.tensor_name not in (*node.input, *node.output) or not spec.tensor_name:
+                    self._problem(node, f"spreads '{spec.tensor_name}' over devices, which is none of its values")
 
     def _redefinition(self, node: onnx.NodeProto, outputs: list[str], defined: set[str]) -> None:
         for name in dict.fromkeys([*(name for name in outputs if name in defined), *_repeated(outputs)]):
