@@ -199,3 +199,20 @@ def test_many_writers_at_once(results):
     assert {*seen, describe("out")} <= {"a", "b", "out holds no model.onnx"}
     assert describe("out") in "ab"
     assert not list(Path("out").glob(".*"))
+
+
+def test_a_staging_folder_that_is_taken_for_an_orphan_before_it_is_held(results, monkeypatch):
+    """Another writer may remove it in that moment; the next one is tried."""
+    mkdir, made = Path.mkdir, set()
+
+    def robbed(self, *arguments, **options):
+        mkdir(self, *arguments, **options)
+        if self.name.startswith(".dovetail-"):
+            if not made:
+                self.rmdir()
+            made.add(self)
+
+    monkeypatch.setattr(Path, "mkdir", robbed)
+    results["a"].save("out")
+    assert len(made) == 2
+    assert describe("out") == "a"

@@ -85,12 +85,13 @@ def _new_staging(folder: Path) -> tuple[Path, int | None]:
     """A new folder that only this user can look into, held until its descriptor is closed."""
     while True:
         path = folder / f".dovetail-{secrets.token_hex(8)}"
-        folder.mkdir(parents=True, exist_ok=True)  # another writer that failed may have removed it again
-        path.mkdir(mode=0o700)
-        if os.name == "nt":
-            return path, None
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        # Another writer may have taken it for an orphan before it was held.
-        if hold(descriptor) is not False and path.exists():
-            return path, descriptor
-        os.close(descriptor)
+        # Until it is held, another writer may take it for an orphan; and one that failed may remove the folder itself.
+        with contextlib.suppress(FileNotFoundError):
+            folder.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)
+            if os.name == "nt":
+                return path, None
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            if hold(descriptor) is not False and path.exists():
+                return path, descriptor
+            os.close(descriptor)
