@@ -29,9 +29,6 @@ OTHER = {
     "attention_4d_with_past_and_present_qk_matmul_bias_3d_mask_causal": "ONNX Runtime: scores under a causal mask",
     "attention_4d_with_past_and_present_qk_matmul_bias_4d_mask_causal": "ONNX Runtime: scores under a causal mask",
     "maxunpool_export_with_output_shape": "the reference",
-    "range_float": "the reference: scalars that a loop collects",
-    "range_bfloat16": "the reference: scalars that a loop collects",
-    "range_int32_type_negative_delta_expanded": "the reference: scalars that a loop collects",
     "resize_downsample_scales_linear_align_corners": "ONNX Runtime",
     "resize_downsample_scales_cubic_align_corners": "ONNX Runtime",
 }
@@ -65,9 +62,7 @@ CANNOT_RUN = {
 CANNOT_RUN_ON = {
     "cpu-bf16": {},
     "gpu-fp16": {
-        "attention_4d_diff_heads_mask4d_padded_kv$": "ONNX Runtime refuses its mask when it runs",
         "convinteger_with_padding": "ONNX Runtime refuses a zero point per row when it runs",
-        "reduce_max_empty_set_bool": "ONNX Runtime refuses an empty set of flags when it runs",
     },
 }
 

@@ -76,7 +76,7 @@ class Worker:
                 if said is None:
                     return found
                 found.append(said)
-        except EOFError:
+        except (EOFError, ConnectionError):
             found.append(("?", "crash", ""))
         self.stop()
         return found
