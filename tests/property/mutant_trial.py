@@ -129,7 +129,7 @@ def _compared(path, inputs, outputs, close):
         if name not in outputs:
             return Outcome("wrong result", f"output '{name}' is missing")
         ours, theirs = outputs[name], array
-        if isinstance(theirs, list) or theirs.dtype.kind in "OUS":
+        if not isinstance(theirs, np.ndarray) or theirs.dtype.kind in "OUS":
             continue
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             return Outcome("wrong result", f"'{name}' is {ours.dtype}{list(ours.shape)}, "

@@ -152,3 +152,15 @@ def test_training_information_is_left_out(tmp_path):
     proto.training_info.add().algorithm.name = "sgd"
     compiled = dovetail.compile(open_proto(proto), ["host"])
     assert not checked(compiled, tmp_path).training_info and "training" in rules(compiled)
+
+
+def test_constants_that_the_inliner_repeats_are_dropped():
+    """onnx's inliner puts a constant twice where it converts a function that reads it."""
+    outer = [
+        helper.make_node("Constant", [], ["k"], value=helper.make_tensor("k", TensorProto.FLOAT, [4], [1, 2, 3, 4])),
+        helper.make_node("G", ["a", "k"], ["b"], domain="local"),
+    ]
+    inner = function("G", [helper.make_node("Add", ["a", "c"], ["b"])], 8, ("a", "c"))
+    proto = model([call("F")], [function("F", outer, 22), inner], 22)
+    compiled = dovetail.compile(open_proto(proto), ["host"])
+    np.testing.assert_allclose(compiled.run({"x": X})["y"], X + [1, 2, 3, 4], rtol=1e-6)

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.external import TensorDoor
 from dovetail.ir.order import sort_function
+from dovetail.ir.source import check_source
 
 from dovetail_canonicalize.names import all_nodes
 from dovetail_canonicalize.opsets import (
@@ -43,9 +45,13 @@ def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     count = len(proto.functions)
     proto = _of_one_version(proto, ctx)
     _import_all_domains(proto)
+    convert = _differ(proto)
     try:
-        proto = onnx.inliner.inline_local_functions(proto, convert_version=_differ(proto))
-    except Exception as error:  # whatever its C++ side throws
+        proto = onnx.inliner.inline_local_functions(proto, convert_version=convert)
+        if convert:
+            _drop_repeats(proto.graph)
+            check_source(proto, TensorDoor("with its functions inlined", None))
+    except Exception as error:  # whatever its C++ side throws, and what it left wrong
         raise _refusal(proto, error) from error
     left = {(function.domain, function.name) for function in proto.functions}
     if any((node.domain, node.op_type) in left for node in all_nodes(proto.graph)):
@@ -53,6 +59,21 @@ def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     del proto.functions[:]
     ctx.remark("passed", "", "inline", f"{count} local function{'s' * (count != 1)} inlined")
     return proto
+
+
+def _drop_repeats(graph: onnx.GraphProto) -> None:
+    """Drop nodes that stand there twice: the inliner repeats constants that it needed to convert a function."""
+    seen: set[bytes] = set()
+    kept = []
+    for node in graph.node:
+        content = node.SerializeToString()
+        if not node.output or content not in seen:
+            kept.append(node)
+        seen.add(content)
+    if len(kept) < len(graph.node):
+        copies = [type(node).FromString(node.SerializeToString()) for node in kept]
+        del graph.node[:]
+        graph.node.extend(copies)
 
 
 def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
