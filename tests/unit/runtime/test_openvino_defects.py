@@ -109,6 +109,11 @@ def test_constants_are_read_right_however_they_are_written(type_, held):
 
 
 LEFT_TO_HOST = {
+    "Resize": (
+        """g (float[1,2,4,4] x) => (float[1,2,8,8] y) <float[4] scales = {1, 1.0078125, 2, 2}> {
+            y = Resize (x, "", scales) }""",
+        "resizes_channels",
+    ),
     "TopK": (
         "g (float[2,9] x, int64[1] k) => (float[2,A] v, int64[2,B] y) { v, y = TopK(x, k) }",
         "indices_of_last_axis",
@@ -217,3 +222,26 @@ def test_a_refusal_is_one_sentence_about_the_first_node(text, says):
     with pytest.raises(DovetailError, match=says) as caught:
         OpenVinoCpu().load(RegionModel(Model(ir.from_proto(proto))), {})
     assert "Exception from" not in caught.value.message and "src/" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        ('g (float[1,2,4,4] x) => (float[1,2,8,8] y) <float[4] s = {1,1,2,2}> { y = Resize (x, "", s) }', False),
+        ('g (float[1,2,4,4] x) => (float[1,2,8,8] y) <float[4] s = {1,1.01,2,2}> { y = Resize (x, "", s) }', True),
+        ('g (float[1,2,4,4] x) => (float[1,2,8,8] y) <int64[4] s = {1,2,8,8}> { y = Resize (x, "", "", s) }', False),
+        ('g (float[1,2,4,4] x) => (float[1,4,8,8] y) <int64[4] s = {1,4,8,8}> { y = Resize (x, "", "", s) }', True),
+        (
+            'g (float[1,2,4,4] x) => (float[1,2,8,8] y) <float[2] s = {2,2}> { y = Resize<axes=[2,3]> (x, "", s) }',
+            False,
+        ),
+        ('g (float[1,2,4,4] x) => (float[1,4,4,4] y) <float[1] s = {2}> { y = Resize<axes=[-3]> (x, "", s) }', True),
+        ('g (float[4,4] x) => (float[8,8] y) <float[2] s = {2,2}> { y = Resize (x, "", s) }', False),
+        ('g (float[1,2,4,4] x, float[4] s) => (float[1,2,A,B] y) { y = Resize (x, "", s) }', None),
+    ],
+)
+def test_what_scales_channels(graph, expected):
+    from dovetail_cpu_bf16.facts import resizes_channels
+
+    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 22]> {graph}')
+    assert resizes_channels(next(iter(ir.from_proto(proto).graph))) is expected

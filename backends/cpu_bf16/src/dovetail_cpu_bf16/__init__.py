@@ -17,6 +17,7 @@ def register(registry):
         "indices_of_last_axis",
         "int64_data",
         "padded_pointwise",
+        "resizes_channels",
         "strided_to_one_column",
     ):
         registry.fact(fact, f"dovetail_cpu_bf16.facts:{fact}")

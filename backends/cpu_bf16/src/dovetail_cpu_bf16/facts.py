@@ -18,6 +18,7 @@ __all__ = [
     "indices_of_last_axis",
     "int64_data",
     "padded_pointwise",
+    "resizes_channels",
     "strided_to_one_column",
 ]
 
@@ -88,6 +89,22 @@ def padded_pointwise(node: ir.Node) -> bool:
     """Whether a convolution with filters of one element reads padding."""
     shape = node.inputs[1].shape if len(node.inputs) > 1 and node.inputs[1] is not None else None
     return shape is not None and all(extent == 1 for extent in shape[2:]) and any(node.attributes.get_ints("pads", ()))
+
+
+def resizes_channels(node: ir.Node) -> bool | None:
+    """Whether a Resize scales one of the first two axes of three or more; None if that is not known before run time."""
+    data = node.inputs[0].shape if node.inputs[0] is not None else None
+    if data is None:
+        return None
+    if len(data) < 3:
+        return False
+    axes = [axis % len(data) for axis in node.attributes.get_ints("axes", range(len(data)))]
+    kinds = [value for value in node.inputs[2:4] if value is not None and value.name]
+    if not kinds or kinds[0].const_value is None:
+        return None
+    by_size = len(node.inputs) > 3 and kinds[0] is node.inputs[3]
+    wanted = dict(zip(axes, kinds[0].const_value.numpy().reshape(-1).tolist()))
+    return any(wanted[axis] != (data[axis] if by_size else 1) for axis in (0, 1) if axis in wanted)
 
 
 def strided_to_one_column(node: ir.Node) -> bool:
