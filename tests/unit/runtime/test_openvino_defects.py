@@ -129,6 +129,17 @@ LEFT_TO_HOST = {
         "condition.constant",
     ),
     "GlobalLpPool": ("g (float[N,3,4,5] x) => (float[N,3,1,1] y) { y = GlobalLpPool(x) }", "dynamic_extents"),
+    "QuantizeLinear": (
+        """g (float[N,3] x) => (int8[N,3] y) <float[2] s = {0.04, 0.02}, int8[2] z = {0, 0}> {
+            y = QuantizeLinear<axis = 0>(x, s, z) }""",
+        "axis = 0",
+    ),
+    "Scan": (
+        """g (float[2,3,2] x, float[3,2] start) => (float[3,2] y) { y, all = Scan<num_scan_inputs = 1,
+            body = b (float[3,2] s, float[3,2] e) => (float[3,2] r, float[3,2] o) {
+                r = Tanh(s) o = Mul(r, e) }>(start, x) }""",
+        "refuses Scan|does not list Scan",
+    ),
     "BitShift": (
         """g (float[4] x) => (float[4] y) <uint8 one = {1}> {
             i = Cast<to = 2>(x) s = BitShift<direction = "RIGHT">(i, one) y = Cast<to = 1>(s) }""",
