@@ -11,5 +11,6 @@ def register(registry):
     registry.pass_("normalise", "dovetail_canonicalize.normalise:Normalise")
     registry.pass_("fold-constants", "dovetail_canonicalize.fold_constants:FoldConstants")
     registry.pass_("fold-batchnorm", "dovetail_canonicalize.fold_batchnorm:FoldBatchNorm")
+    registry.pass_("fold-affine", "dovetail_canonicalize.fold_affine:FoldAffine")
     registry.pass_("remove-identity", "dovetail_canonicalize.remove_identity:RemoveIdentity")
     registry.pass_("dead-code", "dovetail_canonicalize.dead_code:DeadCode")

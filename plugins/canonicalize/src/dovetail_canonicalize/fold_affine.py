@@ -1,0 +1,187 @@
+"""Scales and shifts by constants: the product beside them can do both, and is rounded once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.passes import Pass
+from dovetail.planning.placement import origin_of, set_origin
+
+from dovetail_canonicalize.products import Product, product_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["FoldAffine"]
+
+_SCALES, _SHIFTS = ("Mul", "Div"), ("Add", "Sub")
+# A constant beyond these would carry its size into weights or biases that float16 still holds without it.
+_SMALLEST_SCALE, _LARGEST_SCALE, _LARGEST_SHIFT = 2.0**-8, 2.0**8, 2.0**13
+_MOST_ELEMENTS = 65536
+
+
+@dataclass(frozen=True)
+class FoldAffine(Pass):
+    """Fold Mul, Div, Add and Sub by constants into the convolution, Gemm or MatMul beside them.
+
+    Given:  %1 = Conv(%x, %w, %b)   %2 = Mul(%1, k)   %3 = Add(%2, c)   %4 = Mul(%3, d)   %5 = Conv(%4, %v)
+    Result: %3 = Conv(%x, %w * k, %b * k + c)   %5 = Conv(%3, %v * d)
+
+    k, c and d are numbers, or have one element per channel. New constants are computed in float64: in a narrow type,
+    each of the old ones would be rounded by itself, and a rounded scale changes every element the same way.
+    """
+
+    name = "fold-affine"
+    stage = "normalise"
+    after = ("normalise", "fold-constants", "fold-batchnorm")
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Fold in graph order, so that chains fold from their product on."""
+        changed = False
+        overridable = {id(value) for value in model.graph.inputs}
+        for _, graph in model.graphs():
+            for node in graph:
+                if node.op_type not in (*_SCALES, *_SHIFTS) or node.domain not in ("", "ai.onnx"):
+                    continue
+                affine = _affine(node, overridable)
+                into = affine and (_into_before(affine, graph, overridable) or _into_behind(affine, graph, overridable))
+                if into:
+                    ctx.remark("passed", into, "fold-affine", f"'{node.name}' is folded into it")
+                    ctx.count("folded")
+                    changed = True
+        return changed
+
+
+@dataclass(slots=True)
+class _Affine:
+    """A node that scales or shifts one value by a constant.
+
+    Attributes:
+        node: The node.
+        value: What it changes.
+        constant: By what, in float64.
+    """
+
+    node: ir.Node
+    value: ir.Value
+    constant: np.ndarray
+
+    @property
+    def scales(self) -> bool:
+        """Whether it multiplies; else it adds."""
+        return self.node.op_type in _SCALES
+
+    def along(self, axis: int, channels: int) -> np.ndarray | None:
+        """The constant with one element per channel, where the channels lie along `axis` from the end; else None."""
+        import numpy as np
+
+        shape = self.constant.shape
+        if not self.keeps_rank:
+            return None
+        if self.constant.size == 1:
+            return np.full(channels, self.constant.reshape(()))
+        position = len(shape) + axis
+        fits = self.constant.size == channels and position >= 0 and shape[position] == channels
+        return self.constant.reshape(-1) if fits else None
+
+    @property
+    def keeps_rank(self) -> bool:
+        """Whether the result has the rank of the value: a constant of a higher one would raise it."""
+        rank = self.value.shape
+        return not self.constant.shape or rank is not None and len(self.constant.shape) <= len(rank)
+
+
+def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
+    import numpy as np
+
+    for own, other in ((0, 1), (1, 0)):
+        if own == 1 and node.op_type in ("Div", "Sub"):
+            break  # c / x and c - x are no scale and no shift of x
+        value, constant = node.inputs[own], node.inputs[other]
+        tensor = constant.const_value if constant is not None and constant.is_initializer() else None
+        if tensor is None or id(constant) in overridable or value is None or value.is_initializer():
+            continue
+        if tensor.dtype.name not in ("FLOAT", "DOUBLE") or not 0 < tensor.size <= _MOST_ELEMENTS:
+            continue
+        array = tensor.numpy().astype(np.float64)
+        if node.op_type in _SCALES:
+            sizes = np.abs(array)
+            # NaN compares as false, too.
+            if not (sizes.min() >= _SMALLEST_SCALE and sizes.max() <= _LARGEST_SCALE):
+                return None
+            return _Affine(node, value, 1 / array if node.op_type == "Div" else array)
+        if not np.abs(array).max() <= _LARGEST_SHIFT:
+            return None
+        return _Affine(node, value, -array if node.op_type == "Sub" else array)
+    return None
+
+
+def _into_before(affine: _Affine, graph: ir.Graph, overridable: set[int]) -> ir.Node | None:
+    """Fold into the product that computes the value; nobody else may read it."""
+    product = product_of(affine.value.producer(), overridable)
+    if product is None or product.node.graph is not graph or not _read_once(affine.value):
+        return None
+    along, bias = affine.along(product.channel, product.channels), product.bias
+    if along is None or bias is None and not affine.scales:
+        return None
+    if affine.scales:
+        product.take(graph, affine.node.name, along, product.outputs_at, _scaled(bias, along, product))
+    else:
+        product.take(graph, affine.node.name, None, None, bias + along)
+    _stands_for(product.node, affine.node)
+    _replace(graph, affine.node, affine.value)
+    return product.node
+
+
+def _into_behind(affine: _Affine, graph: ir.Graph, overridable: set[int]) -> ir.Node | None:
+    """Fold a scale into the product that reads the result, and nobody else does."""
+    result = affine.node.outputs[0]
+    uses = list(result.uses())
+    if not affine.scales or len(uses) != 1 or result.is_graph_output() or uses[0][1] != 0:
+        return None
+    product = product_of(uses[0][0], overridable)
+    if product is None or product.node.graph is not graph or not affine.keeps_rank:
+        return None
+    if affine.constant.size == 1:
+        product.take(graph, affine.node.name, affine.constant.reshape(-1), None, None)
+    elif product.inputs_at is not None:
+        channels = int(product.node.inputs[1].const_value.shape[product.inputs_at])
+        along = affine.along(product.channel, channels)
+        if along is None:
+            return None
+        product.take(graph, affine.node.name, along, product.inputs_at, None)
+    else:
+        return None
+    _stands_for(product.node, affine.node)
+    _replace(graph, affine.node, affine.value)
+    return product.node
+
+
+def _scaled(bias: np.ndarray | None, along: np.ndarray, product: Product) -> np.ndarray | None:
+    return None if bias is None or len(product.node.inputs) < 3 or product.node.inputs[2] is None else bias * along
+
+
+def _read_once(value: ir.Value) -> bool:
+    return len(value.uses()) == 1 and not value.is_graph_output()
+
+
+def _stands_for(product: ir.Node, node: ir.Node) -> None:
+    set_origin(product, (*origin_of(product), *origin_of(node)))
+
+
+def _replace(graph: ir.Graph, node: ir.Node, value: ir.Value) -> None:
+    """Let `value` take the place of the result of `node`; as an output, under the name that callers know."""
+    result = node.outputs[0]
+    name, is_output = result.name, result.is_graph_output()
+    for index, output in enumerate(graph.outputs):
+        if output is result:
+            graph.outputs[index] = value
+    result.replace_all_uses_with(value)
+    graph.remove(node, safe=True)
+    if is_output:
+        result.name = f"{name}_folded"
+        value.name = name

@@ -1,0 +1,130 @@
+"""Products whose constants take a scale and a shift: convolutions, Gemm and MatMul with a constant second factor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+__all__ = ["Product", "product_of"]
+
+_FLOATS = ("FLOAT", "DOUBLE")
+
+
+class Product:
+    """A node that multiplies what it reads by a constant, and may add another one.
+
+    Attributes:
+        node: The node.
+        outputs_at: The axis of the weight along which output channels lie.
+        inputs_at: The axis of the weight along which the channels that it reads lie; None where these lie along another
+            axis of what it reads than of the result, or groups share them.
+        channel: The axis of the result along which its channels lie, from the end: -1 is the last.
+        channels: How many output channels there are.
+    """
+
+    def __init__(self, node: ir.Node, outputs_at: int, inputs_at: int | None, channel: int):
+        self.node = node
+        self.outputs_at = outputs_at
+        self.inputs_at = inputs_at
+        self.channel = channel
+        self.channels = int(node.inputs[1].const_value.shape[outputs_at])
+
+    @property
+    def bias(self) -> np.ndarray | None:
+        """What it adds, one number per output channel in float64; zeros if nothing. None where it can add nothing."""
+        import numpy as np
+
+        if self.node.op_type == "MatMul":
+            return None
+        value = self.node.inputs[2] if len(self.node.inputs) > 2 else None
+        if value is None:
+            return np.zeros(self.channels)
+        return np.broadcast_to(value.const_value.numpy().astype(np.float64).reshape(-1), (self.channels,))
+
+    def take(
+        self, graph: ir.Graph, name: str, scale: np.ndarray | None, axis: int | None, bias: np.ndarray | None
+    ) -> None:
+        """Give it a new weight and a new bias.
+
+        Args:
+            graph: The graph that gets the constants.
+            name: What their names begin with.
+            scale: Factors along `axis` of the weight, in float64; None for one.
+            axis: The axis; None where the scale is one number.
+            bias: The new bias; None for the old one.
+        """
+        import numpy as np
+        import onnx_ir as ir
+
+        old = self.node.inputs[1].const_value
+        dtype = old.dtype.numpy()
+        if scale is not None:
+            along = scale.reshape([-1 if position == axis else 1 for position in range(len(old.shape))])
+
+            def weight() -> ir.TensorProtocol:
+                # In float64, so that the weight is rounded once.
+                return ir.tensor((old.numpy() * along).astype(dtype))
+
+            self.node.replace_input_with(1, _constant(graph, f"{name}_weight", _lazy(weight, old)))
+        if bias is not None:
+            if len(self.node.inputs) < 3:
+                self.node.resize_inputs(3)
+            self.node.replace_input_with(2, _constant(graph, f"{name}_bias", ir.tensor(np.asarray(bias).astype(dtype))))
+
+
+def product_of(node: ir.Node | None, overridable: set[int]) -> Product | None:
+    """`node` as a product with constants, or None if it is none.
+
+    Args:
+        node: Any node.
+        overridable: Ids of graph inputs: an initializer among them is only a default.
+    """
+    if node is None or node.domain not in ("", "ai.onnx"):
+        return None
+
+    def constant(value: ir.Value | None) -> bool:
+        known = value is not None and value.is_initializer() and value.const_value is not None
+        return known and id(value) not in overridable and value.const_value.dtype.name in _FLOATS
+
+    rest = [value for value in node.inputs[2:3] if value is not None]
+    if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul") or not constant(node.inputs[1]):
+        return None
+    if not all(constant(value) for value in rest):
+        return None
+    rank = len(node.inputs[1].const_value.shape)
+    if node.op_type == "Conv":
+        groups = node.attributes.get_int("group", 1)
+        return Product(node, 0, 1 if groups == 1 else None, 1 - rank)
+    if node.op_type == "ConvTranspose":
+        return Product(node, 1, 0, 1 - rank) if node.attributes.get_int("group", 1) == 1 else None
+    if node.op_type == "Gemm":
+        transposed = node.attributes.get_int("transB", 0)
+        plain = node.attributes.get_float("beta", 1.0) == 1.0 and all(
+            value.const_value.size in (1, node.inputs[1].const_value.shape[0 if transposed else 1])
+            and not (len(value.shape) == 2 and value.shape[0] != 1)
+            for value in rest
+        )
+        outputs_at, inputs_at = (0, 1) if transposed else (1, 0)
+        readable = None if node.attributes.get_int("transA", 0) else inputs_at
+        return Product(node, outputs_at, readable, -1) if plain else None
+    return Product(node, 1, 0, -1) if rank == 2 else None
+
+
+def _lazy(make, like: ir.TensorProtocol) -> ir.TensorProtocol:
+    import onnx_ir as ir
+
+    return ir.LazyTensor(make, like.dtype, ir.Shape(like.shape))
+
+
+def _constant(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+    import onnx_ir as ir
+
+    while name in graph.initializers:
+        name += "_"
+    tensor.name = name
+    value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+    graph.register_initializer(value)
+    return value
