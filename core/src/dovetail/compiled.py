@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
 from dovetail.files import output_path
+from dovetail.ir.types import is_float_name
 from dovetail.planning.placement import HOST, get_placement
 
 if TYPE_CHECKING:
@@ -254,4 +255,6 @@ def _reported(how: Executed | None, planned: Placement) -> str:
         return "-"
     if how.precision in planned.ports.values():
         return planned.precision
+    if how.how.startswith("fused-into") and planned.precision and not is_float_name(planned.precision):
+        return "-"  # integers that a fusion of floats reads have no precision of their own
     return how.precision or how.how
