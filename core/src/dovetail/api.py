@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail.compilation import DECIDE, compile_model, run_stages
+from dovetail.compilation import DECIDE, compile_model, preferred_engines, run_stages
 from dovetail.errors import DovetailError, UsageError, VerificationError
 from dovetail.listing import BackendInfo, backends
 from dovetail.loading import recognised
@@ -141,7 +141,9 @@ def compile(
     request = _request(backends, keep_io_types=keep_io_types, data=data, plan=planned, **choices)
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
-    stamp = stamp_for(request, ctx, passes)
+    if planned is not None:
+        try_engines = bool(try_engines)
+    stamp = stamp_for(request, ctx, passes, preferred_engines(engines, try_engines))
     compiled = recognised(original, stamp, engines, ctx)
     if compiled is None:
         _check_data(original, request.data)
@@ -152,7 +154,7 @@ def compile(
             engines,
             passes=passes,
             instrumentation=instrumentation or _watching(progress),
-            try_engines=bool(try_engines) if planned is not None else try_engines,
+            try_engines=try_engines,
         )
         compiled.source = original.path and original.path.absolute()
         compiled.model.ir.metadata_props[STAMP] = stamp

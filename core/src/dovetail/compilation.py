@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context, Instrumentation, Pass
     from dovetail.runtime.guard import GuardedEngine
 
-__all__ = ["CARRY_OUT", "DECIDE", "compile_model", "run_stages"]
+__all__ = ["CARRY_OUT", "DECIDE", "compile_model", "preferred_engines", "run_stages"]
 
 DECIDE = ("normalise", "analyse", "place", "type")
 CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "lower")
@@ -57,7 +57,7 @@ def compile_model(
     from dovetail.compiled import CompiledModel
     from dovetail.planning.plan import Plan
 
-    preferred = {name: listed[0].name for name, listed in engines.items() if name != HOST and listed[0].available().ok}
+    preferred = preferred_engines(engines, try_engines)
     for turn in range(_ROUNDS):
         work = copy()
         run_stages(work, ctx, DECIDE, instrumentation, passes)
@@ -66,7 +66,7 @@ def compile_model(
         run_stages(work, ctx, CARRY_OUT, instrumentation, passes)
         decided.remarks = list(ctx.remarks)
         compiled = CompiledModel(work, decided, engines, files=dict(ctx.files))
-        if try_engines is False or not preferred.keys() & decided.summary["coverage"].keys():
+        if not preferred.keys() & decided.summary["coverage"].keys():
             break
         if try_engines is None and (why := _too_large(work)):
             compiled.untried = why
@@ -77,6 +77,13 @@ def compile_model(
             break
         ctx.start_again(_joined(ctx.refusals, refused))
     return compiled
+
+
+def preferred_engines(engines: Mapping[str, Sequence[GuardedEngine]], try_engines: bool | None) -> dict[str, str]:
+    """The engines that regions are tried on, by backend: the one that each is made for, where it runs here."""
+    if try_engines is False:
+        return {}
+    return {name: listed[0].name for name, listed in engines.items() if name != HOST and listed[0].available().ok}
 
 
 def run_stages(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,19 @@ STAMP = "dovetail.request"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def stamp_for(request: Request, ctx: Context, passes: Sequence[Pass] = ()) -> str:
+def stamp_for(
+    request: Request, ctx: Context, passes: Sequence[Pass] = (), tried: Mapping[str, str] | None = None
+) -> str:
     """A hash of the request and of everything else that the result depends on besides the model.
 
     That is the plan that is replayed, the data, every file that backends, policies, dialects and cost tables are read
-    from, and the version of every distribution that takes part.
+    from, the version of every distribution that takes part, and the engines that may have refused something.
+
+    Args:
+        request: The request.
+        ctx: Its context.
+        passes: Passes of the caller.
+        tried: The engines that the result is tried on, by backend.
 
     Returns:
         The hash; empty where something shapes the result that cannot be compared later: passes of the caller, or data
@@ -47,6 +55,7 @@ def stamp_for(request: Request, ctx: Context, passes: Sequence[Pass] = ()) -> st
         "files": _files_read(request, ctx),
         "data": data,
         "versions": _versions(ctx),
+        "tried": dict(tried or {}),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 

@@ -126,6 +126,13 @@ def stamp(**changes):
     return stamp_for(request, Context(request, plugins=load_plugins()))
 
 
+def test_a_result_that_no_engine_was_tried_with_is_another_one(results):
+    results["a"].save("out")
+    path = Path("out/model.onnx")
+    assert api.compile(path, ["cpu-bf16"], try_engines=False).unchanged == path
+    assert api.compile(path, ["cpu-bf16"], try_engines=True).unchanged is None
+
+
 def test_the_stamp_covers_what_shapes_a_result(tmp_path, monkeypatch):
     Path(tmp_path, "costs.yaml").write_text("start: 1\n")
     costs = {"costs": tmp_path / "costs.yaml"}
