@@ -130,13 +130,10 @@ def compile(
         VerificationError: The result could not be compared with the original; the error holds it.
         DovetailError: The model or the request is at fault.
     """
-    from dovetail.planning.plan import Plan
     from dovetail.runtime.engines import engines_of
 
     original = open(model)
-    planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
-    if planned is not None and not backends:
-        backends = [_choice(entry) for entry in planned.backends]
+    planned, backends = _replayed(plan, backends)
     choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
     request = _request(backends, keep_io_types=keep_io_types, data=data, plan=planned, **choices)
     ctx = _context(request, plugins)
@@ -257,6 +254,16 @@ def _context(request: Request, plugins: PluginSet | None) -> Context:
     from dovetail.plugins import load_plugins
 
     return Context(request, plugins=plugins or load_plugins())
+
+
+def _replayed(plan: Plan | str | Path | None, backends: Any) -> tuple[Plan | None, Any]:
+    """The plan to replay, if any, and the backends of the request, which are the plan's where it names none."""
+    from dovetail.planning.plan import Plan
+
+    planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
+    if planned is not None and not backends:
+        backends = [_choice(entry) for entry in planned.backends]
+    return planned, backends
 
 
 def _check_data(model: Model, data: object) -> None:
