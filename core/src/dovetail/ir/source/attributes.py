@@ -19,6 +19,7 @@ _FIELDS = {
 _RANKS = 1 << 16
 _AXES = {"axis": -_RANKS, "axes": -_RANKS, "perm": 0, "batch_dims": 0}
 """Attributes that name axes, with the lowest number that they may hold."""
+_LONGEST_EQUATION = 1000  # characters; readers of equations take time that grows faster than their length
 _BESIDE = frozenset({"name", "type", "doc_string", "ref_attr_name"})
 
 
@@ -39,6 +40,8 @@ def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
     lowest = _AXES.get(attribute.name)
     if lowest is not None and any(not lowest <= axis < _RANKS for axis in (attribute.i, *attribute.ints)):
         return f"attribute '{attribute.name}' names an axis that no tensor has"
+    if attribute.name == "equation" and len(attribute.s) > _LONGEST_EQUATION:
+        return f"attribute 'equation' has {len(attribute.s)} characters; no more than {_LONGEST_EQUATION} are read"
     texts = (attribute.s,) if field == "s" else attribute.strings if field == "strings" else ()
     for text in texts:
         text.decode()  # the caller reports text that is not UTF-8

@@ -112,7 +112,12 @@ class GraphRules:
             if problem := type_problem(value.type):
                 self._problems.add(f"value '{value.name}' {problem}")
         defined = self.nodes(graph.node, given, depth)
+        ranks = {value.name: _rank(value) for value in graph.input}
         for value in graph.output:
+            rank, given_rank = _rank(value), ranks.get(value.name)
+            if rank is not None and given_rank is not None and rank != given_rank:
+                what = f"'{value.name}' of {label} has rank {given_rank} as an input"
+                self._problems.add(f"{what} and rank {rank} as an output")
             if value.name not in defined:
                 what = f"output '{value.name}' of {label}"
                 if not value.name:
@@ -255,3 +260,8 @@ def _defined(graph: onnx.GraphProto) -> set[str]:
     names = {entry.name for entry in (*graph.input, *graph.initializer)}
     names |= {tensor.values.name for tensor in graph.sparse_initializer}
     return names | {name for node in graph.node for name in node.output}
+
+
+def _rank(value: onnx.ValueInfoProto) -> int | None:
+    tensor = value.type.tensor_type
+    return len(tensor.shape.dim) if tensor.HasField("shape") else None
