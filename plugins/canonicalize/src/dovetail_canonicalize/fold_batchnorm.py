@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.passes import Pass
 from dovetail.planning.placement import origin_of, set_origin
 
+from dovetail_canonicalize.products import add_constant
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -95,10 +97,10 @@ def _fold(graph: ir.Graph, convolution: ir.Node, node: ir.Node) -> None:
 
     new_weight = ir.LazyTensor(weight, old.dtype, ir.Shape(old.shape))
     new_bias = ir.tensor(((before - mean) * factor + shift).astype(dtype))
-    convolution.replace_input_with(1, _constant(graph, f"{node.name}_weight", new_weight))
+    convolution.replace_input_with(1, add_constant(graph, f"{node.name}_weight", new_weight))
     if len(convolution.inputs) < 3:
         convolution.resize_inputs(3)
-    convolution.replace_input_with(2, _constant(graph, f"{node.name}_bias", new_bias))
+    convolution.replace_input_with(2, add_constant(graph, f"{node.name}_bias", new_bias))
     set_origin(convolution, (*origin_of(convolution), *origin_of(node)))
     old_result, result = convolution.outputs[0], node.outputs[0]
     name = result.name
@@ -110,14 +112,3 @@ def _fold(graph: ir.Graph, convolution: ir.Node, node: ir.Node) -> None:
     graph.remove(node, safe=True)
     result.name = f"{name}_folded"
     old_result.name = name
-
-
-def _constant(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-    import onnx_ir as ir
-
-    while name in graph.initializers:
-        name += "_"
-    tensor.name = name
-    value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
-    graph.register_initializer(value)
-    return value

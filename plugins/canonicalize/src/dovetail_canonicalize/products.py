@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["Product", "product_of"]
+__all__ = ["Product", "add_constant", "product_of"]
 
 _FLOATS = ("FLOAT", "DOUBLE")
 
@@ -68,11 +68,13 @@ class Product:
                 # In float64, so that the weight is rounded once.
                 return ir.tensor((old.numpy() * along).astype(dtype))
 
-            self.node.replace_input_with(1, _constant(graph, f"{name}_weight", _lazy(weight, old)))
+            self.node.replace_input_with(1, add_constant(graph, f"{name}_weight", _lazy(weight, old)))
         if bias is not None:
             if len(self.node.inputs) < 3:
                 self.node.resize_inputs(3)
-            self.node.replace_input_with(2, _constant(graph, f"{name}_bias", ir.tensor(np.asarray(bias).astype(dtype))))
+            self.node.replace_input_with(
+                2, add_constant(graph, f"{name}_bias", ir.tensor(np.asarray(bias).astype(dtype)))
+            )
 
 
 def product_of(node: ir.Node | None, overridable: set[int]) -> Product | None:
@@ -119,7 +121,8 @@ def _lazy(make, like: ir.TensorProtocol) -> ir.TensorProtocol:
     return ir.LazyTensor(make, like.dtype, ir.Shape(like.shape))
 
 
-def _constant(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+def add_constant(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+    """A new initializer of `graph`, under a name that is not taken there."""
     import onnx_ir as ir
 
     while name in graph.initializers:
