@@ -77,7 +77,8 @@ class GuardedSession:
     def __init__(self, session: Session, engine: GuardedEngine, outputs: Sequence[ir.Value]):
         self._session = session
         self._engine = engine
-        self._outputs = list(outputs)
+        # Looked up once, as every call is checked against it.
+        self._outputs = [(value.name, value_type(value), _producer(value)) for value in outputs]
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name.
@@ -89,8 +90,8 @@ class GuardedSession:
             results = dict(self._session.run(inputs))
         except _ANYTHING as error:
             raise self._engine.failure(error, "failed while it ran the region") from error
-        for value in self._outputs:
-            self._check(value, results)
+        for name, declared, node in self._outputs:
+            self._check(name, declared, node, results)
         return results
 
     def executed(self) -> dict[str, Executed]:
@@ -100,11 +101,11 @@ class GuardedSession:
         except _ANYTHING:
             return {}
 
-    def _check(self, value: ir.Value, results: Mapping[str, object]) -> None:
-        name, label, node = value.name, self._engine.label, _producer(value)
+    def _check(self, name: str, declared: str, node: str, results: Mapping[str, object]) -> None:
+        label = self._engine.label
         if name not in results:
             raise EngineError(f"{label} gives no output '{name}'", node=node)
-        array, declared = results[name], value_type(value)
+        array = results[name]
         if declared and hasattr(array, "dtype") and not matches(array, declared):
             raise EngineError(f"{label} gives '{name}' as {array.dtype.name}, the model declares {declared}", node=node)
 
