@@ -5,31 +5,41 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from dovetail.ir.exact_constants import exact_constants
 from dovetail.runtime.engine import Availability, Reads, RegionModel
 from dovetail.runtime.serialise import source_of
 from dovetail.runtime.tensors import TENSOR_TYPES
 
+from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16
 from dovetail_cpu_bf16.readable import readable
 from dovetail_cpu_bf16.refusals import refusal
 from dovetail_cpu_bf16.repairs import repair
 from dovetail_cpu_bf16.session import OpenVinoSession
 
+if TYPE_CHECKING:
+    import openvino as ov
+
 __all__ = ["OpenVinoCpu"]
 
-# The graph says what is computed in which type. OpenVINO's own handling of quantised models moves rounding to 8 bits
-# across reductions, pooling and padding, which gives other results; without it, they are computed as they are written.
-_CONFIGURATION = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "LP_TRANSFORMS_MODE": False}
+# OpenVINO's own handling of quantised models moves rounding to 8 bits across reductions, pooling and padding, which
+# gives other results; without it, they are computed as they are written.
+_CONFIGURATION = {"PERFORMANCE_HINT": "LATENCY", "LP_TRANSFORMS_MODE": False}
 _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 
 
 class OpenVinoCpu:
-    """OpenVINO's CPU plugin with `INFERENCE_PRECISION_HINT=f32`.
+    """OpenVINO's CPU plugin.
 
-    The hint makes the plugin respect the types in the graph: without it, float32 models run in bfloat16 on machines
-    that can. It computes int64 in 32 bits and float64 in float32. On a CPU without bfloat16 instructions it drops
-    casts to bfloat16 and computes in float32, so results there do not show bfloat16's rounding.
+    A region in bfloat16 is given to OpenVINO's own bfloat16 mode, with marks on the operations that the plan has in
+    float32 (`inference_mode.py`). That mode rounds less than the types say: it computes in float32 what is fused behind
+    a product, with its constants, and all that follows the last product. Where OpenVINO would not heed a mark, and for
+    regions without bfloat16, `INFERENCE_PRECISION_HINT=f32` makes it compute every operator in the type that it has.
+
+    It computes int64 in 32 bits and float64 in float32. On a CPU without bfloat16 instructions it drops casts to
+    bfloat16 and computes in float32, so results there do not show bfloat16's rounding.
 
     Calls from several threads run at the same time. A small model computes on the core of its caller; a large one is
     spread over all cores, and calls share them. `streams` divides the cores among that many calls instead, so that more
@@ -60,14 +70,24 @@ class OpenVinoCpu:
         for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
             if int(options.get(option, 0)):
                 config[key] = int(options[option])
+        source = source_of(region)
+        compiled = None
         try:
-            core = ov.Core()
-            model = core.read_model(source_of(region))
-            repair(model)
-            compiled = core.compile_model(model, "CPU", config)
+            if _has_bfloat16():
+                compiled = infer_in_bfloat16(_read(source), exact_constants(region.model), config)
+            if compiled is None:
+                compiled = ov.Core().compile_model(_read(source), "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:  # the binding raises RuntimeError and classes of its own
             raise refusal(error, "refuses") from error
         return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options), files)
+
+
+def _read(source: Path | bytes) -> ov.Model:
+    import openvino as ov
+
+    model = ov.Core().read_model(source)
+    repair(model)
+    return model
 
 
 def _has_bfloat16() -> bool | None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.runtime.engine import EngineError
 
+from dovetail_cpu_bf16.bodies import with_bodies
+
 if TYPE_CHECKING:
     import openvino as ov
 
@@ -26,23 +28,12 @@ def repair(model: ov.Model) -> None:
         EngineError: Nothing can be done about a pattern.
     """
     _refuse_dynamic_branches(model)
-    for part in _with_bodies(model):
+    for part in with_bodies(model):
         operations = part.get_ordered_ops()
         _keep_reduced_axes(operations)
         _part_transposes(operations)
         _spell_out_slopes(operations)
         _fold_filters(operations)
-
-
-def _with_bodies(model: ov.Model) -> list[ov.Model]:
-    found = [model]
-    for part in found:
-        for operation in part.get_ordered_ops():
-            if operation.get_type_name() == "If":
-                found += [operation.get_function(0), operation.get_function(1)]
-            elif hasattr(operation, "get_function"):
-                found.append(operation.get_function())
-    return found
 
 
 def _refuse_dynamic_branches(model: ov.Model) -> None:

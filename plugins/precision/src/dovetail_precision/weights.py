@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.exact_constants import keep_exact
 from dovetail.ir.types import dtype_name, float_name, from_name
+from dovetail.planning.placement import get_placement
 
 from dovetail_precision.cast_tensor import CastTensor
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["convert_weights"]
 
+_VECTOR = 65536  # elements
 _BOUNDING = frozenset({"Clip", "Max", "Min"})
 
 
@@ -30,15 +33,16 @@ def convert_weights(parts: Parts, types: PlannedTypes, ctx: Context) -> bool:
         Whether any weight got a new version.
     """
     changed = False
+    accumulates = {backend.name for backend in ctx.backends if backend.accumulate == "float32"}
     overridable = {id(value) for value in parts.graphs[0].inputs}
     for graph in parts.graphs:
         for value in list(graph.initializers.values()):
             if id(value) not in overridable and value.const_value is not None and float_name(value):
-                changed |= _convert(graph, value, types, ctx)
+                changed |= _convert(graph, value, types, accumulates, ctx)
     return changed
 
 
-def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, ctx: Context) -> bool:
+def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, accumulates: set[str], ctx: Context) -> bool:
     present = dtype_name(value.dtype or value.const_value.dtype)
     readers: dict[str, list[tuple[ir.Node, int]]] = {}
     for node, index in value.uses():
@@ -50,9 +54,11 @@ def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, ctx: Context
     if len(readers) == 1 and not value.is_graph_output():
         tensor = CastTensor(value.const_value, from_name(wanted[0]), value.name, _endless(readers[wanted[0]]))
         value.const_value, value.dtype = tensor, tensor.dtype
+        _keep_digits(value, readers[wanted[0]], accumulates, ctx)
         return True
     for kind in wanted:
         version = _version(graph, value, kind, _endless(readers[kind]))
+        _keep_digits(version, readers[kind], accumulates, ctx)
         for node, index in readers[kind]:
             node.replace_input_with(index, version)
     users = {kind: nodes[0][0].name for kind, nodes in readers.items()}
@@ -64,6 +70,25 @@ def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, ctx: Context
         because=tuple(users.values()),
     )
     return True
+
+
+def _keep_digits(value: ir.Value, readers: list[tuple[ir.Node, int]], accumulates: set[str], ctx: Context) -> None:
+    """Keep what a bias, a scale, a shift or a bound was before it was rounded, for engines that compute in float32.
+
+    Rounded, it would be wrong by the same amount in every element that it is added to or multiplied with. Only vectors
+    are kept: the errors of larger constants, weights of products above all, average out.
+    """
+    import numpy as np
+
+    tensor: CastTensor = value.const_value
+    if tensor.source.dtype.name != "FLOAT" or not 0 < tensor.size <= _VECTOR or sum(e > 1 for e in tensor.shape) > 1:
+        return
+    if not all(get_placement(node).backend in accumulates for node, _ in readers):
+        return
+    elements = tensor.source.numpy()
+    if not np.array_equal(tensor.numpy().astype(np.float32), elements):
+        keep_exact(value, elements)
+        ctx.count("constants kept in float32")
 
 
 def _endless(readers: list[tuple[ir.Node, int]]) -> float:

@@ -1,0 +1,27 @@
+"""The bodies of OpenVINO's control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+__all__ = ["bodies_of", "with_bodies"]
+
+
+def bodies_of(operation: ov.Node) -> list[ov.Model]:
+    """The bodies that `operation` runs, most often none."""
+    if operation.get_type_name() == "If":
+        return [operation.get_function(0), operation.get_function(1)]
+    return [operation.get_function()] if hasattr(operation, "get_function") else []
+
+
+def with_bodies(model: ov.Model) -> Iterator[ov.Model]:
+    """`model` and the bodies in it, at any depth."""
+    found = [model]
+    for part in found:
+        yield part
+        for operation in part.get_ordered_ops():
+            found += bodies_of(operation)

@@ -1,0 +1,107 @@
+"""Marking operations that OpenVINO shall compute in float32 although it is told to infer in bfloat16.
+
+OpenVINO's CPU plugin leaves operations alone that carry the runtime attribute `precise`. Its Python binding cannot set
+that attribute, but its own file format can: the graph is written without its weights, marked there, and read back.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail_cpu_bf16.bodies import with_bodies
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+__all__ = ["mark_float32"]
+
+_WRITTEN_UP_TO = 4096  # bytes of a constant; larger ones stay in memory, and are put back
+_ATTRIBUTE = {"name": "precise", "version": "0"}
+
+
+def mark_float32(model: ov.Model, operations: Iterable[ov.Node]) -> ov.Model:
+    """The same model with `operations` marked; `model` itself is used up.
+
+    Operations keep their names and constants their memory.
+    """
+    import openvino as ov
+
+    marked = {operation.get_name() for operation in operations}
+    if not marked:
+        return model
+    weights = _take_weights(model)
+    names: dict[str, str] = {}
+    chosen: set[str] = set()
+    for part in with_bodies(model):
+        for operation in part.get_ordered_ops():
+            # Names need not be unique in memory; in a file they become so.
+            key = f"dovetail/{len(names)}"
+            names[key] = operation.get_friendly_name()
+            if operation.get_name() in marked:
+                chosen.add(key)
+            operation.set_friendly_name(key)
+    with tempfile.TemporaryDirectory(prefix="dovetail-openvino-") as folder:
+        graph, constants = Path(folder, "model.xml"), Path(folder, "model.bin")
+        ov.serialize(model, graph, constants)
+        content = _marked(graph.read_bytes(), chosen)
+        data = constants.read_bytes() if constants.is_file() else b""
+        read = ov.Core().read_model(content, _as_tensor(data))
+    for part in with_bodies(read):
+        for operation in part.get_ordered_ops():
+            operation.set_friendly_name(names[operation.get_friendly_name()])
+    _give_weights(read, weights)
+    return read
+
+
+def _marked(content: bytes, chosen: set[str]) -> bytes:
+    tree = ElementTree.fromstring(content)
+    for layer in tree.iter("layer"):
+        if layer.get("name") not in chosen:
+            continue
+        info = layer.find("rt_info")
+        if info is None:
+            info = ElementTree.Element("rt_info")
+            # The reader wants it in front of the ports.
+            ports = [index for index, part in enumerate(layer) if part.tag in ("input", "output")]
+            layer.insert(ports[0] if ports else len(layer), info)
+        ElementTree.SubElement(info, "attribute", _ATTRIBUTE)
+    return ElementTree.tostring(tree)
+
+
+def _as_tensor(data: bytes) -> ov.Tensor:
+    import numpy as np
+    import openvino as ov
+
+    return ov.Tensor(np.frombuffer(data or bytes(1), np.uint8).copy())
+
+
+def _take_weights(model: ov.Model) -> dict[str, ov.Output]:
+    """Let parameters stand for the large constants of the main graph; what they stand for, by their names."""
+    from openvino import op
+
+    weights: dict[str, ov.Output] = {}
+    stand_ins = []
+    for operation in model.get_ordered_ops():
+        if operation.get_type_name() != "Constant" or not operation.get_element_type().is_real():
+            continue
+        if operation.get_byte_size() <= _WRITTEN_UP_TO:
+            continue
+        stand_in = op.Parameter(operation.get_element_type(), operation.get_output_partial_shape(0))
+        stand_in.set_friendly_name(f"dovetail-weight/{len(weights)}")
+        operation.output(0).replace(stand_in.output(0))
+        weights[stand_in.get_friendly_name()] = operation.output(0)
+        stand_ins.append(stand_in)
+    model.add_parameters(stand_ins)
+    return weights
+
+
+def _give_weights(model: ov.Model, weights: dict[str, ov.Output]) -> None:
+    for stand_in in list(model.get_parameters()):
+        constant = weights.get(stand_in.get_friendly_name())
+        if constant is not None:
+            stand_in.output(0).replace(constant)
+            model.remove_parameter(stand_in)

@@ -1,0 +1,130 @@
+"""Operations that OpenVINO replaces before it looks at marks, written as what it replaces them by.
+
+What it puts in their place carries no mark, so `float32_marks.py` would have no effect on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+__all__ = ["spell_out"]
+
+
+def spell_out(operation: ov.Node) -> list[ov.Node]:
+    """Replace `operation` in its graph, where that is needed; the operations that compute its result now."""
+    make = _MAKERS.get(operation.get_type_name())
+    made = make(operation) if make is not None else []
+    if not made:
+        return [operation]
+    name = operation.get_friendly_name()
+    for number, part in enumerate(made[:-1]):
+        part.set_friendly_name(f"{name}/{number}")
+    made[-1].set_friendly_name(name)
+    made[-1].output(0).set_names(operation.output(0).get_names())
+    operation.output(0).replace(made[-1].output(0))
+    return made
+
+
+def _constant(value: float) -> ov.Node:
+    import numpy as np
+    from openvino import opset13
+
+    return opset13.constant(np.float32(value))
+
+
+def _subtract(operation: ov.Node) -> list[ov.Node]:
+    from openvino import opset13
+
+    negative = _negative(operation.input_value(1))
+    return [*negative, opset13.add(operation.input_value(0), negative[-1])]
+
+
+def _negative(value: ov.Output) -> list[ov.Node]:
+    """OpenVINO would make a Subtract of a sum with what was multiplied by -1 at once."""
+    from openvino import opset13
+
+    half = opset13.multiply(value, _constant(-0.5))
+    return [half, opset13.multiply(half, _constant(2))]
+
+
+def _divide(operation: ov.Node) -> list[ov.Node]:
+    from openvino import opset13
+
+    if not operation.get_output_element_type(0).is_real():
+        return []
+    # OpenVINO would make a Divide of a product with the inverse itself.
+    inverse = opset13.power(operation.input_value(1), _constant(-1))
+    half = opset13.multiply(inverse, _constant(0.5))
+    whole = opset13.multiply(half, _constant(2))
+    return [inverse, half, whole, opset13.multiply(operation.input_value(0), whole)]
+
+
+def _softmax(operation: ov.Node) -> list[ov.Node]:
+    from openvino import opset1
+
+    axis = _axis(operation)
+    return [] if axis is None else [opset1.softmax(operation.input_value(0), axis)]
+
+
+def _log_softmax(operation: ov.Node) -> list[ov.Node]:
+    import numpy as np
+    from openvino import opset13
+
+    axis = _axis(operation)
+    if axis is None:
+        return []
+    data, axes = operation.input_value(0), opset13.constant(np.array([axis]))
+    largest = opset13.reduce_max(data, axes, True)
+    negative = _negative(largest)
+    shifted = opset13.add(data, negative[-1])
+    powers = opset13.exp(shifted)
+    total = opset13.reduce_sum(powers, axes, True)
+    log = opset13.log(total)
+    below = _negative(log)
+    return [largest, *negative, shifted, powers, total, log, *below, opset13.add(shifted, below[-1])]
+
+
+def _axis(operation: ov.Node) -> int | None:
+    axis, rank = operation.get_attributes()["axis"], operation.input_value(0).get_partial_shape().rank
+    if axis >= 0:
+        return axis
+    return axis + rank.get_length() if rank.is_static else None
+
+
+def _normalise(operation: ov.Node) -> list[ov.Node]:
+    """A mean and a variance over `axes`, as MVN defines them."""
+    from openvino import opset13
+
+    data, axes = operation.input_value(0), operation.input_value(1)
+    attributes = operation.get_attributes()
+    mean = opset13.reduce_mean(data, axes, True)
+    negative = _negative(mean)
+    centred = opset13.add(data, negative[-1])
+    made = [mean, *negative, centred]
+    if not attributes["normalize_variance"]:
+        return made
+    squared = opset13.multiply(centred, centred)
+    variance = opset13.reduce_mean(squared, axes, True)
+    made += [squared, variance]
+    epsilon = _constant(attributes["eps"])
+    if attributes["eps_mode"] == "inside_sqrt":
+        shifted = opset13.add(variance, epsilon)
+        made += [shifted, opset13.power(shifted, _constant(-0.5))]
+    else:
+        root = opset13.power(variance, _constant(0.5))
+        shifted = opset13.add(root, epsilon)
+        made += [root, shifted, opset13.power(shifted, _constant(-1))]
+    return [*made, opset13.multiply(centred, made[-1])]
+
+
+_MAKERS: dict[str, Callable[[ov.Node], list[ov.Node]]] = {
+    "Divide": _divide,
+    "LogSoftmax": _log_softmax,
+    "MVN": _normalise,
+    "Softmax": _softmax,
+    "Subtract": _subtract,
+}

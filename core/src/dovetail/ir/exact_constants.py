@@ -1,0 +1,56 @@
+"""What a constant was before it was rounded, for engines that compute with more digits than the model's types have.
+
+An engine that adds a bias in float32 to a product of bfloat16 numbers loses digits if the bias was rounded before.
+ONNX wants both in one type. So the rounded constant is in the graph, for every reader of the file, and its float32
+elements are beside it in the `metadata_props` of its value, for engines that can use them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+
+__all__ = ["exact_constants", "keep_exact"]
+
+_KEY = "dovetail.float32"
+
+
+def keep_exact(value: ir.Value, array: np.ndarray) -> None:
+    """Keep the elements of `array` (float32, of the shape of `value`) beside the rounded constant `value`."""
+    data = array.astype("<f4").tobytes()
+    value.metadata_props[_KEY] = base64.b64encode(data).decode("ascii")
+
+
+def exact_constants(model: Model) -> dict[str, np.ndarray]:
+    """The constants of `model` and its bodies that are known in float32, by name and in one dimension.
+
+    One whose elements do not round to those in the graph was changed since, and is left out.
+    """
+    found = {}
+    for _, graph in model.graphs():
+        for name, value in graph.initializers.items():
+            text = value.metadata_props.get(_KEY)
+            array = _decoded(text, value) if text is not None and value.const_value is not None else None
+            if array is not None:
+                found[name] = array
+    return found
+
+
+def _decoded(text: str, value: ir.Value) -> np.ndarray | None:
+    import numpy as np
+
+    try:
+        array = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
+    except (binascii.Error, ValueError):
+        return None
+    stored = value.const_value.numpy().reshape(-1)
+    if array.size != stored.size or not np.array_equal(array.astype(stored.dtype), stored):
+        return None
+    return array
