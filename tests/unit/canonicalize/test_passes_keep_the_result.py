@@ -43,6 +43,12 @@ MODELS = {
           flat = Reshape (x, m)
           z = Mul (flat, two)
         }""",
+    "pooled constants": """<ir_version: 8, opset_import: ["": 17]>
+        g (float[2,3,4] x, bool c) => (float[2,3,4] y) {
+          k = Constant <value = float[1,3,2] {1.0, 5.0, 3.0, 2.0, 4.0, 6.0}> ()
+          p = GlobalMaxPool (k)
+          y = Mul (x, p)
+        }""",
     "bodies": """<ir_version: 8, opset_import: ["": 13]>
         g (float[2,3,4] x, bool c) => (float[2,3,4] y, float[2,3,4] z) {
           a = Identity (x)

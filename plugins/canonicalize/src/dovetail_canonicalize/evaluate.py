@@ -45,6 +45,7 @@ def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping
     import numpy as np
     import onnx
     import onnx_ir as ir
+    from dovetail.runtime.reference_operators import REPLACEMENTS
     from onnx.reference import ReferenceEvaluator
 
     if node.op_type in _ONE_AXIS_FROM_13 and opsets.get("", 1) < 13:
@@ -65,7 +66,7 @@ def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opsets.get("", 1))])
         feeds = {name: array for name, array in zip(names, inputs, strict=True) if name}
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(model).run(None, feeds)
+            results = ReferenceEvaluator(model, new_ops=REPLACEMENTS).run(None, feeds)
     except Exception as error:  # the reference raises whatever numpy or its own code raises
         raise NotEvaluated(str(error)) from error
     # The result must be of the type that the model says; the reference is not always exact in that.
