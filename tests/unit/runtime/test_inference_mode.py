@@ -1,0 +1,100 @@
+"""How cpu-bf16 runs on OpenVINO: in OpenVINO's own bfloat16 mode, and in float32 where the plan says float32.
+
+On a CPU without bfloat16 instructions everything runs in float32, so these tests hold there for a simpler reason.
+"""
+
+import dovetail
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import numpy_helper
+
+BIAS = 1.0019  # bfloat16 has nothing between 1 and 1.0078
+
+
+def convolution(channels: int = 16) -> onnx.ModelProto:
+    """A convolution with a bias and a product by a scalar behind its activation, then the mean over each channel."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 22]>
+        g (float[1,16,64,64] x) => (float[1,16,1,1] y)
+        <float[16,16,3,3] w, float[16] b, float[1,16,1,1] b1, float k = {0.33301}>
+        { c = Conv <pads = [1,1,1,1]> (x, w, b)  s = Sigmoid (c)  t = Mul (s, k)  a = Add (t, b1)
+          y = GlobalAveragePool (a) }"""
+    )
+    generator = np.random.default_rng(0)
+    weights = {
+        "w": generator.standard_normal((channels, channels, 3, 3)) / 12,
+        "b": np.full(channels, BIAS),
+        "b1": np.full((1, channels, 1, 1), BIAS),
+    }
+    del model.graph.initializer[:]
+    weights["k"] = np.array(0.33301)
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()
+    )
+    return model
+
+
+def pictures() -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(1).standard_normal((1, 16, 64, 64)).astype(np.float32)}
+
+
+def expected(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> np.ndarray:
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)[0]
+
+
+def test_vectors_are_not_rounded_before_they_are_added():
+    """Rounded, bias and scalar would move every element the same way, and the means with them."""
+    model, feeds = convolution(), pictures()
+    result = dovetail.compile(model, "cpu-bf16").run(feeds)["y"]
+    np.testing.assert_allclose(result, expected(model, feeds), atol=4e-4)
+
+
+def test_digits_survive_saving(tmp_path):
+    model, feeds = convolution(), pictures()
+    compiled = dovetail.compile(model, "cpu-bf16")
+    compiled.save(tmp_path)
+    loaded = dovetail.load(tmp_path)
+    np.testing.assert_array_equal(loaded.run(feeds)["y"], compiled.run(feeds)["y"])
+    onnx.checker.check_model(str(tmp_path / "model.onnx"), full_check=True)
+
+
+BETWEEN = {
+    "Sub": "e = Exp (c)  m = ReduceMean <keepdims = 1> (e, last)  r = Sub (e, m)",
+    "Div": "e = Exp (c)  m = ReduceMean <keepdims = 1> (e, last)  r = Div (e, m)",
+    "Softmax": "e = Exp (c)  r = Softmax (e)",
+    "LogSoftmax": "e = Exp (c)  r = LogSoftmax (e)",
+    "LayerNormalization": "e = Exp (c)  r = LayerNormalization (e, scale)",
+    "ReduceL2": "e = Exp (c)  m = ReduceL2 <keepdims = 1> (e, last)  r = Mul (e, m)",
+    "Erf": "e = Exp (c)  m = Erf (e)  r = Pow (m, e)",
+    "Clip": "e = Exp (c)  m = Clip (e)  r = Sqrt (m)",
+    "MatMul": "e = Exp (c)  r = MatMul (e, e)",
+    "Where": "e = Exp (c)  q = Greater (e, c)  r = Where (q, e, c)",
+}
+
+
+@pytest.mark.parametrize("text", BETWEEN.values(), ids=BETWEEN)
+def test_what_the_plan_has_in_float32_runs_in_float32(text):
+    """Between two convolutions in bfloat16; OpenVINO forgets marks on some of these operators."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 22]>
+        g (float[1,16,16,16] x) => (float[1,16,16,16] y) <int64[1] last = {{3}}>
+        {{ c = Conv <pads = [1,1,1,1]> (x, w)  {text}  y = Conv <pads = [1,1,1,1]> (r, w) }}"""
+    )
+    generator = np.random.default_rng(0)
+    weights = generator.standard_normal((16, 16, 3, 3)).astype(np.float32) / 24
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    if "scale" in text:
+        model.graph.initializer.append(numpy_helper.from_array(np.linspace(1, 2, 16, dtype=np.float32), "scale"))
+    feeds = {"x": generator.standard_normal((1, 16, 16, 16)).astype(np.float32)}
+    between = {node.op_type for node in model.graph.node} - {"Conv"}
+    compiled = dovetail.compile(model, "cpu-bf16", high=[f"type:{kind}" for kind in between])
+    result = compiled.run(feeds)["y"]
+    reported = compiled.executed()
+    precisions = {node.op_type: reported[node.name].precision for node in compiled.model.nodes()}
+    assert {precisions[kind] for kind in between} <= {"float32", "bool", ""}
+    truth = expected(model, feeds)
+    assert np.abs(result - truth).max() < 0.03 * np.abs(truth).max()
