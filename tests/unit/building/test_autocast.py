@@ -54,6 +54,15 @@ def test_policies(build, operator, given, precision, result):
     assert kind(value) == result
 
 
+@pytest.mark.parametrize(("shape", "result"), [((), "bfloat16"), ((1,), "float32"), ((8,), "float32")])
+def test_a_float32_parameter_promotes_unless_it_is_a_scalar(build, shape, result):
+    """As in PyTorch, a tensor with one element is a tensor, and only rank 0 follows what is beside it."""
+    scale = build.builder.constant(np.ones(shape, np.float32), "scale")
+    with dovetail.autocast("bfloat16"):
+        assert kind(build.builder.Mul(build.b, scale)) == result
+        assert kind(build.builder.Mul(scale, build.b)) == result
+
+
 def test_outside_of_regions_types_must_go_together(build):
     assert kind(build.builder.Add(build.x, build.x)) == "float32"
     with pytest.raises(

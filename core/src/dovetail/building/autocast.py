@@ -114,6 +114,11 @@ def _eligible(value: ir.Value | None) -> str | None:
     return kind if kind in _ELIGIBLE else None
 
 
+def _is_scalar(value: ir.Value) -> bool:
+    """Whether a value has rank 0: PyTorch lets a scalar follow the tensors beside it, a tensor of one element does not."""
+    return value.shape is not None and value.shape.rank() == 0
+
+
 def _wanted(
     policy: str, low: str, sig: Signature | None, inputs: Sequence[ir.Value | None], keep: frozenset[str]
 ) -> list[str | None]:
@@ -134,8 +139,9 @@ def _wanted(
             wanted.append(low)
         else:
             # What shares a type parameter has one type, the widest among them.
-            peers = [k for i, k in enumerate(kinds) if k and sig.input(i) and sig.input(i).parameter == port.parameter]
-            wanted.append(promote(*peers))
+            peers = [i for i, k in enumerate(kinds) if k and sig.input(i) and sig.input(i).parameter == port.parameter]
+            peers = [i for i in peers if not _is_scalar(inputs[i])] or peers
+            wanted.append(promote(*(kinds[i] for i in peers)))
     return [kind if kind is None or _takes(sig, index, kind) else "float32" for index, kind in enumerate(wanted)]
 
 
