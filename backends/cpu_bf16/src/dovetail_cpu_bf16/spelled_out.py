@@ -100,6 +100,8 @@ def _normalise(operation: ov.Node) -> list[ov.Node]:
     from openvino import opset13
 
     data, axes = operation.input_value(0), operation.input_value(1)
+    if _has_kernel(data, axes):
+        return []
     attributes = operation.get_attributes()
     mean = opset13.reduce_mean(data, axes, True)
     negative = _negative(mean)
@@ -119,6 +121,21 @@ def _normalise(operation: ov.Node) -> list[ov.Node]:
         shifted = opset13.add(root, epsilon)
         made += [root, shifted, opset13.power(shifted, _constant(-1))]
     return [*made, opset13.multiply(centred, made[-1])]
+
+
+def _has_kernel(data: ov.Output, axes: ov.Output) -> bool:
+    """Whether OpenVINO computes an MVN in one kernel: over the spatial axes, with or without that of the channels."""
+    rank, count, source = data.get_partial_shape().rank, axes.get_partial_shape(), axes.get_node()
+    if rank.is_dynamic or count.is_dynamic:
+        return False
+    length = rank.get_length()
+    if source.get_type_name() == "Constant":
+        covered = sorted(int(axis) % length for axis in source.data.reshape(-1))
+    elif source.get_type_name() == "Range":  # the reader's form of "from this axis to the last"
+        covered = list(range(length - count.to_shape()[0], length))
+    else:
+        return False
+    return covered in (list(range(1, length)), list(range(2, length)))
 
 
 _MAKERS: dict[str, Callable[[ov.Node], list[ov.Node]]] = {

@@ -115,7 +115,7 @@ def _eligible(value: ir.Value | None) -> str | None:
 
 
 def _is_scalar(value: ir.Value) -> bool:
-    """Whether a value has rank 0: PyTorch lets a scalar follow the tensors beside it, a tensor of one element does not."""
+    """Whether a value has rank 0: PyTorch lets a scalar follow the tensors beside it, but no tensor of one element."""
     return value.shape is not None and value.shape.rank() == 0
 
 
