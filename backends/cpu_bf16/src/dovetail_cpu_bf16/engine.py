@@ -12,7 +12,7 @@ from dovetail.runtime.engine import Availability, Reads, RegionModel
 from dovetail.runtime.serialise import source_of
 from dovetail.runtime.tensors import TENSOR_TYPES
 
-from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16
+from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed
 from dovetail_cpu_bf16.readable import readable
 from dovetail_cpu_bf16.refusals import refusal
 from dovetail_cpu_bf16.repairs import repair
@@ -71,12 +71,13 @@ class OpenVinoCpu:
             if int(options.get(option, 0)):
                 config[key] = int(options[option])
         source = source_of(region)
-        compiled = None
         try:
-            if _has_bfloat16():
-                compiled = infer_in_bfloat16(_read(source), exact_constants(region.model), config)
+            model, compiled = _read(source), None
+            if is_mixed(model) and _has_bfloat16():
+                compiled = infer_in_bfloat16(model, exact_constants(region.model), config)
+                model = _read(source) if compiled is None else model
             if compiled is None:
-                compiled = ov.Core().compile_model(_read(source), "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
+                compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:  # the binding raises RuntimeError and classes of its own
             raise refusal(error, "refuses") from error
         return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options), files)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import openvino as ov
 
-__all__ = ["infer_in_bfloat16"]
+__all__ = ["infer_in_bfloat16", "is_mixed"]
 
 _BORDER = frozenset({"Const", "Input", "Output", "Reorder"})
 _NO_ARITHMETIC = frozenset({"Constant", "Convert", "ConvertLike", "Parameter", "Result", "ShapeOf"})
@@ -33,18 +33,15 @@ def infer_in_bfloat16(
     """Compile `model`, which is used up.
 
     Args:
-        model: A graph with bfloat16 and float32 in it.
+        model: A graph that `is_mixed`.
         exact: What constants were before they were rounded to bfloat16, by name.
         config: OpenVINO's configuration, without a precision.
 
     Returns:
-        What was compiled; None where that cannot be told this way: there is no bfloat16 in it, there are other floats,
-        or OpenVINO does not heed a mark.
+        What was compiled; None where OpenVINO does not heed a mark.
     """
     import openvino as ov
 
-    if not _is_mixed(model):
-        return None
     marked = [part for operation in _float32_operations(model) for part in spell_out(operation)]
     names = {operation.get_friendly_name() for operation in marked}
     widen(model, exact)
@@ -53,7 +50,8 @@ def infer_in_bfloat16(
     return compiled if not names or _heeds(compiled, names) else None
 
 
-def _is_mixed(model: ov.Model) -> bool:
+def is_mixed(model: ov.Model) -> bool:
+    """Whether there is bfloat16 in `model`, and besides it no float but float32."""
     kinds = {_kind(port) for part in with_bodies(model) for node in part.get_ordered_ops() for port in node.outputs()}
     return "bf16" in kinds and not kinds & {"f16", "f64"}
 

@@ -21,6 +21,7 @@ _NAMES = {
     "u16": "uint16", "u8": "uint8",
 }  # fmt: skip
 _FLOATS = frozenset({"f64", "f32", "f16", "bf16"})
+_SUFFIXES = (".0", "/WithoutBiases")
 _BORDER = frozenset({"Input", "Output", "Const", "Reorder"})
 
 
@@ -39,7 +40,7 @@ def _reported(nodes: list[ir.Node], runtime: ov.Model) -> dict[str, str]:
     """The precision of each node that a layer of the runtime model is named after.
 
     A layer has the name of its node, or of the value where that is an output of the model; layers that OpenVINO adds
-    around it end in `.0`.
+    around it end in `.0`, and a product before its bias is added ends in `/WithoutBiases`.
     """
     owners = {output.name: node for node in nodes for output in node.outputs if output.name}
     owners.update({node.name: node for node in nodes if node.name})
@@ -78,8 +79,8 @@ def _computes_floats(node: ir.Node) -> bool:
 
 
 def _base(name: str, owners: dict[str, ir.Node]) -> str:
-    while name not in owners and name.endswith(".0"):
-        name = name.removesuffix(".0")
+    while name not in owners and name.endswith(_SUFFIXES):
+        name = next(name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix))
     return name
 
 
