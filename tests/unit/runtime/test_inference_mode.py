@@ -98,3 +98,14 @@ def test_what_the_plan_has_in_float32_runs_in_float32(text):
     assert {precisions[kind] for kind in between} <= {"float32", "bool", ""}
     truth = expected(model, feeds)
     assert np.abs(result - truth).max() < 0.03 * np.abs(truth).max()
+
+
+def test_products_of_constants():
+    """OpenVINO's own mode gives zeros in all rows but the first of this one."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 22]>
+        g (float[2,6] x) => (float[6,2] y) <float[2,2] w = {-0.1, 1.2, 0.8, 0.5}>
+        { e = EyeLike (x)  s = Softsign (e)  y = Gemm <transA = 1> (s, w) }"""
+    )
+    feeds = {"x": np.zeros((2, 6), np.float32)}
+    np.testing.assert_allclose(dovetail.compile(model, "cpu-bf16").run(feeds)["y"], expected(model, feeds), rtol=2**-8)
