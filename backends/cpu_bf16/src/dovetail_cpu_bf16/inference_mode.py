@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["infer_in_bfloat16", "is_mixed"]
 
 _BORDER = frozenset({"Const", "Input", "Output", "Reorder"})
-_PRODUCTS = frozenset({"Convolution", "ConvolutionBackpropData", "GroupConvolution", "MatMul"})
 _NO_ARITHMETIC = frozenset({"Constant", "Convert", "ConvertLike", "Parameter", "Result", "ShapeOf"})
 
 
@@ -39,12 +38,10 @@ def infer_in_bfloat16(
         config: OpenVINO's configuration, without a precision.
 
     Returns:
-        What was compiled; None where OpenVINO does not heed a mark, or would compute something wrongly.
+        What was compiled; None where OpenVINO does not heed a mark.
     """
     import openvino as ov
 
-    if any(map(_multiplies_constants, with_bodies(model))):
-        return None
     marked = [part for operation in _float32_operations(model) for part in spell_out(operation)]
     names = {operation.get_friendly_name() for operation in marked}
     widen(model, exact)
@@ -57,21 +54,6 @@ def is_mixed(model: ov.Model) -> bool:
     """Whether there is bfloat16 in `model`, and besides it no float but float32."""
     kinds = {_kind(port) for part in with_bodies(model) for node in part.get_ordered_ops() for port in node.outputs()}
     return "bf16" in kinds and not kinds & {"f16", "f64"}
-
-
-def _multiplies_constants(model: ov.Model) -> bool:
-    """Whether a product reads nothing but what is computed of constants.
-
-    Where OpenVINO cannot fold the operators before it, its bfloat16 mode drops rows of the result.
-    """
-    known: set[str] = set()
-    for operation in model.get_ordered_ops():
-        kind = operation.get_type_name()
-        if kind != "Parameter" and all(source.get_node().get_name() in known for source in operation.input_values()):
-            known.add(operation.get_name())
-            if kind in _PRODUCTS:
-                return True
-    return False
 
 
 def _float32_operations(model: ov.Model) -> list[ov.Node]:

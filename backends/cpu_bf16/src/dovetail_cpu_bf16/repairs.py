@@ -33,7 +33,7 @@ def repair(model: ov.Model) -> None:
         _keep_reduced_axes(operations)
         _part_transposes(operations)
         _spell_out_slopes(operations)
-        _fold_filters(operations)
+        _fold_operands(operations)
 
 
 def _refuse_dynamic_branches(model: ov.Model) -> None:
@@ -154,26 +154,26 @@ def _spell_out_slopes(operations: list[ov.Node]) -> None:
             node.input(1).replace_source_output(opset13.unsqueeze(slope, axes).output(0))
 
 
-def _fold_filters(operations: list[ov.Node]) -> None:
-    """Compute filters that are made of constants, where they cover one element.
+def _fold_operands(operations: list[ov.Node]) -> None:
+    """Compute filters that are made of constants, where they cover one element, and matrices that are.
 
     Behind a Transpose, OpenVINO makes a product of matrices of a convolution with one element per filter if the filters
-    are dequantised, whatever the Transpose does.
+    are dequantised, whatever the Transpose does. Of a matrix that is computed of constants by an operator that it
+    cannot fold, it mistakes rows for columns.
     """
     import openvino as ov
     from openvino import op
 
-    ports = [node.input(1) for node in operations if node.get_type_name() == "Convolution"]
-    ports = [port for port in ports if _covers_one(port) and _is_computed_of_constants(port.get_source_output())]
-    if not ports:
-        return
-    sources = [port.get_source_output() for port in ports]
-    config = {"INFERENCE_PRECISION_HINT": "f32"}
-    request = ov.Core().compile_model(ov.Model(sources, []), "CPU", config).create_infer_request()
-    request.infer()
-    for index, port in enumerate(ports):
-        folded = op.Constant(request.get_output_tensor(index))
-        port.replace_source_output(folded.output(0))
+    constant = _computed_of_constants(operations)
+    filters = [node.input(1) for node in operations if node.get_type_name() == "Convolution"]
+    matrices = [node.input(0) for node in operations if node.get_type_name() == "MatMul"]
+    for port in (*filter(_covers_one, filters), *matrices):
+        source = port.get_source_output()
+        if source.get_node().get_name() in constant:
+            model = ov.Model([source], _parameters_of(source))
+            request = ov.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
+            request.infer()
+            port.replace_source_output(op.Constant(request.get_output_tensor(0)).output(0))
 
 
 def _covers_one(port: ov.Input) -> bool:
@@ -181,16 +181,35 @@ def _covers_one(port: ov.Input) -> bool:
     return shape.is_static and all(extent == 1 for extent in list(shape.to_shape())[2:])
 
 
-def _is_computed_of_constants(source: ov.Output) -> bool:
-    node = source.get_node()
-    if node.get_type_name() == "Constant":
+def _computed_of_constants(operations: list[ov.Node]) -> set[str]:
+    """The names of operations that compute something of constants and of shapes that are known."""
+    known: set[str] = set()
+    computed: set[str] = set()
+    for operation in operations:
+        kind, sources = operation.get_type_name(), operation.input_values()
+        if kind == "Constant":
+            known.add(operation.get_name())
+        elif kind == "Parameter" or hasattr(operation, "get_function"):
+            continue
+        elif _is_known_shape(operation) or all(source.get_node().get_name() in known for source in sources):
+            known.add(operation.get_name())
+            computed.add(operation.get_name())
+    return computed
+
+
+def _is_known_shape(operation: ov.Node) -> bool:
+    if operation.get_type_name() != "ShapeOf" or operation.input_value(0).get_partial_shape().is_dynamic:
         return False
-    waiting, seen = [node], set()
+    return operation.input_value(0).get_node().get_type_name() == "Parameter"
+
+
+def _parameters_of(source: ov.Output) -> list[ov.Node]:
+    """The inputs of the model whose shapes `source`, which is computed of constants, depends on."""
+    waiting, seen, parameters = [source.get_node()], set(), []
     while waiting:
         node = waiting.pop()
-        if node.get_type_name() == "Parameter":
-            return False
         if node.get_name() not in seen:
             seen.add(node.get_name())
             waiting += [value.get_node() for value in node.input_values()]
-    return True
+            parameters += [node] if node.get_type_name() == "Parameter" else []
+    return parameters
