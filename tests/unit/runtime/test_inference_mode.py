@@ -67,7 +67,7 @@ BETWEEN = {
     "Div": "e = Exp (c)  m = ReduceMean <keepdims = 1> (e, last)  r = Div (e, m)",
     "Softmax": "e = Exp (c)  r = Softmax (e)",
     "LogSoftmax": "e = Exp (c)  r = LogSoftmax (e)",
-    "LayerNormalization": "e = Exp (c)  r = LayerNormalization (e, scale)",
+    "LayerNormalization": "e = Exp (c)  r = LayerNormalization <epsilon = 0.5> (e, scale)",
     "ReduceL2": "e = Exp (c)  m = ReduceL2 <keepdims = 1> (e, last)  r = Mul (e, m)",
     "Erf": "e = Exp (c)  m = Erf (e)  r = Pow (m, e)",
     "Clip": "e = Exp (c)  m = Clip (e)  r = Sqrt (m)",
@@ -98,6 +98,46 @@ def test_what_the_plan_has_in_float32_runs_in_float32(text):
     assert {precisions[kind] for kind in between} <= {"float32", "bool", ""}
     truth = expected(model, feeds)
     assert np.abs(result - truth).max() < 0.03 * np.abs(truth).max()
+
+
+SPELLED = {
+    "Subtract": lambda ov, x: ov.subtract(x, ov.reduce_mean(x, 3, True)),
+    "Divide": lambda ov, x: ov.divide(x, ov.reduce_max(x, 1, True)),
+    "Softmax": lambda ov, x: ov.softmax(x, -1),
+    "LogSoftmax": lambda ov, x: ov.log_softmax(x, -1),
+    "MVN": lambda ov, x: ov.mvn(x, 3, True, 0.1, "inside_sqrt"),
+    "MVN, epsilon outside": lambda ov, x: ov.mvn(x, 3, True, 0.1, "outside_sqrt"),
+    "MVN without variance": lambda ov, x: ov.mvn(x, 3, False, 0.1, "inside_sqrt"),
+}
+
+
+@pytest.mark.parametrize("make", SPELLED.values(), ids=SPELLED)
+def test_what_is_spelled_out_means_the_same(make):
+    import openvino
+    from dovetail_cpu_bf16.spelled_out import spell_out
+    from openvino import opset13
+
+    class Operations:
+        """OpenVINO's operations with axes as plain numbers."""
+
+        def __getattr__(self, name):
+            def made(data, *options):
+                axes = options and name not in ("softmax", "log_softmax") and isinstance(options[0], int)
+                first = [opset13.constant(np.array([options[0]]))] if axes else list(options[:1])
+                return getattr(opset13, name)(data, *first, *options[1:])
+
+            return made
+
+    def run(spelled):
+        given = opset13.parameter([1, 3, 4, 5], np.float32)
+        operation = make(Operations(), given)
+        result = opset13.relu(operation)
+        assert len(spell_out(operation)) > 1 or operation.get_type_name() == "Softmax" if spelled else True
+        request = openvino.Core().compile_model(openvino.Model([result], [given]), "CPU").create_infer_request()
+        request.infer({0: np.random.default_rng(0).standard_normal((1, 3, 4, 5)).astype(np.float32)})
+        return np.array(request.get_output_tensor(0).data)
+
+    np.testing.assert_allclose(run(True), run(False), rtol=1e-5, atol=1e-6)
 
 
 def test_products_of_constants():

@@ -56,8 +56,8 @@ def _divide(operation: ov.Node) -> list[ov.Node]:
 
     if not operation.get_output_element_type(0).is_real():
         return []
-    # OpenVINO would make a Divide of a product with the inverse itself.
     inverse = opset13.power(operation.input_value(1), _constant(-1))
+    # OpenVINO would make a Divide of a product with the inverse itself.
     half = opset13.multiply(inverse, _constant(0.5))
     whole = opset13.multiply(half, _constant(2))
     return [inverse, half, whole, opset13.multiply(operation.input_value(0), whole)]
@@ -110,10 +110,12 @@ def _normalise(operation: ov.Node) -> list[ov.Node]:
     if not attributes["normalize_variance"]:
         return made
     squared = opset13.multiply(centred, centred)
-    variance = opset13.reduce_mean(squared, axes, True)
-    made += [squared, variance]
+    mean_square = opset13.reduce_mean(squared, axes, True)
+    # No mean of squares is below zero; without this, OpenVINO would make one operation of all that follows.
+    variance = opset13.maximum(mean_square, _constant(0))
+    made += [squared, mean_square, variance]
     epsilon = _constant(attributes["eps"])
-    if attributes["eps_mode"] == "inside_sqrt":
+    if attributes["eps_mode"].lower() == "inside_sqrt":
         shifted = opset13.add(variance, epsilon)
         made += [shifted, opset13.power(shifted, _constant(-0.5))]
     else:
