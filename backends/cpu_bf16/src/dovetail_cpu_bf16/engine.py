@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.ir.exact_constants import exact_constants
 from dovetail.runtime.engine import Availability, Reads, RegionModel
 from dovetail.runtime.serialise import source_of
 from dovetail.runtime.tensors import TENSOR_TYPES
@@ -17,6 +16,7 @@ from dovetail_cpu_bf16.readable import readable
 from dovetail_cpu_bf16.refusals import refusal
 from dovetail_cpu_bf16.repairs import repair
 from dovetail_cpu_bf16.session import OpenVinoSession
+from dovetail_cpu_bf16.widening import Exact
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -74,7 +74,7 @@ class OpenVinoCpu:
         try:
             model, compiled = _read(source), None
             if is_mixed(model) and _has_bfloat16():
-                compiled = infer_in_bfloat16(model, exact_constants(region.model), config)
+                compiled = infer_in_bfloat16(model, Exact.of(region.model), config)
                 model = _read(source) if compiled is None else model
             if compiled is None:
                 compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from dovetail_cpu_bf16.bodies import with_bodies
 from dovetail_cpu_bf16.float32_marks import mark_float32
 from dovetail_cpu_bf16.spelled_out import spell_out
-from dovetail_cpu_bf16.widening import widen
+from dovetail_cpu_bf16.widening import Exact, widen
 
 if TYPE_CHECKING:
-    import numpy as np
     import openvino as ov
 
 __all__ = ["infer_in_bfloat16", "is_mixed"]
@@ -27,14 +26,12 @@ _BORDER = frozenset({"Const", "Input", "Output", "Reorder"})
 _NO_ARITHMETIC = frozenset({"Constant", "Convert", "ConvertLike", "Parameter", "Result", "ShapeOf"})
 
 
-def infer_in_bfloat16(
-    model: ov.Model, exact: Mapping[str, np.ndarray], config: Mapping[str, object]
-) -> ov.CompiledModel | None:
+def infer_in_bfloat16(model: ov.Model, exact: Exact, config: Mapping[str, object]) -> ov.CompiledModel | None:
     """Compile `model`, which is used up.
 
     Args:
         model: A graph that `is_mixed`.
-        exact: What constants were before they were rounded to bfloat16, by name.
+        exact: What constants were before they were rounded to bfloat16.
         config: OpenVINO's configuration, without a precision.
 
     Returns:

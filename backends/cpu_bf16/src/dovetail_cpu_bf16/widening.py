@@ -3,32 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.ir.exact_constants import exact_constants
+
 from dovetail_cpu_bf16.bodies import bodies_of
+from dovetail_cpu_bf16.exact_scalars import exact_scalars
 
 if TYPE_CHECKING:
     import numpy as np
     import openvino as ov
+    from dovetail.ir.model import Model
 
-__all__ = ["widen"]
+__all__ = ["Exact", "widen"]
 
 
 def _kind(port: ov.Output) -> str:
     return port.get_element_type().get_type_name()
 
 
-def widen(model: ov.Model, exact: Mapping[str, np.ndarray]) -> None:
+@dataclass(frozen=True)
+class Exact:
+    """What is known of numbers before they were rounded to bfloat16.
+
+    Attributes:
+        names: The names of all constants of the region.
+        constants: Those that are known in float32, in one dimension, by name.
+        scalars: Numbers in attributes, by their upper 16 bits. Constants of other names come from these.
+    """
+
+    names: frozenset[str] = frozenset()
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    scalars: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: Model) -> Exact:
+        """What a region says."""
+        names = frozenset(name for _, graph in model.graphs() for name in graph.initializers)
+        return cls(names, exact_constants(model), exact_scalars(model))
+
+
+def widen(model: ov.Model, exact: Exact) -> None:
     """Type everything float32 that is bfloat16; inputs and outputs keep their types.
 
     Args:
         model: Changed in place, with its bodies.
-        exact: What constants were before they were rounded, by name.
+        exact: What constants were before they were rounded.
     """
     _widen(model, exact, is_body=False)
 
 
-def _widen(model: ov.Model, exact: Mapping[str, np.ndarray], is_body: bool) -> None:
+def _widen(model: ov.Model, exact: Exact, is_body: bool) -> None:
     import openvino as ov
     from openvino import opset13
 
@@ -65,14 +91,20 @@ def _is_idle(convert: ov.Node) -> bool:
     return all(port.get_node().get_type_name() != "Result" for port in convert.output(0).get_target_inputs())
 
 
-def _give_exact(constant: ov.Node, exact: Mapping[str, np.ndarray]) -> None:
+def _give_exact(constant: ov.Node, exact: Exact) -> None:
     import numpy as np
     from openvino import op
 
-    array, shape = exact.get(constant.get_friendly_name()), list(constant.get_output_shape(0))
-    if array is not None and _kind(constant.output(0)) == "bf16" and array.size == np.prod(shape):
+    if _kind(constant.output(0)) != "bf16":
+        return
+    name, shape = constant.get_friendly_name(), list(constant.get_output_shape(0))
+    array = exact.constants.get(name)
+    if array is None and name not in exact.names and np.prod(shape) == 1:
+        scalar = exact.scalars.get(int(constant.data.view(np.uint16).reshape(-1)[0]))
+        array = None if scalar is None else np.array([scalar], np.float32)
+    if array is not None and array.size == np.prod(shape):
         made = op.Constant(array.reshape(shape))
-        made.set_friendly_name(constant.get_friendly_name())
+        made.set_friendly_name(name)
         constant.output(0).replace(made.output(0))
 
 
