@@ -33,6 +33,9 @@ class FoldAffine(Pass):
 
     k, c and d are numbers, or have one element per channel. New constants are computed in float64: in a narrow type,
     each of the old ones would be rounded by itself, and a rounded scale changes every element the same way.
+
+    Behind a value (d) nothing is folded for backends that accumulate in their high type: they scale in it what they
+    have not rounded yet, as part of the activation mostly.
     """
 
     name = "fold-affine"
@@ -42,13 +45,16 @@ class FoldAffine(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Fold in graph order, so that chains fold from their product on."""
         changed = False
+        behind = not any(backend.accumulate and backend.accumulate == backend.high for backend in ctx.backends)
         overridable = {id(value) for value in model.graph.inputs}
         for _, graph in model.graphs():
             for node in graph:
                 if node.op_type not in (*_SCALES, *_SHIFTS) or node.domain not in ("", "ai.onnx"):
                     continue
                 affine = _affine(node, overridable)
-                into = affine and (_into_before(affine, graph, overridable) or _into_behind(affine, graph, overridable))
+                into = affine and _into_before(affine, graph, overridable)
+                if affine and not into and behind:
+                    into = _into_behind(affine, graph, overridable)
                 if into:
                     ctx.remark("passed", into, "fold-affine", f"'{node.name}' is folded into it")
                     ctx.count("folded")
