@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail_cpu_bf16.bodies import with_bodies
+from dovetail_cpu_bf16.digits import digits_kept
 from dovetail_cpu_bf16.float32_marks import mark_float32
 from dovetail_cpu_bf16.spelled_out import spell_out
 from dovetail_cpu_bf16.widening import Exact, widen
@@ -22,8 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["infer_in_bfloat16", "is_mixed"]
 
+# Layers that compute products, and the operations that they come from.
+_PRODUCTS = {
+    "Convolution": ("Convolution", "GroupConvolution"),
+    "Deconvolution": ("ConvolutionBackpropData", "GroupConvolutionBackpropData"),
+    "FullyConnected": ("MatMul",),
+    "MatMul": ("MatMul",),
+}
 _BORDER = frozenset({"Const", "Input", "Output", "Reorder"})
-_NO_ARITHMETIC = frozenset({"Constant", "Convert", "ConvertLike", "Parameter", "Result", "ShapeOf"})
 
 
 def infer_in_bfloat16(model: ov.Model, exact: Exact, config: Mapping[str, object]) -> ov.CompiledModel | None:
@@ -39,65 +46,39 @@ def infer_in_bfloat16(model: ov.Model, exact: Exact, config: Mapping[str, object
     """
     import openvino as ov
 
-    marked = [part for operation in _float32_operations(model) for part in spell_out(operation)]
-    names = {operation.get_friendly_name() for operation in marked}
+    exact_operations = [operation for part in with_bodies(model) for operation in digits_kept(part)]
+    marked = [part for operation in exact_operations for part in spell_out(operation)]
+    kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
     widen(model, exact)
     model = mark_float32(model, marked)
     compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "bf16"})
-    return compiled if not names or _heeds(compiled, names) else None
+    return compiled if not kinds or _heeds(compiled, kinds) else None
 
 
 def is_mixed(model: ov.Model) -> bool:
     """Whether there is bfloat16 in `model`, and besides it no float but float32."""
-    kinds = {_kind(port) for part in with_bodies(model) for node in part.get_ordered_ops() for port in node.outputs()}
+    ports = (port for part in with_bodies(model) for node in part.get_ordered_ops() for port in node.outputs())
+    kinds = {port.get_element_type().get_type_name() for port in ports}
     return "bf16" in kinds and not kinds & {"f16", "f64"}
 
 
-def _float32_operations(model: ov.Model) -> list[ov.Node]:
-    """The operations that lose digits if they are inferred in bfloat16: those with a float32 value on one side.
+def _heeds(compiled: ov.CompiledModel, marked: Mapping[str, str]) -> bool:
+    """Whether no kernel computes marked operations, and only those, in bfloat16.
 
-    A kernel computes in float32 what it reads in bfloat16, and rounds the result. So an operation is as good in either
-    type if all it reads has been rounded, and all readers of its result round that.
+    A product may take over the name of the bias that is added to it; it adds that in float32, whatever its own type is.
+
+    Args:
+        compiled: What was compiled.
+        marked: The kinds of all marked operations, by name.
     """
-    return [operation for part in with_bodies(model) for operation in part.get_ordered_ops() if _is_exact(operation)]
-
-
-def _is_exact(operation: ov.Node) -> bool:
-    if operation.get_type_name() in _NO_ARITHMETIC:
-        return False
-    inputs = [port.get_source_output() for port in operation.inputs()]
-    if any(_kind(source) == "bf16" for source in inputs):
-        return False
-    reads = any(_kind(source) == "f32" and not _is_known_or_rounded(source.get_node()) for source in inputs)
-    readers = [port for output in operation.outputs() if _kind(output) == "f32" for port in output.get_target_inputs()]
-    return reads or any(_reads_float32(port.get_node()) for port in readers)
-
-
-def _kind(port: ov.Output) -> str:
-    return port.get_element_type().get_type_name()
-
-
-def _is_known_or_rounded(node: ov.Node) -> bool:
-    """Whether `node` gives a constant, or a float32 that was bfloat16 or an integer just before."""
-    if node.get_type_name() == "Convert":
-        source = node.input_value(0)
-        return _kind(source) != "f32" or _is_known_or_rounded(source.get_node())
-    return node.get_type_name() == "Constant"
-
-
-def _reads_float32(reader: ov.Node) -> bool:
-    if reader.get_type_name() == "Convert":
-        return _kind(reader.output(0)) == "f32"
-    return reader.get_type_name() != "ShapeOf"
-
-
-def _heeds(compiled: ov.CompiledModel, marked: set[str]) -> bool:
-    """Whether no kernel computes marked operations, and only those, in bfloat16."""
     for layer in compiled.get_runtime_model().get_ordered_ops():
         info = layer.get_rt_info()
-        if info["runtimePrecision"].astype(str) != "bf16" or info["layerType"].astype(str) in _BORDER:
+        kind = info["layerType"].astype(str)
+        if info["runtimePrecision"].astype(str) != "bf16" or kind in _BORDER:
             continue
         names = [name for name in info["originalLayersNames"].astype(str).split(",") if name]
-        if names and marked.issuperset(names):
+        if not names or not marked.keys() >= set(names):
+            continue
+        if kind not in _PRODUCTS or any(marked[name] in _PRODUCTS[kind] for name in names):
             return False
     return True
