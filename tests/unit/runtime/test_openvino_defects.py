@@ -24,6 +24,11 @@ def numbers(*shape):
 
 
 REPAIRED = {
+    "a shift per channel in front of a quantisation": (
+        "g (float[N,2,2,3] x) => (uint8[N,2,2,3] y) <float[2,1,1] k = {1.4, 0.9}, float[2,1,1] c = {0.3, -0.4},"
+        " float s = {0.03}, uint8 z = {128}> { m = Mul(x, k) a = Add(m, c) y = QuantizeLinear(a, s, z) }",
+        {"x": (1, 2, 2, 3)},
+    ),
     "a reduction of the last axis, then a factor per row": (
         f"g (float[N,3,4] x) => (float[A,3] y) <int64[1] last = {{2}}, float[3] c = {{{numbers(3)}}}> {{"
         " r = ReduceSum<keepdims = 0>(x, last) y = Mul(r, c) }",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["repair"]
 
+_AFFINE = frozenset({"Add", "BatchNormInference", "Divide", "Multiply", "Subtract"})
 _BATCH_FIRST = [1, 0, 2]
 
 
@@ -34,6 +35,7 @@ def repair(model: ov.Model) -> None:
         _part_transposes(operations)
         _spell_out_slopes(operations)
         _fold_operands(operations)
+        _part_quantisation(operations)
 
 
 def _refuse_dynamic_branches(model: ov.Model) -> None:
@@ -152,6 +154,24 @@ def _spell_out_slopes(operations: list[ov.Node]) -> None:
         if missing > 0 and slope.get_shape():
             axes = opset13.constant(np.arange(missing))
             node.input(1).replace_source_output(opset13.unsqueeze(slope, axes).output(0))
+
+
+def _part_quantisation(operations: list[ov.Node]) -> None:
+    """Keep a scale or a shift by constants in front of a FakeQuantize apart from it.
+
+    OpenVINO moves them into its ranges. If these then differ from channel to channel, the kernel computes another
+    result than the one before the move.
+    """
+    import numpy as np
+    from openvino import opset13
+
+    for node in operations:
+        if node.get_type_name() != "FakeQuantize":
+            continue
+        data = node.input_value(0)
+        if data.get_node().get_type_name() in _AFFINE and data.get_element_type().get_type_name() == "f32":
+            same = opset13.maximum(data, opset13.constant(np.finfo(np.float32).min, np.float32))
+            node.input(0).replace_source_output(same.output(0))
 
 
 def _fold_operands(operations: list[ov.Node]) -> None:
