@@ -81,7 +81,7 @@ def _melodies(wheels: Wheels) -> list[Stream]:
 
 def _seizures(wheels: Wheels) -> list[Stream]:
     found = []
-    for seed in range(16):
+    for seed in range(32):
         wave = brain_waves(seed, 200, 60)
         _, _, power = spectrogram((wave - wave.mean()) / wave.std(), 200, nperseg=200, noverlap=100)
         levels = np.log10(power[:100] + 1e-12)
