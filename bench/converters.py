@@ -8,6 +8,7 @@ does one conversion and prints the seconds; that is how tools are called which n
 from __future__ import annotations
 
 import argparse
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -153,6 +154,12 @@ TOOLS = {
     "dovetail min-cut": Tool("dovetail", ours(solver="min-cut"), bfloat16=True),
     "dovetail lean": Tool("dovetail", ours(":policies=lean", solver="min-cut"), bfloat16=True),
 }
+
+
+def installed(tool: str, python: str) -> bool:
+    """Whether a tool is there for an interpreter."""
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({TOOLS[tool].module!r}) is None)"
+    return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
 
 
 def main() -> None:

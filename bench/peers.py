@@ -25,7 +25,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from converters import TOOLS, Wanted
+from converters import TOOLS, Wanted, installed
 from measure import alone, table
 
 # Run by the interpreter of the tool: a first conversion to import everything, then the one that counts.
@@ -167,11 +167,6 @@ def _worth(row: dict) -> str:
     return f"{row['casts']}{snr}{'' if row['checker'] == 'ok' else ' *'}"
 
 
-def _has(python: str, module: str) -> bool:
-    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
-    return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", type=Path)
@@ -187,7 +182,7 @@ def main() -> None:
     wanted = Wanted(options.bfloat16, options.low_io)
     tools = [tool for tool in options.tools if TOOLS[tool].can(wanted)]
     pythons = {tool: elsewhere.get(TOOLS[tool].module.partition(".")[0], sys.executable) for tool in tools}
-    tools = [tool for tool in tools if _has(pythons[tool], TOOLS[tool].module)]
+    tools = [tool for tool in tools if installed(tool, pythons[tool])]
     rows = []
     for model in options.models:
         for tool in tools:
