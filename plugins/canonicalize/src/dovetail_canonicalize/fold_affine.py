@@ -1,4 +1,4 @@
-"""Scales and shifts by constants: the product beside them can do both, and is rounded once."""
+"""Scales and shifts by constants: the product before them can do both, and is rounded once."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _MOST_ELEMENTS = 65536
 
 @dataclass(frozen=True)
 class FoldAffine(Pass):
-    """Fold Mul, Div, Add and Sub by constants into the convolution, Gemm or MatMul beside them.
+    """Fold Mul, Div, Add and Sub by constants into the convolution, Gemm or MatMul before them.
 
-    Given:  %1 = Conv(%x, %w, %b)   %2 = Mul(%1, k)   %3 = Add(%2, c)   %4 = Mul(%3, d)   %5 = Conv(%4, %v)
-    Result: %3 = Conv(%x, %w * k, %b * k + c)   %5 = Conv(%3, %v * d)
+    Given:  %1 = Conv(%x, %w, %b)   %2 = Mul(%1, k)   %3 = Add(%2, c)
+    Result: %3 = Conv(%x, %w * k, %b * k + c)
 
-    k, c and d are numbers, or have one element per channel. New constants are computed in float64: in a narrow type,
-    each of the old ones would be rounded by itself, and a rounded scale changes every element the same way.
+    k and c are numbers, or have one element per channel. New constants are computed in float64: in a narrow type, each
+    of the old ones would be rounded by itself, and a rounded scale changes every element the same way.
 
-    Behind a value (d) nothing is folded for backends that accumulate in their high type: they scale in it what they
-    have not rounded yet, as part of the activation mostly.
+    The product behind a scale does not take it. Often it belongs to an activation, as 1/6 to a hard-swish, which
+    engines know as one operator, and divided weights may become subnormal in float16.
     """
 
     name = "fold-affine"
@@ -45,16 +45,13 @@ class FoldAffine(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Fold in graph order, so that chains fold from their product on."""
         changed = False
-        behind = not any(backend.accumulate and backend.accumulate == backend.high for backend in ctx.backends)
         overridable = {id(value) for value in model.graph.inputs}
         for _, graph in model.graphs():
             for node in graph:
                 if node.op_type not in (*_SCALES, *_SHIFTS) or node.domain not in ("", "ai.onnx"):
                     continue
                 affine = _affine(node, overridable)
-                into = affine and _into_before(affine, graph, overridable)
-                if affine and not into and behind:
-                    into = _into_behind(affine, graph, overridable)
+                into = affine and _fold(affine, graph, overridable)
                 if into:
                     ctx.remark("passed", into, "fold-affine", f"'{node.name}' is folded into it")
                     ctx.count("folded")
@@ -126,7 +123,7 @@ def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
     return None
 
 
-def _into_before(affine: _Affine, graph: ir.Graph, overridable: set[int]) -> ir.Node | None:
+def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int]) -> ir.Node | None:
     """Fold into the product that computes the value; nobody else may read it."""
     product = product_of(affine.value.producer(), overridable)
     if product is None or product.node.graph is not graph or not _read_once(affine.value):
@@ -135,33 +132,9 @@ def _into_before(affine: _Affine, graph: ir.Graph, overridable: set[int]) -> ir.
     if along is None or bias is None and not affine.scales:
         return None
     if affine.scales:
-        product.take(graph, affine.node.name, along, product.outputs_at, _scaled(bias, along, product))
+        product.take(graph, affine.node.name, along, _scaled(bias, along, product))
     else:
-        product.take(graph, affine.node.name, None, None, bias + along)
-    _stands_for(product.node, affine.node)
-    _replace(graph, affine.node, affine.value)
-    return product.node
-
-
-def _into_behind(affine: _Affine, graph: ir.Graph, overridable: set[int]) -> ir.Node | None:
-    """Fold a scale into the product that reads the result, and nobody else does."""
-    result = affine.node.outputs[0]
-    uses = list(result.uses())
-    if not affine.scales or len(uses) != 1 or result.is_graph_output() or uses[0][1] != 0:
-        return None
-    product = product_of(uses[0][0], overridable)
-    if product is None or product.node.graph is not graph or not affine.keeps_rank:
-        return None
-    if affine.constant.size == 1:
-        product.take(graph, affine.node.name, affine.constant.reshape(-1), None, None)
-    elif product.inputs_at is not None:
-        channels = int(product.node.inputs[1].const_value.shape[product.inputs_at])
-        along = affine.along(product.channel, channels)
-        if along is None:
-            return None
-        product.take(graph, affine.node.name, along, product.inputs_at, None)
-    else:
-        return None
+        product.take(graph, affine.node.name, None, bias + along)
     _stands_for(product.node, affine.node)
     _replace(graph, affine.node, affine.value)
     return product.node

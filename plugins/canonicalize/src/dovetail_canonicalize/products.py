@@ -19,16 +19,13 @@ class Product:
     Attributes:
         node: The node.
         outputs_at: The axis of the weight along which output channels lie.
-        inputs_at: The axis of the weight along which the channels that it reads lie; None where these lie along another
-            axis of what it reads than of the result, or groups share them.
         channel: The axis of the result along which its channels lie, from the end: -1 is the last.
         channels: How many output channels there are.
     """
 
-    def __init__(self, node: ir.Node, outputs_at: int, inputs_at: int | None, channel: int):
+    def __init__(self, node: ir.Node, outputs_at: int, channel: int):
         self.node = node
         self.outputs_at = outputs_at
-        self.inputs_at = inputs_at
         self.channel = channel
         self.channels = int(node.inputs[1].const_value.shape[outputs_at])
 
@@ -44,16 +41,13 @@ class Product:
             return np.zeros(self.channels)
         return np.broadcast_to(value.const_value.numpy().astype(np.float64).reshape(-1), (self.channels,))
 
-    def take(
-        self, graph: ir.Graph, name: str, scale: np.ndarray | None, axis: int | None, bias: np.ndarray | None
-    ) -> None:
+    def take(self, graph: ir.Graph, name: str, scale: np.ndarray | None, bias: np.ndarray | None) -> None:
         """Give it a new weight and a new bias.
 
         Args:
             graph: The graph that gets the constants.
             name: What their names begin with.
-            scale: Factors along `axis` of the weight, in float64; None for one.
-            axis: The axis; None where the scale is one number.
+            scale: One factor per output channel, in float64; None for none.
             bias: The new bias; None for the old one.
         """
         import numpy as np
@@ -62,7 +56,7 @@ class Product:
         old = self.node.inputs[1].const_value
         dtype = old.dtype.numpy()
         if scale is not None:
-            along = scale.reshape([-1 if position == axis else 1 for position in range(len(old.shape))])
+            along = scale.reshape([-1 if position == self.outputs_at else 1 for position in range(len(old.shape))])
 
             def weight() -> ir.TensorProtocol:
                 # In float64, so that the weight is rounded once.
@@ -98,10 +92,9 @@ def product_of(node: ir.Node | None, overridable: set[int]) -> Product | None:
         return None
     rank = len(node.inputs[1].const_value.shape)
     if node.op_type == "Conv":
-        groups = node.attributes.get_int("group", 1)
-        return Product(node, 0, 1 if groups == 1 else None, 1 - rank)
+        return Product(node, 0, 1 - rank)
     if node.op_type == "ConvTranspose":
-        return Product(node, 1, 0, 1 - rank) if node.attributes.get_int("group", 1) == 1 else None
+        return Product(node, 1, 1 - rank) if node.attributes.get_int("group", 1) == 1 else None
     if node.op_type == "Gemm":
         transposed = node.attributes.get_int("transB", 0)
         plain = node.attributes.get_float("beta", 1.0) == 1.0 and all(
@@ -109,10 +102,8 @@ def product_of(node: ir.Node | None, overridable: set[int]) -> Product | None:
             and not (len(value.shape) == 2 and value.shape[0] != 1)
             for value in rest
         )
-        outputs_at, inputs_at = (0, 1) if transposed else (1, 0)
-        readable = None if node.attributes.get_int("transA", 0) else inputs_at
-        return Product(node, outputs_at, readable, -1) if plain else None
-    return Product(node, 1, 0, -1) if rank == 2 else None
+        return Product(node, 0 if transposed else 1, -1) if plain else None
+    return Product(node, 1, -1) if rank == 2 else None
 
 
 def _lazy(make, like: ir.TensorProtocol) -> ir.TensorProtocol:
