@@ -37,8 +37,13 @@ class Range:
 
     @property
     def bounded(self) -> bool:
-        """Whether anything is known."""
+        """Whether both ends are known."""
         return math.isfinite(self.magnitude)
+
+    @property
+    def away(self) -> float:
+        """How far the nearest value is from zero; 0 where zero may be among them."""
+        return max(self.low, -self.high, 0.0)
 
     def __or__(self, other: Range) -> Range:
         """What holds both."""
