@@ -28,8 +28,8 @@ def find_statistics(
 
     E[x^2] - E[x]^2 is often a small difference of large values: rounded to b bits these leave nothing of a variance
     that is 2^b times smaller than the square of the mean. So everything between x and the difference stays high, and
-    what bounds and scales it up to its root or reciprocal. Rounding x itself does no harm, as the variance is then
-    exactly that of the rounded x. E[(x - E[x])^2] is well conditioned, but its squares may leave float16, whose root is
+    what bounds and scales it up to its root or reciprocal, and x - E[x], where x has such a variance. Rounding x itself
+    does no harm, as the variance is then exactly that of the rounded x. E[(x - E[x])^2] is well conditioned, but its squares may leave float16, whose root is
     256; so may those of a root mean square. They stay out of float16 unless they were measured.
 
     Args:
@@ -40,6 +40,8 @@ def find_statistics(
     moments = Moments(interval)
     differences: dict[int, str] = {}  # by the id of a value that is one, the reason
     squares: dict[int, tuple[ir.Node, ...]] = {}  # by the id of a mean square, what bounded, shifted and scaled it
+    variances: dict[int, str] = {}  # by the id of a value that has one, the reason
+    centred: dict[int, list[ir.Node]] = {}  # by the id of a value, who takes its mean from it
     for node in nodes:
         moments.add(node)
         if not is_standard(node) or not node.outputs:
@@ -48,6 +50,7 @@ def find_statistics(
         if roots := _cancels(node, moments):
             makers = _makers(node.inputs, moments, roots)
             why = differences[id(result)] = _why_difference(makers, moments, roots)
+            variances.update(dict.fromkeys(roots, why))
             yield Finding((node, *makers), why)
         elif known := next((differences[id(value)] for value in node.inputs if id(value) in differences), ""):
             if _keeps_on(node, moments) or node.op_type in ("Pow", "Reciprocal", "Sqrt"):
@@ -64,6 +67,19 @@ def find_statistics(
                 yield from _root_mean_square(node, steps, moments, measured)
         elif _keeps_on(node, moments):
             _follow_square(node, moments, squares)
+        elif (root := _centres(node, moments)) is not None:
+            centred.setdefault(root, []).append(node)
+    for root, why in variances.items():
+        for node in centred.get(root, ()):
+            yield Finding((node, *moments.between(node.inputs[1], frozenset({root}))), why)
+
+
+def _centres(node: ir.Node, moments: Moments) -> int | None:
+    """The value, by `id`, from which `node` takes the mean of the same value."""
+    if node.op_type != "Sub":
+        return None
+    root, mean = moments.root(node.inputs[0]), moments.means.get(id(node.inputs[1]))
+    return root if mean is not None and mean.of == {root} else None
 
 
 def _cancels(node: ir.Node, moments: Moments) -> frozenset[int]:
