@@ -82,7 +82,7 @@ def test_a_variance_as_a_difference_of_means_keeps_its_digits(flax, backend, sol
     high = {name for name, kind in chosen(result).items() if kind == "float32"}
     assert high >= {"s", "mean", "sq", "s2", "m2", "mm", "d", "var", "ve", "sd", "inv", "c"}
     assert {"h0", "y"}.isdisjoint(high)
-    assert snr(path, result, {"x": x}) > (32 if "bf16" in backend else 48)
+    assert snr(path, result, {"x": x}) > (30 if "bf16" in backend else 48)
 
 
 def test_a_list_of_the_user_wins_over_conditioning_and_is_told_what_it_costs(flax):

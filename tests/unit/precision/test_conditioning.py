@@ -11,8 +11,8 @@ from dovetail_precision.solvers import solver
 
 TEXTS = sorted((Path(__file__).parents[2] / "filecheck" / "assign-types").glob("*.onnxtxt"))
 INTEGERS = """<ir_version: 10, opset_import: ["": 22]>
-g (uint8[4,64] q, int32[4,8] any, int8[4,8] small) => (float[4,8] y, float[4,8] z, float[4,8] t)
-<int8[64,8] w, float[8,8] v, float scale = {0.001}> {
+g (uint8[4,64] q, int8[64,8] w, int32[4,8] any, int8[4,8] small) => (float[4,8] y, float[4,8] z, float[4,8] t)
+<float[8,8] v, float scale = {0.001}> {
   a = MatMulInteger (q, w)  b = Cast <to = 1> (a)  c = Neg (b)  d = Mul (c, scale)  y = MatMul (d, v)
   e = Cast <to = 1> (any)  f = Add (e, d)  z = MatMul (f, v)
   h = Cast <to = 1> (small)  i = Sub (h, d)  t = MatMul (i, v)
