@@ -85,6 +85,63 @@ def test_a_variance_as_a_difference_of_means_keeps_its_digits(flax, backend, sol
     assert snr(path, result, {"x": x}) > (30 if "bf16" in backend else 48)
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_data_shows_what_else_must_not_be_rounded(flax, solver):
+    """A mean that is eight times the deviation takes three bits of every element: the sum before it is not rounded."""
+    path, x = flax
+    result = dovetail.compile(path, "cpu-bf16", data={"x": x}, solver=solver, verify=False)
+    assert (chosen(result)["h0"], chosen(result)["h"], chosen(result)["z"]) == ("bfloat16", "float32", "bfloat16")
+    assert "little is left of its result in 'c', which is 8.04 times smaller on the data" in why(result, "Add_h")
+    assert snr(path, result, {"x": x}) > 42
+
+
+# A difference of large values: how it comes about, what of it is float32, and what of that is told of the difference.
+OFFSETS = {
+    "constants": (
+        "a = MatMul (x, w)  b = Sigmoid (a)  c = Add (b, thousand)  d = Sub (c, thousand)  y = MatMul (d, w)",
+        {"c", "d"},
+        "its inputs are 1e+03 times its result by its constants",
+    ),
+    "constants on a long way": (
+        "a = MatMul (x, w)  b = Sigmoid (a)  c = Add (b, thousand)  e = Reshape (c, shape)  f = Relu (e)"
+        "  d = Sub (f, thousand)  y = MatMul (d, w)",
+        {"c", "e", "f", "d"},
+        "its inputs are 1e+03 times its result by its constants",
+    ),
+    "nothing": ("a = MatMul (x, w)  b = Sigmoid (a)  c = Add (b, two)  d = Sub (c, two)  y = MatMul (d, w)", set(), ""),
+}
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("nodes", "high", "told"), OFFSETS.values(), ids=OFFSETS)
+def test_constants_show_a_difference_of_large_values(model, backend, solver, nodes, high, told):
+    constants = "float[8,8] w, float thousand = {1000}, float two = {2}, int64[2] shape = {4, 8}"
+    random = np.random.default_rng(0)
+    path = model(
+        f"g (float[4,8] x) => (float[4,8] y) <{constants}> {{ {nodes} }}",
+        w=random.standard_normal((8, 8)).astype(np.float32),
+    )
+    feeds = {"x": random.standard_normal((4, 8)).astype(np.float32)}
+    result = dovetail.compile(path, backend, solver=solver, verify=False)
+    assert {name for name, kind in chosen(result).items() if kind == "float32"} == high
+    if high:
+        assert told in why(result, "Sub_d")
+    assert snr(path, result, feeds) > 35
+
+
+def test_a_difference_of_two_products_is_left_alone(model):
+    """Both come rounded out of their products; computing their difference in float32 would gain nothing."""
+    random = np.random.default_rng(0)
+    w = random.standard_normal((64, 64)).astype(np.float32)
+    text = """g (float[8,64] x) => (float[8,64] y) <float[64,64] w, float[64,64] v> {
+      a = MatMul (x, w)  b = MatMul (x, v)  d = Sub (a, b)  y = MatMul (d, w) }"""
+    path = model(text, w=w, v=w + 0.01 * random.standard_normal((64, 64)).astype(np.float32))
+    feeds = {"x": random.standard_normal((8, 64)).astype(np.float32)}
+    result = dovetail.compile(path, "cpu-bf16", data=feeds, verify=False)
+    assert set(chosen(result).values()) == {"bfloat16"}
+
+
 def test_a_list_of_the_user_wins_over_conditioning_and_is_told_what_it_costs(flax):
     path, x = flax
     result = dovetail.compile(path, "cpu-bf16", low=["Sub_d"], pins=["ReduceSum_s2=cpu-bf16/bfloat16"], verify=False)

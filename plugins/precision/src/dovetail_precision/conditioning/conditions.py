@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dovetail.ir.parts import Parts
+from dovetail_placement.place import claims_of
 
+from dovetail_precision.conditioning.amplification import THRESHOLDS, find_amplified
 from dovetail_precision.conditioning.finding import Finding
 from dovetail_precision.conditioning.guards import find_guards
+from dovetail_precision.conditioning.sizes import Sizes
 from dovetail_precision.conditioning.statistics import find_statistics
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.measure import measured_ranges
@@ -36,12 +40,21 @@ class Conditions:
         """What is known of `model` as it is now."""
         nodes, intervals = ctx.analysis(Parts, model).nodes, ctx.analysis(Intervals, model)
         measured = {key: known for key, (_, known) in measured_ranges(model).items()}
+        sizes = Sizes(measured, intervals)
+        low = {backend.low for backend in ctx.backends} & THRESHOLDS.keys()
         findings = [
-            *find_statistics(nodes, intervals.of, measured),
-            *find_guards(nodes, intervals, measured),
+            find_statistics(nodes, intervals.of, measured),
+            find_guards(nodes, intervals, measured),
+            *(find_amplified(nodes, sizes, _is_product, name) for name in sorted(low)),
         ]
-        return cls(findings)
+        return cls(chain.from_iterable(findings))
 
     def against(self, node: ir.Node, name: str) -> str:
         """What speaks against computing `node` in float type `name`, in one clause; empty if nothing does."""
         return self._known.get((id(node), name), "")
+
+
+def _is_product(node: ir.Node) -> bool:
+    """Whether its backend computes `node` low because that is where the time goes."""
+    claim = claims_of(node)
+    return claim is not None and claim.role == "lower"

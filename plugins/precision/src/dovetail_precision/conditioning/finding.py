@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail_precision.ranges.range import LOW
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["LOW", "Finding"]
-
-LOW = frozenset({"bfloat16", "float16"})
-"""The types that a finding speaks against unless it says which."""
+__all__ = ["Finding"]
 
 
 @dataclass(frozen=True, slots=True)

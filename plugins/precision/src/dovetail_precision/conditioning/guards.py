@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
-from dovetail_precision.conditioning.finding import LOW, Finding
+from dovetail_precision.conditioning.finding import Finding
 from dovetail_precision.conditioning.movement import hands_on, is_standard
 from dovetail_precision.fits import SMALLEST
 from dovetail_precision.ranges.intervals import Intervals
@@ -48,7 +48,7 @@ def find_guards(nodes: Sequence[ir.Node], intervals: Intervals, measured: Mappin
             smallest = _smallest(node, intervals.of(result), measured.get(id(result)))
             if smallest is not None:
                 way = [node, *_collected(behind, known)]
-                yield Finding(tuple(way), _why(result, smallest, _division(behind)), LOW & {NARROW})
+                yield Finding(tuple(way), _why(result, smallest, _division(behind)), frozenset({NARROW}))
         port = _divides(node, intervals)
         if port is not None and float_name(node.inputs[port]) is not None:
             leading.setdefault(id(node.inputs[port]), []).append(_Step(node, []))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail_precision.conditioning.finding import LOW, Finding
+from dovetail_precision.conditioning.finding import Finding
 from dovetail_precision.conditioning.moments import Moments
 from dovetail_precision.conditioning.movement import hands_on, is_standard
 from dovetail_precision.ranges.range import NARROW, Range
@@ -29,8 +29,9 @@ def find_statistics(
     E[x^2] - E[x]^2 is often a small difference of large values: rounded to b bits these leave nothing of a variance
     that is 2^b times smaller than the square of the mean. So everything between x and the difference stays high, and
     what bounds and scales it up to its root or reciprocal, and x - E[x], where x has such a variance. Rounding x itself
-    does no harm, as the variance is then exactly that of the rounded x. E[(x - E[x])^2] is well conditioned, but its squares may leave float16, whose root is
-    256; so may those of a root mean square. They stay out of float16 unless they were measured.
+    does no harm, as the variance is then exactly that of the rounded x. E[(x - E[x])^2] is well conditioned, but its
+    squares may leave float16 from 256 on, and so may those of a root mean square. They stay out of float16 unless they
+    were measured.
 
     Args:
         nodes: All nodes; a node comes after those whose results it reads.
@@ -146,4 +147,4 @@ def _root_mean_square(node: ir.Node, steps: tuple, moments: Moments, measured: C
     if all(id(value) in measured for maker in makers for value in maker.outputs):
         return
     why = f"the squares of {_names(makers, moments, roots)} may leave {NARROW} from 256 on, and their mean with them"
-    yield Finding((*makers, *between, node), why, LOW & {NARROW})
+    yield Finding((*makers, *between, node), why, frozenset({NARROW}))

@@ -32,14 +32,14 @@ def range_of_array(array: np.ndarray) -> Range | None:
 
 
 def _range(flat: np.ndarray) -> Range:
-    """Smallest, largest, and smallest magnitude above zero, which is infinite if there is none.
+    """Smallest, largest, smallest magnitude above zero, which is infinite if there is none, and the sum of squares.
 
     The bits of positive floats are in the order of the floats. With one taken away, zero becomes the largest number.
     """
     import numpy as np
 
     room = np.empty(min(_PIECE, flat.size), np.uint32)
-    low, high, smallest = [], [], 0xFFFFFFFF
+    low, high, smallest, squares = [], [], 0xFFFFFFFF, 0.0
     for start in range(0, flat.size, _PIECE):
         piece = flat[start : start + _PIECE]
         low.append(piece.min())
@@ -48,5 +48,6 @@ def _range(flat: np.ndarray) -> Range:
         np.bitwise_and(piece.view(np.uint32), _MAGNITUDE, out=bits)
         np.subtract(bits, 1, out=bits)
         smallest = min(smallest, int(bits.min()))
+        squares += float(np.dot(piece, piece))
     magnitude = float("inf") if smallest == 0xFFFFFFFF else float(np.uint32(smallest + 1).view(np.float32))
-    return Range(float(np.min(low)), float(np.max(high)), magnitude)
+    return Range(float(np.min(low)), float(np.max(high)), magnitude, None, squares, flat.size)
