@@ -10,6 +10,7 @@ from dovetail.ir.parts import Parts
 from dovetail_placement.place import claims_of
 
 from dovetail_precision.conditioning.amplification import THRESHOLDS, find_amplified
+from dovetail_precision.conditioning.complements import find_complements
 from dovetail_precision.conditioning.finding import Finding
 from dovetail_precision.conditioning.guards import find_guards
 from dovetail_precision.conditioning.sizes import Sizes
@@ -45,6 +46,7 @@ class Conditions:
         findings = [
             find_statistics(nodes, intervals.of, measured),
             find_guards(nodes, intervals, measured),
+            find_complements(nodes, intervals, _is_product),
             *(find_amplified(nodes, sizes, _is_product, name) for name in sorted(low)),
         ]
         return cls(chain.from_iterable(findings))
