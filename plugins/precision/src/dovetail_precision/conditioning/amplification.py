@@ -41,21 +41,28 @@ def find_amplified(
         is_product: Whether a node is computed low whatever is around it.
         name: The low type.
     """
-    threshold = THRESHOLDS[name]
+    ratios = _suspects(nodes, sizes, THRESHOLDS[name])
+    if not ratios:
+        return
     brought: dict[int, float] = {}  # the error of a value, by id, if everything but products were computed high
-    raised: dict[int, tuple[float, ir.Node]] = {}  # by the id of a sum: how many times its result its operands are
     for node in nodes:
-        if not node.outputs or float_name(node.outputs[0]) is None:
-            continue
         error = 1.0 if is_product(node) else _brought(node, sizes, brought)
-        if node.op_type in _SUMS and is_standard(node):
+        if error * _GAIN > ratios.get(id(node), math.inf):
+            del ratios[id(node)]
+        brought.update((id(value), error) for value in node.outputs)
+    if ratios:
+        yield from _with_producers(nodes, sizes, is_product, name, ratios)
+
+
+def _suspects(nodes: Sequence[ir.Node], sizes: Sizes, threshold: float) -> dict[int, float]:
+    """By the id of a sum, how many times its result its operands are, where that is beyond the threshold."""
+    found: dict[int, float] = {}
+    for node in nodes:
+        if node.op_type in _SUMS and is_standard(node) and sizes.knows(node.outputs[0]):
             ratio = max(sizes.ratio(value, node.outputs[0]) for value in node.inputs)
-            if ratio >= threshold and error * _GAIN <= ratio:
-                raised[id(node)] = (ratio, node)
-        for value in node.outputs:
-            brought[id(value)] = error
-    if raised:
-        yield from _with_producers(nodes, sizes, is_product, name, raised)
+            if ratio >= threshold:
+                found[id(node)] = ratio
+    return found
 
 
 def _brought(node: ir.Node, sizes: Sizes, brought: Mapping[int, float]) -> float:
@@ -87,15 +94,15 @@ def _with_producers(
     sizes: Sizes,
     is_product: Callable[[ir.Node], bool],
     name: str,
-    raised: Mapping[int, tuple[float, ir.Node]],
+    ratios: Mapping[int, float],
 ) -> Iterator[Finding]:
-    """The sums in `raised`, and backwards from them what must not round its results."""
+    """The sums in `ratios`, and backwards from them what must not round its results."""
     # By the id of a value: the error that rounding it would bring into a sum, as a share of what that may have.
     needs: dict[int, tuple[float, str]] = {}
     for node in reversed(nodes):
         if not node.outputs or float_name(node.outputs[0]) is None:
             continue
-        ratio, _ = raised.get(id(node), (0.0, None))
+        ratio = ratios.get(id(node), 0.0)
         need, why = max((needs.get(id(value), (0.0, "")) for value in node.outputs), default=(0.0, ""))
         if ratio:
             need = max(need, _GAIN / ratio)

@@ -14,9 +14,11 @@ from dovetail_precision.ranges.range import Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Moment", "Moments"]
+__all__ = ["FOLLOWED", "Moment", "Moments"]
 
 _MEANS = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum"})
+FOLLOWED = _MEANS | {"MatMul", "ReduceSumSquare"}
+"""Operators without which there is no mean of anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Moments:
         return -1 if self._interval(factor).high < 0 else 1
 
     def _adds_up(self, node: ir.Node) -> bool:
-        """Whether a product with a constant adds up the elements of a row: all weights are one number."""
+        """Whether a product with a column of constants adds up the elements of a row: all weights are one number."""
         weights = node.inputs[1]
-        return weights.const_value is not None and self._number(weights) not in (None, 0.0)
+        column = weights.const_value is not None and len(weights.shape or ()) > 1 and weights.shape[-1] == 1
+        return column and self._number(weights) not in (None, 0.0)

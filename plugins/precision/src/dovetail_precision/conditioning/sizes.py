@@ -30,10 +30,15 @@ class Sizes:
         self._intervals = intervals
         self._weights: dict[int, float] = {}
 
+    def knows(self, value: ir.Value) -> bool:
+        """Whether the size of `value` is known, at least how large it is at most."""
+        return id(value) in self._measured or self._intervals.of(value).bounded
+
     def ratio(self, value: ir.Value, result: ir.Value) -> float:
         """How many times `result` `value` is: as root mean squares, else at least; 0 where that is not known."""
-        one, other = self._rms(value), self._rms(result)
-        if math.isnan(one) or math.isnan(other):
+        other = self._rms(result)
+        one = math.nan if math.isnan(other) else self._rms(value)
+        if math.isnan(one):
             one, other = self._intervals.of(value).away, self._intervals.of(result).magnitude
         return one / other if 0 < other < math.inf and one < math.inf else 0.0
 

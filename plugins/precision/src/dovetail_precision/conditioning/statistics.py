@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail_precision.conditioning.finding import Finding
-from dovetail_precision.conditioning.moments import Moments
+from dovetail_precision.conditioning.moments import FOLLOWED, Moments
 from dovetail_precision.conditioning.movement import hands_on, is_standard
 from dovetail_precision.ranges.range import NARROW, Range
 
@@ -38,6 +38,8 @@ def find_statistics(
         interval: The interval of a value.
         measured: Values, by `id`, whose range is known from data.
     """
+    if FOLLOWED.isdisjoint({node.op_type for node in nodes}):
+        return
     moments = Moments(interval)
     differences: dict[int, str] = {}  # by the id of a value that is one, the reason
     squares: dict[int, tuple[ir.Node, ...]] = {}  # by the id of a mean square, what bounded, shifted and scaled it
