@@ -11,6 +11,7 @@ from dovetail.ir.types import float_name
 from dovetail_precision.conditioning.finding import Finding
 from dovetail_precision.conditioning.movement import is_standard
 from dovetail_precision.conditioning.sizes import Sizes
+from dovetail_precision.ranges.reductions import AVERAGES, TERMS
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,8 +21,6 @@ __all__ = ["THRESHOLDS", "find_amplified"]
 THRESHOLDS: Mapping[str, float] = {"bfloat16": 4.0, "float16": 32.0}
 """How many times its result an operand of a sum may be: six bits of the result are left, of eight and of eleven."""
 _GAIN = 4.0  # how many times smaller the error must become, or nothing is gained by raising
-_SUMS = frozenset({"Add", "Sub", "Sum"})
-_AVERAGES = frozenset({"GlobalAveragePool", "ReduceMean", "ReduceSum"})
 
 
 def find_amplified(
@@ -58,7 +57,7 @@ def _suspects(nodes: Sequence[ir.Node], sizes: Sizes, threshold: float) -> dict[
     """By the id of a sum, how many times its result its operands are, where that is beyond the threshold."""
     found: dict[int, float] = {}
     for node in nodes:
-        if node.op_type in _SUMS and is_standard(node) and sizes.knows(node.outputs[0]):
+        if node.op_type in TERMS and is_standard(node) and sizes.knows(node.outputs[0]):
             ratio = max(sizes.ratio(value, node.outputs[0]) for value in node.inputs)
             if ratio >= threshold:
                 found[id(node)] = ratio
@@ -71,7 +70,7 @@ def _brought(node: ir.Node, sizes: Sizes, brought: Mapping[int, float]) -> float
         for value in node.inputs
         if value is not None and id(value) in brought
     ]
-    return math.hypot(*errors) if node.op_type in _SUMS else max(errors, default=0.0)
+    return math.hypot(*errors) if node.op_type in TERMS else max(errors, default=0.0)
 
 
 def _factor(node: ir.Node, value: ir.Value, sizes: Sizes) -> float:
@@ -79,9 +78,9 @@ def _factor(node: ir.Node, value: ir.Value, sizes: Sizes) -> float:
     if not is_standard(node):
         return 1.0
     result = node.outputs[0]
-    if node.op_type in _SUMS:
+    if node.op_type in TERMS:
         return sizes.likely_ratio(value, result)
-    if node.op_type in _AVERAGES:
+    if node.op_type in AVERAGES:
         # Errors of single elements cancel each other out as the elements do.
         number = sizes.elements(value) / max(sizes.elements(result), 1)
         share = sizes.ratio(value, result) * (number if node.op_type == "ReduceSum" else 1.0)

@@ -58,7 +58,7 @@ def _computed(node: ir.Node, of: Callable[[ir.Value | None], Range]) -> Range:
     if operator == "Shape":
         return _largest_extent(inputs[0])
     if operator in ("ArgMax", "ArgMin"):
-        return Range(0.0, max(_largest_extent(inputs[0]).high - 1, 0.0))
+        return Range(0.0, max(_extent(inputs[0], node.attributes.get_int("axis", 0)) - 1, 0.0))
     if operator in _PRODUCTS:
         return _product(node, of)
     if operator in MOVED and operator != "ReduceMean":
@@ -76,6 +76,13 @@ def _largest_extent(value: ir.Value | None) -> Range:
     if shape is None or not shape.is_static():
         return Range(0.0, math.inf)
     return Range(0.0, float(max(shape.numpy(), default=0)))
+
+
+def _extent(value: ir.Value | None, axis: int) -> float:
+    shape = value.shape if value is not None else None
+    if shape is None or not -len(shape) <= axis < len(shape):
+        return math.inf
+    return float(shape[axis]) if isinstance(shape[axis], int) else math.inf
 
 
 def _product(node: ir.Node, of: Callable[[ir.Value | None], Range]) -> Range:

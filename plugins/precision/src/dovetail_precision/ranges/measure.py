@@ -17,7 +17,7 @@ from dovetail_precision.fits import LARGEST
 from dovetail_precision.ranges.extrema import range_of_array
 from dovetail_precision.ranges.instrument import Instrumented, instrumented, measurable
 from dovetail_precision.ranges.range import LOW, NARROW, Range
-from dovetail_precision.ranges.reductions import SUMS
+from dovetail_precision.ranges.reductions import AVERAGES, SUMS, TERMS
 from dovetail_precision.ranges.sums import Sums
 
 if TYPE_CHECKING:
@@ -92,6 +92,9 @@ class Measuring:
         self._engines = engines_of([ctx.host], ctx.registry)
         self._sums = Sums(model, self._engines)
         self._found: dict[int, Range] = {}
+        # Only what is added up is compared with what comes of it, so only that needs its squares.
+        compared = [node for node in model.graph if node.op_type in TERMS | AVERAGES]
+        self._compared = {id(value) for node in compared for value in (*node.inputs, *node.outputs)}
 
     def ranges(self) -> dict[int, Range]:
         """The ranges of all values by their `id`.
@@ -135,9 +138,10 @@ class Measuring:
 
     def _look(self, name: str, array: np.ndarray, work: Instrumented, are_sums: bool = False) -> None:
         if name in work.direct:
-            reached = range_of_array(array)
+            value = work.direct[name]
+            reached = range_of_array(array, squares=id(value) in self._compared)
             if reached is not None:
-                self._widen(work.direct[name], reached)
+                self._widen(value, reached)
             return
         for value, (low, high, smallest) in zip(work.rows.get(name, ()), array.tolist() if name in work.rows else ()):
             if high == -math.inf:  # in a body that did not run, or an empty value
