@@ -17,7 +17,7 @@ SHARED = """g (float[8,8] x) => (float[8,8] y) <float[8,8] w> {
   [kept] b = Max (a, w)
   y = MatMul (b, w)
 }"""
-CAST = """g (int32[8,8] i) => (float[8,8] r, float[8,8] e) <float[8,8] w> {
+CAST = """g (int8[8,8] i) => (float[8,8] r, float[8,8] e) <float[8,8] w> {
   c = Cast <to = 1> (i)
   p = MatMul (c, w)
   r = Relu (p)

@@ -199,11 +199,13 @@ class CompiledModel:
         return "".join(f"; {text}" for text in texts)
 
     def notes(self) -> list[str]:
-        """What the user should know of the engines: one that is absent, or has a caveat on this machine."""
+        """What the user should know: what was assumed of the model, and engines that are absent or have a caveat."""
+        notes = [
+            remark.why for remark in self.remarks if remark.kind == "analysis" and remark.suggest and not remark.node
+        ]
         if self._executor is not None:
-            return list(self._executor.notes)
+            return [*notes, *self._executor.notes]
         used = {row["backend"] for row in self.placement_table()}
-        notes = []
         if self.untried:
             notes.append(
                 f"the engines were not tried with this model: {self.untried}; --try-engines does it all the same"

@@ -36,3 +36,11 @@ def test_pieces_are_put_together():
         found = range_of_array(view)
         assert (found.low, found.high) == (view.min(), view.max())
         assert found.smallest == np.abs(view[view != 0]).min()
+
+
+def test_the_root_of_the_mean_square_counts_all_batches():
+    """Masks count as zero in it; what is too large to be squared has none."""
+    found = range_of_array(np.array([3.0, -3.0], np.float32)) | range_of_array(np.full((2, 3), 5.0, np.float32))
+    assert found.rms == pytest.approx(math.sqrt((2 * 9 + 6 * 25) / 8))
+    assert range_of_array(np.array([-3.4028235e38, 4.0], np.float32)).rms == pytest.approx(math.sqrt(8))
+    assert math.isnan(range_of_array(np.array([1e25], np.float32)).rms)

@@ -5,7 +5,7 @@ from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
-g (float[2,8] x, int64[8] i) => (float[2,8] y) <float[8,8] w, float[8,8] v> {{
+g (float[2,8] x, int64[8] i, uint8[8] bytes) => (float[2,8] y) <float[8,8] w, float[8,8] v> {{
   [product] a = MatMul (x, w)
   {carried}
   [reader] b = Add (a, c)
@@ -13,7 +13,8 @@ g (float[2,8] x, int64[8] i) => (float[2,8] y) <float[8,8] w, float[8,8] v> {{
 }}"""
 CASES = {
     "a filling": ("s = Shape (a)  [carried] c = ConstantOfShape <value = float[1] {0.5}> (s)", "value", 2),
-    "whole numbers": ("[carried] c = Cast <to = 1> (i)", "to", 2),
+    "bytes": ("[carried] c = Cast <to = 1> (bytes)", "to", 2),
+    "whole numbers of any size": ("[carried] c = Cast <to = 1> (i)", None, 2),
     "ones": ("[carried] c = EyeLike <dtype = 1> (a)", "dtype", 2),
     "random numbers": ("[carried] c = RandomNormal <shape = [2, 8]> ()", "dtype", 2),
     "random numbers in a shape": ("[carried] c = RandomUniformLike <dtype = 1> (a)", "dtype", 2),

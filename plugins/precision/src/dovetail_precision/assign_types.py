@@ -16,6 +16,7 @@ from dovetail.planning.placement import HOST, Placement, get_placement, set_plac
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer, claims_of
 
+from dovetail_precision.assumptions import remark_assumptions
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.lists import remark_lists, why_listed
 from dovetail_precision.problem import TypingProblem
@@ -80,6 +81,7 @@ def _join(border: Border) -> PlannedJoin:
 
 def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     by_node: dict[int, list[Variable]] = {}
+    remark_assumptions(problem, model, ctx)
     for variable in problem.variables:
         by_node.setdefault(id(variable.node), []).append(variable)
         _remark(problem, variable, ctx)
@@ -149,11 +151,11 @@ def _as_asked(variable: Variable) -> bool:
 def _why(problem: TypingProblem, variable: Variable) -> str:
     chosen, policy = variable.chosen, variable.policy
     if policy == "pinned":
-        return f"{chosen}, as pinned"
+        return f"{chosen}, as pinned{_in_spite(problem, variable)}"
     if variable.present != "float32":
         return f"stays {chosen}: the model has it in {variable.present} already"
     if variable.listed:
-        return why_listed(variable, _forced(problem, variable))
+        return why_listed(variable, _forced(problem, variable)) + _in_spite(problem, variable)
     if variable.why:
         return variable.why
     if policy in ("lower", "pass", "promote") and chosen == variable.high != variable.low:
@@ -171,6 +173,12 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
         "follow-consumer": f"stays {chosen}",
         "tail": f"{chosen}, the type of the output that it leads to",
     }.get(policy, f"computed in {chosen}")
+
+
+def _in_spite(problem: TypingProblem, variable: Variable) -> str:
+    """What conditioning says against a type that the user wants, to stand behind the reason; mostly nothing."""
+    against = problem.speaks_against(variable, variable.chosen)
+    return f"; against it speaks that {against}" if against else ""
 
 
 def _forced(problem: TypingProblem, variable: Variable) -> str:

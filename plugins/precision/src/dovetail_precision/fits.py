@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ENDLESS", "LARGEST", "fits", "fits_surely", "misfit"]
+__all__ = ["ENDLESS", "LARGEST", "SMALLEST", "fits", "fits_surely", "misfit"]
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 # From here on a value is no quantity: it says "no limit", or "never" as in the mask of an attention. The ends of
 # float32 and bfloat16 both do.
 ENDLESS = 3.38e38
-# Up to half of float16's smallest subnormal, which rounds to zero.
-_ZERO = 2.0**-25
+# Half of float16's smallest subnormal: up to here everything rounds to zero.
+SMALLEST = 2.0**-25
 # Larger constants are weights. Their range is checked while they are converted, where one pass over them is enough.
 _LOOKED_AT = 65536  # elements
 
@@ -29,7 +29,7 @@ def fits(tensor: ir.TensorProtocol, name: str) -> bool:
 
 def fits_surely(magnitude: float, name: str) -> bool:
     """Whether a constant with this largest magnitude fits whatever its elements are; nearly always. NaN does not."""
-    return _ZERO < magnitude <= LARGEST[name]
+    return SMALLEST < magnitude <= LARGEST[name]
 
 
 def misfit(tensor: ir.TensorProtocol, name: str) -> str:
@@ -50,6 +50,6 @@ def misfit(tensor: ir.TensorProtocol, name: str) -> str:
     largest = float(array.max()) if array.size else 0.0
     if largest > LARGEST[name]:
         return f"reaches {largest:.4g}, and {name} ends at {LARGEST[name]:.0f}"
-    if 0 < largest <= _ZERO:
+    if 0 < largest <= SMALLEST:
         return f"is at most {largest:.4g}, which {name} takes for zero"
     return ""

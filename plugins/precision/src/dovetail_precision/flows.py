@@ -97,7 +97,10 @@ def find_flows(problem: TypingProblem) -> list[Flow]:
     if not problem.keeps_io_types:
         _free_inputs(problem, found)
     for known in found.values():
-        if known.producer is not None and not known.producer.inputs and carries_type(known.producer):
+        producer = known.producer
+        if producer is None or producer.inputs or not carries_type(producer):
+            continue
+        if not problem.obstacle(producer, producer.low):
             known.follows = _low_of_readers(problem, known)
     return list(found.values())
 

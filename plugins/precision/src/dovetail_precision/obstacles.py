@@ -1,4 +1,4 @@
-"""What keeps a variable out of a narrower type: constants that it reads, and how far its values reach."""
+"""What keeps a variable out of a narrower type: constants that it reads, how far its values reach, and conditioning."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dovetail_precision.ranges.range import NARROW
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from dovetail_precision.conditioning.conditions import Conditions
     from dovetail_precision.ranges.evidence import Evidence
     from dovetail_precision.variable import Variable
 
@@ -20,20 +21,31 @@ __all__ = ["Obstacles"]
 class Obstacles:
     """Answers by variable; each is worked out once. Only float16 has a range that is worth asking for."""
 
-    def __init__(self, evidence: Evidence, is_constant: Callable[[ir.Value], bool]):
+    def __init__(self, evidence: Evidence, conditions: Conditions, is_constant: Callable[[ir.Value], bool]):
         self._evidence = evidence
+        self._conditions = conditions
         self._is_constant = is_constant
         self._known: dict[int, str] = {}
         self._misfits: dict[int, str] = {}
 
     def __call__(self, variable: Variable, name: str) -> str:
         """What speaks against float type `name` for `variable`, in one clause; empty if nothing does."""
+        return self.of_values(variable, name) or self.of_conditioning(variable, name)
+
+    def of_values(self, variable: Variable, name: str) -> str:
+        """What the values that `variable` reads and computes say against `name`: it does not hold them."""
         if name != NARROW:
             return ""
         known = self._known.get(id(variable))
         if known is None:
             known = self._known[id(variable)] = self._constants(variable) or self._evidence.overflow(variable)
         return known
+
+    def of_conditioning(self, variable: Variable, name: str) -> str:
+        """What conditioning says against `name`; nothing where the user lists the node as low, or pins it."""
+        if variable.policy in ("keep", "pinned") or variable.listed and variable.policy == "lower":
+            return ""
+        return self._conditions.against(variable.node, name)
 
     def _constants(self, variable: Variable) -> str:
         for _, value in variable.inputs:

@@ -15,6 +15,7 @@ from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
 
 from dovetail_precision.angles import find_angles
+from dovetail_precision.conditioning.conditions import Conditions
 from dovetail_precision.cost_table import CostTable, table_for
 from dovetail_precision.lists import Listed, apply_list, find_listed
 from dovetail_precision.obstacles import Obstacles
@@ -65,7 +66,8 @@ class TypingProblem:
         weights = (value for graph in parts.graphs for value in graph.initializers.values())
         overridable = {id(value) for value in model.graph.inputs}
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
-        self._obstacles = Obstacles(ctx.analysis(Evidence, model), self.is_constant)
+        self._conditions = ctx.analysis(Conditions, model)
+        self._obstacles = Obstacles(ctx.analysis(Evidence, model), self._conditions, self.is_constant)
         self._angles = find_angles(parts.nodes, self.is_constant, self._is_wave)
         self._nodes = parts.nodes
         self.repeats = repeats_of(parts)
@@ -88,6 +90,14 @@ class TypingProblem:
     def obstacle(self, variable: Variable, name: str) -> str:
         """What of the values that `variable` reads and computes speaks against float type `name`; empty if nothing."""
         return self._obstacles(variable, name)
+
+    def ill_conditioned(self, variable: Variable, name: str) -> bool:
+        """Whether nothing but conditioning speaks against float type `name` for `variable`."""
+        return not self._obstacles.of_values(variable, name) and bool(self._obstacles.of_conditioning(variable, name))
+
+    def speaks_against(self, variable: Variable, name: str) -> str:
+        """What conditioning says against `name` for the node of `variable`, whatever the user says, or nothing."""
+        return self._conditions.against(variable.node, name)
 
     def _is_wave(self, node: ir.Node) -> bool:
         return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)

@@ -10,6 +10,7 @@ from dovetail_precision.ranges.measure import measured_ranges
 from dovetail_precision.ranges.range import NARROW
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Evidence"]
 
+_UNKNOWN = "holds integers of which nothing says how far they reach"
 _END = f"{NARROW} ends at {LARGEST[NARROW]:.0f}"
 
 
@@ -32,11 +34,13 @@ class Evidence:
     def __init__(self, intervals: Intervals, model: Model):
         self.intervals = intervals
         measured, end = measured_ranges(model), LARGEST[NARROW]
+        self._measured = measured
         self._wide = {
             key: f"may reach, by its constants, {interval.magnitude:.4g}"
             for key, interval in intervals.beyond(end).items()
             if key not in measured
         }
+        self._wide |= {key: _UNKNOWN for key in intervals.unknown_integers if key not in measured}
         self._sums: dict[int, float] = {}
         for key, (_, known) in measured.items():
             if known.magnitude > end:
@@ -48,6 +52,16 @@ class Evidence:
     def compute(cls, model: Model, ctx: Context) -> Evidence:
         """The evidence in `model` as it is now."""
         return cls(ctx.analysis(Intervals, model), model)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether anything was measured on data."""
+        return bool(self._measured)
+
+    def knows(self, value: ir.Value) -> bool:
+        """Whether constants or data say how far `value` reaches, or that it leaves float16."""
+        key = id(value)
+        return key in self._measured or key in self._wide or self.intervals.of(value).bounded
 
     def overflow(self, variable: Variable) -> str:
         """Which value of `variable` leaves float16, and how far; empty if none is known to."""

@@ -15,8 +15,8 @@ _PIECE = 1 << 16  # elements; 256 KiB, which a core's second cache holds
 _MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 without its sign
 
 
-def range_of_array(array: np.ndarray) -> Range | None:
-    """The range of a float32 array; None where it is empty.
+def range_of_array(array: np.ndarray, *, squares: bool = True) -> Range | None:
+    """The range of a float32 array, with its squares if they are wanted; None where it is empty.
 
     Masks (magnitudes from 1e30 on), infinities and NaN count as zero, as they are no quantities.
     """
@@ -25,21 +25,22 @@ def range_of_array(array: np.ndarray) -> Range | None:
     if not array.size:
         return None
     flat = np.ascontiguousarray(array).reshape(-1)
-    found = _range(flat)
-    if max(-found.low, found.high) < MASK:  # NaN compares as false, too
-        return found
-    return _range(np.where(np.abs(flat) < MASK, flat, np.float32(0)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _range(flat, squares)
+        if max(-found.low, found.high) < MASK:  # NaN compares as false, too
+            return found
+        return _range(np.where(np.abs(flat) < MASK, flat, np.float32(0)), squares)
 
 
-def _range(flat: np.ndarray) -> Range:
-    """Smallest, largest, and smallest magnitude above zero, which is infinite if there is none.
+def _range(flat: np.ndarray, squared: bool) -> Range:
+    """Smallest, largest, smallest magnitude above zero, which is infinite if there is none, and the sum of squares.
 
     The bits of positive floats are in the order of the floats. With one taken away, zero becomes the largest number.
     """
     import numpy as np
 
     room = np.empty(min(_PIECE, flat.size), np.uint32)
-    low, high, smallest = [], [], 0xFFFFFFFF
+    low, high, smallest, squares = [], [], 0xFFFFFFFF, 0.0
     for start in range(0, flat.size, _PIECE):
         piece = flat[start : start + _PIECE]
         low.append(piece.min())
@@ -48,5 +49,7 @@ def _range(flat: np.ndarray) -> Range:
         np.bitwise_and(piece.view(np.uint32), _MAGNITUDE, out=bits)
         np.subtract(bits, 1, out=bits)
         smallest = min(smallest, int(bits.min()))
+        if squared:
+            squares += float(np.dot(piece, piece))
     magnitude = float("inf") if smallest == 0xFFFFFFFF else float(np.uint32(smallest + 1).view(np.float32))
-    return Range(float(np.min(low)), float(np.max(high)), magnitude)
+    return Range(float(np.min(low)), float(np.max(high)), magnitude, None, squares, flat.size if squared else 0)

@@ -1,14 +1,25 @@
-"""Interval analysis: how far values can reach that constants and bounded operators confine."""
+"""Interval analysis: how far values can reach that constants, types and bounded operators confine."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dovetail.ir.parts import Parts
 from dovetail.ir.types import float_name
 
+from dovetail_precision.ranges.arithmetic import (
+    ARITHMETIC,
+    FIXED,
+    MERGED,
+    MOVED,
+    UNKNOWN,
+    WITH_ZERO,
+    extreme,
+    square,
+)
+from dovetail_precision.ranges.integers import integer_interval, is_integer, of_type
+from dovetail_precision.ranges.masks import chooses_a_mask
 from dovetail_precision.ranges.range import MASK, Range
 
 if TYPE_CHECKING:
@@ -18,40 +29,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Intervals"]
 
-_UNKNOWN = Range(-math.inf, math.inf)
 _LOOKED_AT = 65536  # elements of a constant; larger ones are weights, whose products are left to data
-
-_FIXED = {
-    "Sigmoid": (0, 1), "Softmax": (0, 1), "HardSigmoid": (0, 1), "Hardmax": (0, 1), "Tanh": (-1, 1), "Erf": (-1, 1),
-    "Sin": (-1, 1), "Cos": (-1, 1), "Softsign": (-1, 1), "Sign": (-1, 1),
-}  # fmt: skip
-# What computes nothing new: values of the first input, and of others that are concatenated or chosen between.
-_MOVED = frozenset({
-    "Identity", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Expand", "Tile", "Gather",
-    "GatherElements", "GatherND", "Split", "DepthToSpace", "SpaceToDepth", "Cast", "Dropout", "MaxPool", "ReduceMax",
-    "ReduceMin", "ReduceMean", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "TopK", "Compress", "Trilu",
-})  # fmt: skip
-_WITH_ZERO = frozenset({"AveragePool", "Trilu", "MaxPool", "Dropout"})
-_MERGED = frozenset({"Concat", "Max", "Min", "Where"})
+# Operators whose result reaches at least about as far as an operand of unknown size does.
+_AS_FAR = frozenset({"Abs", "Add", "Neg", "ReduceSum", "Relu", "Sub", "Sum"})
 
 
 class Intervals:
-    """The intervals of all float values that have one: `ctx.analysis(Intervals, model)`.
+    """The intervals of all values that have one: `ctx.analysis(Intervals, model)`.
 
     An interval is an upper bound: nothing says that its ends are reached. Values that come from inputs of the model
-    have none until something confines them. One walk; a node's work does not depend on the size of the model.
+    have none until something confines them; one end may be known alone, as of a square. Integers have one, too, by
+    their type (a byte), or by what they count (an extent). One walk; a node's work does not depend on the size of the
+    model.
     """
 
     def __init__(self, parts: Parts):
         self._known: dict[int, Range] = {}
         self._constants: dict[int, Range] = {}
         self._whole: dict[int, float] = {}
+        self._integers: set[int] = set()
         self._inputs = {id(value) for value in parts.graphs[0].inputs}
         for node in parts.nodes:
-            if node.domain in ("", "ai.onnx") and node.outputs and float_name(node.outputs[0]) is not None:
-                found = self._of_node(node)
-                if found is not None and found.bounded:
-                    self._known[id(node.outputs[0])] = found
+            if node.domain in ("", "ai.onnx") and node.outputs:
+                self._walk(node)
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Intervals:
@@ -60,21 +60,28 @@ class Intervals:
 
     def beyond(self, magnitude: float) -> dict[int, Range]:
         """The intervals of computed values that reach beyond `magnitude`, by the `id` of the value."""
-        return {key: known for key, known in self._known.items() if known.magnitude > magnitude}
+        return {key: known for key, known in self._known.items() if magnitude < known.magnitude < math.inf}
 
     def constant_magnitude(self, value: ir.Value) -> float:
         """The largest magnitude of a small constant; NaN for a large one, and for one with masks or infinities."""
         self._of_constant(value)
         return self._whole.get(id(value), math.nan)
 
-    def _of(self, value: ir.Value | None) -> Range:
+    @property
+    def unknown_integers(self) -> set[int]:
+        """Float values, by `id`, that hold integers of which nothing says how far they reach."""
+        return self._integers
+
+    def of(self, value: ir.Value | None) -> Range:
+        """The interval of `value`; what is not known is infinite."""
         if value is None:
-            return _UNKNOWN
+            return UNKNOWN
         known = self._known.get(id(value))
-        if known is None:
-            constant = value.const_value is not None and id(value) not in self._inputs
-            return self._of_constant(value) if constant else _UNKNOWN
-        return known
+        if known is not None:
+            return known
+        if value.const_value is not None and id(value) not in self._inputs:
+            return self._of_constant(value)
+        return of_type(value) if is_integer(value) else UNKNOWN
 
     def _of_constant(self, value: ir.Value) -> Range:
         known = self._constants.get(id(value))
@@ -85,20 +92,53 @@ class Intervals:
                 self._whole[id(value)] = known.magnitude
         return known
 
-    def _of_node(self, node: ir.Node) -> Range | None:
+    def _walk(self, node: ir.Node) -> None:
+        result = node.outputs[0]
+        if float_name(result) is not None:
+            found = self._of_node(node)
+            self._follow_integers(node, found)
+        elif is_integer(result):
+            found = integer_interval(node, self.of)
+        else:
+            return
+        if found.low > -math.inf or found.high < math.inf:
+            for value in node.outputs if node.op_type == "Split" else (result,):
+                self._known[id(value)] = found
+
+    def _of_node(self, node: ir.Node) -> Range:
         operator, inputs = node.op_type, node.inputs
-        if (fixed := _FIXED.get(operator)) is not None:
-            return Range(*map(float, fixed))
-        if operator in _MOVED:
-            if float_name(inputs[0]) is None:
-                return None
-            found = self._of(inputs[0])
-            return found | Range(0.0, 0.0) if operator in _WITH_ZERO else found
-        if operator in _MERGED:
-            merged = [self._of(value) for value in inputs if float_name(value) is not None]
-            return _extreme(operator, merged) if merged else None
-        rule = _ARITHMETIC.get(operator)
-        return rule(*(self._of(value) for value in inputs)) if rule else None
+        if (fixed := FIXED.get(operator)) is not None:
+            return fixed
+        if operator in MOVED:
+            found = self.of(inputs[0])
+            if not found.bounded and is_integer(inputs[0]) and chooses_a_mask(node.outputs[0], self.of):
+                return Range(0.0, 1.0)
+            return found | Range(0.0, 0.0) if operator in WITH_ZERO else found
+        if operator in MERGED:
+            return extreme(operator, [self.of(value) for value in (inputs[1:] if operator == "Where" else inputs)])
+        if operator == "Mul" and inputs[0] is inputs[1]:
+            return square(self.of(inputs[0]))
+        if operator == "DequantizeLinear":
+            return self._dequantised(node)
+        rule = ARITHMETIC.get(operator)
+        return rule(*(self.of(value) for value in inputs)) if rule else UNKNOWN
+
+    def _dequantised(self, node: ir.Node) -> Range:
+        steps = self.of(node.inputs[0])
+        if len(node.inputs) > 2 and node.inputs[2] is not None:
+            steps = ARITHMETIC["Sub"](steps, self.of(node.inputs[2]))
+        return ARITHMETIC["Mul"](steps, self.of(node.inputs[1]))
+
+    def _follow_integers(self, node: ir.Node, found: Range) -> None:
+        """An integer that may be anything stays so while it is moved and added to; a factor makes a quantity of it."""
+        if found.bounded:
+            return
+        if node.op_type in ("Cast", "CastLike") and is_integer(node.inputs[0]):
+            self._integers.add(id(node.outputs[0]))
+        elif self._integers and (node.op_type in MOVED or node.op_type in MERGED or node.op_type in _AS_FAR):
+            read = node.inputs[1:] if node.op_type == "Where" else node.inputs
+            if any(id(value) in self._integers for value in read):
+                self._integers.update(id(value) for value in node.outputs)
 
 
 def _of_tensor(tensor: ir.TensorProtocol) -> tuple[Range, bool]:
@@ -107,7 +147,7 @@ def _of_tensor(tensor: ir.TensorProtocol) -> tuple[Range, bool]:
 
     size = tensor.size
     if not 0 < size <= _LOOKED_AT or tensor.dtype.numpy().kind not in "fiu":
-        return _UNKNOWN, False
+        return UNKNOWN, False
     array = tensor.numpy()
     found = Range(float(array.min()), float(array.max()))
     if found.magnitude < MASK:  # a NaN compares as false
@@ -115,52 +155,3 @@ def _of_tensor(tensor: ir.TensorProtocol) -> tuple[Range, bool]:
     array = array.astype(np.float64)
     array = array[np.abs(array) < MASK]
     return Range(float(array.min()), float(array.max())) if array.size else Range(0.0, 0.0), False
-
-
-def _extreme(operator: str, ranges: list[Range]) -> Range:
-    if operator == "Max":
-        return Range(max(r.low for r in ranges), max(r.high for r in ranges))
-    if operator == "Min":
-        return Range(min(r.low for r in ranges), min(r.high for r in ranges))
-    found = ranges[0]
-    for other in ranges[1:]:
-        found = found | other
-    return found
-
-
-def _products(a: Range, b: Range) -> Range:
-    if not (a.bounded and b.bounded):
-        return _UNKNOWN
-    ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Range(min(ends), max(ends))
-
-
-def _quotients(a: Range, b: Range) -> Range:
-    if b.low <= 0 <= b.high:
-        return _UNKNOWN
-    return _products(a, Range(1 / b.high, 1 / b.low))
-
-
-def _clipped(x: Range, low: Range = _UNKNOWN, high: Range = _UNKNOWN) -> Range:
-    bottom, top = max(x.low, low.low), min(x.high, high.high)
-    return Range(bottom, max(bottom, top))
-
-
-def _magnitudes(x: Range) -> Range:
-    return Range(max(x.low, -x.high, 0.0), x.magnitude)
-
-
-_ARITHMETIC: dict[str, Callable[..., Range]] = {
-    "Abs": _magnitudes,
-    "Add": lambda a, b: Range(a.low + b.low, a.high + b.high),
-    "Ceil": lambda x: Range(x.low, x.high + 1),
-    "Clip": _clipped,
-    "Div": _quotients,
-    "Exp": lambda x: Range(0.0, math.exp(x.high) if x.high < 700 else math.inf),
-    "Floor": lambda x: Range(x.low - 1, x.high),
-    "Mul": _products,
-    "Neg": lambda x: Range(-x.high, -x.low),
-    "Relu": lambda x: Range(max(x.low, 0.0), max(x.high, 0.0)),
-    "Sqrt": lambda x: Range(0.0, math.sqrt(max(x.high, 0.0))) if x.bounded else _UNKNOWN,
-    "Sub": lambda a, b: Range(a.low - b.high, a.high - b.low),
-}

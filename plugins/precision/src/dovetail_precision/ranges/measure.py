@@ -16,8 +16,8 @@ from dovetail.passes import Pass
 from dovetail_precision.fits import LARGEST
 from dovetail_precision.ranges.extrema import range_of_array
 from dovetail_precision.ranges.instrument import Instrumented, instrumented, measurable
-from dovetail_precision.ranges.range import NARROW, Range
-from dovetail_precision.ranges.reductions import SUMS
+from dovetail_precision.ranges.range import LOW, NARROW, Range
+from dovetail_precision.ranges.reductions import AVERAGES, SUMS, TERMS
 from dovetail_precision.ranges.sums import Sums
 
 if TYPE_CHECKING:
@@ -36,9 +36,10 @@ _RANGES = "dovetail.ranges"
 class MeasureRanges(Pass):
     """Run the model on the data, and remember how far each value reaches.
 
-    Given:  data, and a backend whose low precision is float16
-    Result: every float32 value has its range over all batches, and those of bodies over all times that they ran;
-            results of products and sums also the largest magnitude that adding up can reach. The graph is as before.
+    Given:  data, and a backend whose low precision is float16 or bfloat16
+    Result: every float32 value has its range and root mean square over all batches, and those of bodies their range
+            over all times that they ran; for float16, results of products and sums also have the largest magnitude that
+            adding up can reach. The graph is as before.
             `ranges.json` holds them, by name, and in bodies by path.
 
     Batches come one by one, and part by part of the model; no value is kept. The bodies of a SequenceMap are not
@@ -50,7 +51,7 @@ class MeasureRanges(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Measure; once more where a sum in a body may leave the narrow type."""
-        if ctx.request.data is None or all(backend.low != NARROW for backend in ctx.backends):
+        if ctx.request.data is None or not any(backend.low in LOW for backend in ctx.backends):
             return False
         measuring = Measuring(model, ctx)
         try:
@@ -91,6 +92,9 @@ class Measuring:
         self._engines = engines_of([ctx.host], ctx.registry)
         self._sums = Sums(model, self._engines)
         self._found: dict[int, Range] = {}
+        # Only what is added up is compared with what comes of it, so only that needs its squares.
+        compared = [node for node in model.graph if node.op_type in TERMS | AVERAGES]
+        self._compared = {id(value) for node in compared for value in (*node.inputs, *node.outputs)}
 
     def ranges(self) -> dict[int, Range]:
         """The ranges of all values by their `id`.
@@ -98,8 +102,10 @@ class Measuring:
         Raises:
             DovetailError: No engine of the host takes the model with its measurements.
         """
-        main = [node for node in self._model.graph if _is_sum(node)]
-        inside = [node for node in self._ctx.analysis(Parts, self._model).nodes if _is_sum(node)]
+        # bfloat16 has the range of float32, so nothing overflows on the way to a sum either.
+        narrow = any(backend.low == NARROW for backend in self._ctx.backends)
+        main = [node for node in self._model.graph if _is_sum(node)] if narrow else []
+        inside = [node for node in self._ctx.analysis(Parts, self._model).nodes if narrow and _is_sum(node)]
         self._run(measurable(self._model), [], main)
         outside = {id(node) for node in main}
         flagged = [node for node in inside if id(node) not in outside and _may_overflow(node, self._found)]
@@ -132,9 +138,10 @@ class Measuring:
 
     def _look(self, name: str, array: np.ndarray, work: Instrumented, are_sums: bool = False) -> None:
         if name in work.direct:
-            reached = range_of_array(array)
+            value = work.direct[name]
+            reached = range_of_array(array, squares=id(value) in self._compared)
             if reached is not None:
-                self._widen(work.direct[name], reached)
+                self._widen(value, reached)
             return
         for value, (low, high, smallest) in zip(work.rows.get(name, ()), array.tolist() if name in work.rows else ()):
             if high == -math.inf:  # in a body that did not run, or an empty value

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["MASK", "NARROW", "Range"]
+__all__ = ["LOW", "MASK", "NARROW", "Range"]
 
 # What is at least this large is no quantity but a mask, of attention scores say, and has no part in a range.
 MASK = 1e30
 
 # The only type whose range matters: bfloat16 has that of float32. How deep its sums go is for policies.
 NARROW = "float16"
+
+LOW = frozenset({"bfloat16", "float16"})
+"""The types with few digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,15 @@ class Range:
         smallest: The smallest magnitude above zero; infinite where everything is zero, 0 where it is not known.
         accumulated: The largest magnitude that a sum reaches on the way to a value, in whatever order it is added up;
             None for values that are no sums.
+        squares, count: The sum of all squares, and of how many elements; zero where they were not added up.
     """
 
     low: float
     high: float
     smallest: float = 0.0
     accumulated: float | None = None
+    squares: float = 0.0
+    count: int = 0
 
     @property
     def magnitude(self) -> float:
@@ -36,9 +42,20 @@ class Range:
         return max(abs(self.low), abs(self.high))
 
     @property
+    def rms(self) -> float:
+        """The root of the mean square; NaN where it is not known, or too large to be squared."""
+        known = self.count and math.isfinite(self.squares)
+        return math.sqrt(self.squares / self.count) if known else math.nan
+
+    @property
     def bounded(self) -> bool:
-        """Whether anything is known."""
+        """Whether both ends are known."""
         return math.isfinite(self.magnitude)
+
+    @property
+    def away(self) -> float:
+        """How far the nearest value is from zero; 0 where zero may be among them."""
+        return max(self.low, -self.high, 0.0)
 
     def __or__(self, other: Range) -> Range:
         """What holds both."""
@@ -48,6 +65,8 @@ class Range:
             max(self.high, other.high),
             min(self.smallest, other.smallest),
             max(sums, default=None),
+            self.squares + other.squares,
+            self.count + other.count,
         )
 
     def adding_up_to(self, accumulated: float) -> Range:
@@ -59,4 +78,6 @@ class Range:
         found = {"min": self.low, "max": self.high, "absmax": self.magnitude}
         if math.isfinite(self.smallest):
             found["smallest"] = self.smallest
+        if math.isfinite(self.rms):
+            found["rms"] = self.rms
         return found if self.accumulated is None else found | {"accumulated": self.accumulated}

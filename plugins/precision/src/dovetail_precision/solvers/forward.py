@@ -63,12 +63,15 @@ def _sweep(problem: TypingProblem, selections: list[Variable]) -> None:
     for variable in problem.variables:
         arrives = activations(problem, variable)
         arrives = [value for value in arrives if id(value) not in selected] or arrives
-        variable.chosen = settled(problem, variable, _wanted(variable, arrives, arriving))
+        wanted = _wanted(variable, arrives, arriving)
+        variable.chosen = settled(problem, variable, wanted)
         variable.because = ()
         if variable.chosen == variable.high:
             variable.because = tuple(_producers(problem, arrives, variable.high))
-        if variable.policy == "fp32-round-trip" and arrives:
-            back = arriving(arrives[0])
+        back = arriving(arrives[0]) if variable.policy == "fp32-round-trip" and arrives else ""
+        if variable.chosen != wanted == variable.low and problem.ill_conditioned(variable, wanted):
+            back = wanted  # what is computed from a statistic need not have its digits
+        if back:
             for _, value in variable.outputs:
                 taken_for[id(value)] = back
 

@@ -1,0 +1,45 @@
+"""What is said where ranges are assumed: values that are float16 though nothing tells how far they reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.counting import counted
+
+from dovetail_precision.ranges.evidence import Evidence
+from dovetail_precision.ranges.range import NARROW
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+    from dovetail_precision.problem import TypingProblem
+
+__all__ = ["remark_assumptions"]
+
+_RULE = "assumed-range"
+_OF_NODE = f"how far its values reach is not known without data; they are assumed to fit {NARROW}"
+
+
+def remark_assumptions(problem: TypingProblem, model: Model, ctx: Context) -> None:
+    """Say of every node that went to float16 on trust that it did, and of the model of how many values that is true.
+
+    Without data only; what was measured is known.
+    """
+    if ctx.request.data is not None or all(backend.low != NARROW for backend in ctx.backends):
+        return
+    evidence = ctx.analysis(Evidence, model)
+    assumed: dict[int, str] = {}
+    for variable in problem.variables:
+        if variable.chosen != NARROW or variable.present == NARROW:
+            continue
+        read = [value for _, value in variable.inputs if not problem.is_constant(value)]
+        unknown = [value for value in (*read, *(value for _, value in variable.outputs)) if not evidence.knows(value)]
+        if unknown:
+            assumed.update((id(value), value.name) for value in unknown)
+            ctx.remark("analysis", variable.node, _RULE, _OF_NODE, suggest="--data")
+    if assumed:
+        names = list(assumed.values())
+        many = f"{counted(len(names), 'value')} (such as '{names[-1]}')"
+        why = f"how far {many} reach is not known without --data; they are assumed to fit {NARROW}"
+        ctx.remark("analysis", "", _RULE, why, suggest="give --data, and ranges are measured")

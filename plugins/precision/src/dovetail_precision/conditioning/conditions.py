@@ -1,0 +1,62 @@
+"""Everything that conditioning says, by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from dovetail.ir.parts import Parts
+from dovetail_placement.place import claims_of
+
+from dovetail_precision.conditioning.amplification import THRESHOLDS, find_amplified
+from dovetail_precision.conditioning.complements import find_complements
+from dovetail_precision.conditioning.finding import Finding
+from dovetail_precision.conditioning.guards import find_guards
+from dovetail_precision.conditioning.sizes import Sizes
+from dovetail_precision.conditioning.statistics import find_statistics
+from dovetail_precision.ranges.intervals import Intervals
+from dovetail_precision.ranges.measure import measured_ranges
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["Conditions"]
+
+
+class Conditions:
+    """Why nodes should compute high, whatever their policy is: `ctx.analysis(Conditions, model)`."""
+
+    def __init__(self, findings: Iterable[Finding]):
+        self._known: dict[tuple[int, str], str] = {}
+        for finding in findings:
+            for name in finding.types:
+                for node in finding.nodes:
+                    self._known.setdefault((id(node), name), finding.why)
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> Conditions:
+        """What is known of `model` as it is now."""
+        nodes, intervals = ctx.analysis(Parts, model).nodes, ctx.analysis(Intervals, model)
+        measured = {key: known for key, (_, known) in measured_ranges(model).items()}
+        sizes = Sizes(measured, intervals)
+        low = {backend.low for backend in ctx.backends} & THRESHOLDS.keys()
+        findings = [
+            find_statistics(nodes, intervals.of, measured),
+            find_guards(nodes, intervals, measured),
+            find_complements(nodes, intervals, _is_product),
+            *(find_amplified(nodes, sizes, _is_product, name) for name in sorted(low)),
+        ]
+        return cls(chain.from_iterable(findings))
+
+    def against(self, node: ir.Node, name: str) -> str:
+        """What speaks against computing `node` in float type `name`, in one clause; empty if nothing does."""
+        return self._known.get((id(node), name), "")
+
+
+def _is_product(node: ir.Node) -> bool:
+    """Whether its backend computes `node` low because that is where the time goes."""
+    claim = claims_of(node)
+    return claim is not None and claim.role == "lower"

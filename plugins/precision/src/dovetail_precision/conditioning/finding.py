@@ -1,0 +1,28 @@
+"""What one rule of conditioning found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail_precision.ranges.range import LOW
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Finding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Nodes that should compute high.
+
+    Attributes:
+        nodes: The nodes.
+        why: The reason in one clause, the same for all of them.
+        types: The low types that it speaks against.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    why: str
+    types: frozenset[str] = LOW

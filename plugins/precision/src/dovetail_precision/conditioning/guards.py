@@ -1,0 +1,123 @@
+"""Divisors that float16 takes for zero: an epsilon that guards a division, and what it is added to or compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.types import float_name
+
+from dovetail_precision.conditioning.finding import Finding
+from dovetail_precision.conditioning.movement import hands_on, is_standard
+from dovetail_precision.fits import SMALLEST
+from dovetail_precision.ranges.intervals import Intervals
+from dovetail_precision.ranges.range import NARROW, Range
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["find_guards"]
+
+_DIVISOR = {"Div": 1, "Log": 0, "Reciprocal": 0}
+# What is zero where its input is: a divisor behind it is one before it.
+_AS_ZERO = frozenset({"Abs", "Neg", "Sqrt"})
+# Above zero for every input, and as near to it as inputs take it.
+_POSITIVE = frozenset({"Exp", "Sigmoid", "Softmax", "Softplus"})
+
+
+def find_guards(nodes: Sequence[ir.Node], intervals: Intervals, measured: Mapping[int, Range]) -> Iterator[Finding]:
+    """Divisions and logarithms of what is above zero, but rounds to zero in float16.
+
+    From where such a value is made up to the division everything stays high, so that neither the value nor its root is
+    rounded to zero on the way.
+
+    Args:
+        nodes: All nodes; a node comes after those whose results it reads.
+        intervals: The intervals of the values.
+        measured: Ranges that were measured, by the `id` of a value.
+    """
+    leading: dict[int, list[_Step]] = {}  # by the id of a value, the readers that lead to a division, or are one
+    known: set[int] = set()
+    for node in reversed(nodes):
+        if not is_standard(node) or not node.outputs:
+            continue
+        result = node.outputs[0]
+        behind = leading.get(id(result), [])
+        if behind:
+            smallest = _smallest(node, intervals.of(result), measured.get(id(result)))
+            if smallest is not None:
+                way = [node, *_collected(behind, known)]
+                yield Finding(tuple(way), _why(result, smallest, _division(behind)), frozenset({NARROW}))
+        port = _divides(node, intervals)
+        if port is not None and float_name(node.inputs[port]) is not None:
+            leading.setdefault(id(node.inputs[port]), []).append(_Step(node, []))
+        if behind and (value := _passes_zero(node, intervals)) is not None and float_name(value) is not None:
+            leading.setdefault(id(value), []).append(_Step(node, behind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A reader on the way to a division, with what comes behind it; the division has nothing behind it."""
+
+    node: ir.Node
+    behind: list[_Step]
+
+
+def _collected(steps: list[_Step], known: set[int]) -> list[ir.Node]:
+    """All nodes on the ways that begin with `steps`, without those that were collected before."""
+    found, waiting = [], list(steps)
+    while waiting:
+        step = waiting.pop()
+        if id(step) not in known:
+            known.add(id(step))
+            found.append(step.node)
+            waiting.extend(step.behind)
+    return found
+
+
+def _division(steps: list[_Step]) -> ir.Node:
+    step = steps[0]
+    while step.behind:
+        step = step.behind[0]
+    return step.node
+
+
+def _divides(node: ir.Node, intervals: Intervals) -> int | None:
+    """The port at which `node` reads what must not be zero."""
+    if node.op_type == "Pow":
+        return 0 if intervals.of(node.inputs[1]).high < 0 else None
+    return _DIVISOR.get(node.op_type)
+
+
+def _passes_zero(node: ir.Node, intervals: Intervals) -> ir.Value | None:
+    """The input of `node` whose zeros are those of its result."""
+    if node.op_type in _AS_ZERO or hands_on(node):
+        return node.inputs[0]
+    if node.op_type == "Pow":
+        return node.inputs[0] if intervals.of(node.inputs[1]).low > 0 else None
+    if node.op_type in ("Mul", "Div"):
+        first, second = node.inputs
+        if intervals.of(second).away and second.const_value is not None:
+            return first
+        if node.op_type == "Mul" and first.const_value is not None and intervals.of(first).away:
+            return second
+    return None
+
+
+def _smallest(node: ir.Node, interval: Range, measured: Range | None) -> float | None:
+    """The smallest magnitude of a value, if float16 takes that for zero; 0 for what may come as near as it likes."""
+    if 0 < interval.away <= SMALLEST:
+        return interval.away
+    if measured is not None:
+        return measured.smallest if 0 < measured.smallest <= SMALLEST else None
+    return 0.0 if node.op_type in _POSITIVE else None
+
+
+def _why(value: ir.Value, smallest: float, division: ir.Node) -> str:
+    if smallest == 0:
+        how = f"may come nearer to zero than {NARROW} does"
+    else:
+        how = f"may be as small as {smallest:.4g}, and {NARROW} takes that for zero"
+    what = {"Log": "the logarithm", "Pow": "the power"}.get(division.op_type, "the division")
+    return f"{what} '{division.name}' reads '{value.name}', which {how}"

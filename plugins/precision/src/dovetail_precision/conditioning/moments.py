@@ -1,0 +1,151 @@
+"""Means and products of values, followed through a graph however they are spelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.types import float_name
+
+from dovetail_precision.conditioning.movement import hands_on, is_standard
+from dovetail_precision.ranges.range import Range
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["FOLLOWED", "Moment", "Moments"]
+
+_MEANS = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum"})
+FOLLOWED = _MEANS | {"MatMul", "ReduceSumSquare"}
+"""Operators without which there is no mean of anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a value is, up to a constant factor.
+
+    Attributes:
+        of: The values, by `id`, that are multiplied; one of which there is only the mean.
+        sign: Of the factor, 1 or -1.
+    """
+
+    of: frozenset[int]
+    sign: int = 1
+
+
+class Moments:
+    """Of which values others are the means, the products, the means of products and the products of means.
+
+    Values are seen through Reshape and its like; sums count as means, and factors that are one number, or that come
+    from extents, do not count.
+
+    Attributes:
+        means, products, means_of_products, products_of_means: By the `id` of a value, each a table of `Moment`.
+    """
+
+    def __init__(self, interval: Callable[[ir.Value | None], Range]):
+        self._interval = interval
+        self._roots: dict[int, int] = {}
+        self._counts: set[int] = set()
+        self.means: dict[int, Moment] = {}
+        self.products: dict[int, Moment] = {}
+        self.means_of_products: dict[int, Moment] = {}
+        self.products_of_means: dict[int, Moment] = {}
+        self._tables = (self.means, self.products, self.means_of_products, self.products_of_means)
+
+    def root(self, value: ir.Value) -> int:
+        """The `id` of the value that `value` is, but for its shape."""
+        return self._roots.get(id(value), id(value))
+
+    def is_factor(self, value: ir.Value | None) -> bool:
+        """Whether `value` is one number, or a count of elements."""
+        if value is None or id(value) in self._counts:
+            return value is not None
+        if value.const_value is None:
+            return False
+        known = self._interval(value)
+        return known.low == known.high
+
+    def add(self, node: ir.Node) -> None:
+        """Take `node` into account; nodes come in order."""
+        if not is_standard(node) or not node.outputs or float_name(node.outputs[0]) is None or not node.inputs:
+            return
+        operator, result, first = node.op_type, node.outputs[0], node.inputs[0]
+        if first is None:
+            return
+        if hands_on(node):
+            self._hand_on(first, result)
+            self._roots[id(result)] = self.root(first)
+            if id(first) in self._counts:
+                self._counts.add(id(result))
+        elif operator in ("Cast", "CastLike"):
+            self._counts.add(id(result))
+        elif operator in _MEANS or operator == "MatMul" and self._adds_up(node):
+            self._average(first, result)
+        elif operator == "ReduceSumSquare":
+            self.means_of_products[id(result)] = Moment(frozenset({self.root(first)}))
+        elif operator == "Neg":
+            self._hand_on(first, result, -1)
+        elif operator == "Pow":
+            if self._number(node.inputs[1]) == 2:
+                self._multiply(first, first, result)
+        elif operator in ("Mul", "Div") and all(map(self.is_factor, node.inputs)) or operator == "Reciprocal":
+            if self.is_factor(first):
+                self._counts.add(id(result))
+        elif operator == "Mul":
+            self._product(node, result)
+        elif operator == "Div" and self.is_factor(node.inputs[1]):
+            self._hand_on(first, result, self._sign(node.inputs[1]))
+
+    def between(self, value: ir.Value, roots: frozenset[int]) -> list[ir.Node]:
+        """The nodes that make `value`, a moment, of the values in `roots`."""
+        found: dict[int, ir.Node] = {}
+        waiting = [value]
+        while waiting:
+            current = waiting.pop()
+            node = current.producer()
+            if self.root(current) in roots or node is None or id(node) in found or self.is_factor(current):
+                continue
+            found[id(node)] = node
+            waiting.extend(read for read in node.inputs if float_name(read) is not None)
+        return list(found.values())
+
+    def _product(self, node: ir.Node, result: ir.Value) -> None:
+        first, second = node.inputs
+        for factor, other in ((first, second), (second, first)):
+            if self.is_factor(factor):
+                self._hand_on(other, result, self._sign(factor))
+                return
+        self._multiply(first, second, result)
+
+    def _multiply(self, first: ir.Value, second: ir.Value, result: ir.Value) -> None:
+        self.products[id(result)] = Moment(frozenset({self.root(first), self.root(second)}))
+        one, other = self.means.get(id(first)), self.means.get(id(second))
+        if one is not None and other is not None:
+            self.products_of_means[id(result)] = Moment(one.of | other.of, one.sign * other.sign)
+
+    def _average(self, value: ir.Value, result: ir.Value) -> None:
+        self.means[id(result)] = self.means.get(id(value)) or Moment(frozenset({self.root(value)}))
+        known = self.products.get(id(value)) or self.means_of_products.get(id(value))
+        if known is not None:
+            self.means_of_products[id(result)] = known
+
+    def _hand_on(self, value: ir.Value, result: ir.Value, sign: int = 1) -> None:
+        for table in self._tables:
+            known = table.get(id(value))
+            if known is not None:
+                table[id(result)] = Moment(known.of, known.sign * sign)
+
+    def _number(self, value: ir.Value) -> float | None:
+        known = self._interval(value) if value.const_value is not None else None
+        return known.low if known is not None and known.low == known.high else None
+
+    def _sign(self, factor: ir.Value) -> int:
+        return -1 if self._interval(factor).high < 0 else 1
+
+    def _adds_up(self, node: ir.Node) -> bool:
+        """Whether a product with a column of constants adds up the elements of a row: all weights are one number."""
+        weights = node.inputs[1]
+        column = weights.const_value is not None and len(weights.shape or ()) > 1 and weights.shape[-1] == 1
+        return column and self._number(weights) not in (None, 0.0)

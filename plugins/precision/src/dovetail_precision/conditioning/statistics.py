@@ -1,0 +1,152 @@
+"""Variances that cancel, and squares on the way to the root of a normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail_precision.conditioning.finding import Finding
+from dovetail_precision.conditioning.moments import FOLLOWED, Moments
+from dovetail_precision.conditioning.movement import hands_on, is_standard
+from dovetail_precision.ranges.range import NARROW, Range
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["find_statistics"]
+
+# What may stand between a variance and its root, besides constants that are added and multiplied.
+_BOUNDS = frozenset({"Abs", "Clip", "Max", "Min", "Relu"})
+_ROOTS = frozenset({"Pow", "Sqrt"})
+_STEPS = 8  # operators between a mean square and its root
+
+
+def find_statistics(
+    nodes: Sequence[ir.Node], interval: Callable[[ir.Value | None], Range], measured: Collection[int]
+) -> Iterator[Finding]:
+    """Differences of a mean of products and a product of means, and mean squares on the way to a root.
+
+    E[x^2] - E[x]^2 is often a small difference of large values: rounded to b bits these leave nothing of a variance
+    that is 2^b times smaller than the square of the mean. So everything between x and the difference stays high, and
+    what bounds and scales it up to its root or reciprocal, and x - E[x], where x has such a variance. Rounding x itself
+    does no harm, as the variance is then exactly that of the rounded x. E[(x - E[x])^2] is well conditioned, but its
+    squares may leave float16 from 256 on, and so may those of a root mean square. They stay out of float16 unless they
+    were measured.
+
+    Args:
+        nodes: All nodes; a node comes after those whose results it reads.
+        interval: The interval of a value.
+        measured: Values, by `id`, whose range is known from data.
+    """
+    if FOLLOWED.isdisjoint({node.op_type for node in nodes}):
+        return
+    moments = Moments(interval)
+    differences: dict[int, str] = {}  # by the id of a value that is one, the reason
+    squares: dict[int, tuple[ir.Node, ...]] = {}  # by the id of a mean square, what bounded, shifted and scaled it
+    variances: dict[int, str] = {}  # by the id of a value that has one, the reason
+    centred: dict[int, list[ir.Node]] = {}  # by the id of a value, who takes its mean from it
+    for node in nodes:
+        moments.add(node)
+        if not is_standard(node) or not node.outputs:
+            continue
+        result = node.outputs[0]
+        if roots := _cancels(node, moments):
+            makers = _makers(node.inputs, moments, roots)
+            why = differences[id(result)] = _why_difference(makers, moments, roots)
+            variances.update(dict.fromkeys(roots, why))
+            yield Finding((node, *makers), why)
+        elif known := next((differences[id(value)] for value in node.inputs if id(value) in differences), ""):
+            if _keeps_on(node, moments) or node.op_type in ("Pow", "Reciprocal", "Sqrt"):
+                yield Finding((node,), known)
+                if node.op_type not in ("Pow", "Reciprocal"):
+                    differences[id(result)] = known
+        elif node.op_type in _ROOTS:
+            value = node.inputs[0]
+            mean = moments.means_of_products.get(id(value))
+            steps = squares.get(id(value))
+            if steps is None and mean is not None and len(mean.of) == 1:
+                steps = (value,)
+            if steps is not None and _is_root(node, interval):
+                yield from _root_mean_square(node, steps, moments, measured)
+        elif _keeps_on(node, moments):
+            _follow_square(node, moments, squares)
+        elif (root := _centres(node, moments)) is not None:
+            centred.setdefault(root, []).append(node)
+    for root, why in variances.items():
+        for node in centred.get(root, ()):
+            yield Finding((node, *moments.between(node.inputs[1], frozenset({root}))), why)
+
+
+def _centres(node: ir.Node, moments: Moments) -> int | None:
+    """The value, by `id`, from which `node` takes the mean of the same value."""
+    if node.op_type != "Sub":
+        return None
+    root, mean = moments.root(node.inputs[0]), moments.means.get(id(node.inputs[1]))
+    return root if mean is not None and mean.of == {root} else None
+
+
+def _cancels(node: ir.Node, moments: Moments) -> frozenset[int]:
+    """The values whose (co)variance `node` computes as a difference of means; empty if it does not."""
+    if node.op_type not in ("Add", "Sub"):
+        return frozenset()
+    for one, other in (node.inputs, node.inputs[::-1]):
+        mean, square = moments.means_of_products.get(id(one)), moments.products_of_means.get(id(other))
+        if mean is None or square is None or mean.of != square.of:
+            continue
+        if (mean.sign == square.sign) == (node.op_type == "Sub"):
+            return mean.of
+    return frozenset()
+
+
+def _makers(values: Sequence[ir.Value], moments: Moments, roots: frozenset[int]) -> list[ir.Node]:
+    return list({id(maker): maker for value in values for maker in moments.between(value, roots)}.values())
+
+
+def _why_difference(makers: list[ir.Node], moments: Moments, roots: frozenset[int]) -> str:
+    names = _names(makers, moments, roots)
+    what = f"variance of {names} as E[x^2] - E[x]^2" if len(roots) == 1 else f"covariance of {names}"
+    return f"it is part of the {what}, whose digits cancel"
+
+
+def _names(makers: list[ir.Node], moments: Moments, roots: frozenset[int]) -> str:
+    read = {
+        value.name
+        for maker in makers
+        for value in maker.inputs
+        if value is not None and value.name and moments.root(value) in roots
+    }
+    return " and ".join(f"'{name}'" for name in sorted(read)[: len(roots)])
+
+
+def _keeps_on(node: ir.Node, moments: Moments) -> bool:
+    """Whether `node` only bounds, shifts, scales or moves what it reads."""
+    if node.op_type in ("Add", "Mul", "Div"):
+        return any(map(moments.is_factor, node.inputs))
+    return node.op_type in _BOUNDS or hands_on(node)
+
+
+def _follow_square(node: ir.Node, moments: Moments, squares: dict) -> None:
+    """Remember that the result of `node` is a mean square, but for what `node` does to it."""
+    result = node.outputs[0]
+    if id(result) in moments.means_of_products:
+        return
+    for value in node.inputs:
+        mean = moments.means_of_products.get(id(value))
+        steps = squares.get(id(value)) or ((value,) if mean is not None and len(mean.of) == 1 else None)
+        if steps is not None and len(steps) < _STEPS:
+            squares[id(result)] = (*steps, node)
+            return
+
+
+def _is_root(node: ir.Node, interval: Callable[[ir.Value | None], Range]) -> bool:
+    return node.op_type == "Sqrt" or abs(interval(node.inputs[1]).low) == abs(interval(node.inputs[1]).high) == 0.5
+
+
+def _root_mean_square(node: ir.Node, steps: tuple, moments: Moments, measured: Collection[int]) -> Iterator[Finding]:
+    mean, *between = steps
+    roots = moments.means_of_products[id(mean)].of
+    makers = _makers([mean], moments, roots)
+    if all(id(value) in measured for maker in makers for value in maker.outputs):
+        return
+    why = f"the squares of {_names(makers, moments, roots)} may leave {NARROW} from 256 on, and their mean with them"
+    yield Finding((*makers, *between, node), why, frozenset({NARROW}))

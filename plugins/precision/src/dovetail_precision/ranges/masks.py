@@ -1,0 +1,59 @@
+"""Integers that say yes or no: those that only choose between nothing and a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dovetail_precision.ranges.range import Range
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["chooses_a_mask"]
+
+_STEPS = 16  # readings looked at
+_FAR = 1e3  # from here on a factor behind `1 - x` is a mask, as -10000 is
+_ON_THE_WAY = frozenset(
+    {"Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze"}
+)
+
+
+def chooses_a_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
+    """Whether `value` is read only to be taken from one and multiplied by a large constant, as masks of attentions are.
+
+    Nothing but 0 and 1 makes sense there.
+
+    Args:
+        value: What a Cast made of integers.
+        of: The interval of a constant; masks at the end of a type count as zero.
+    """
+    waiting, steps = [(value, False)], 0
+    while waiting:
+        current, taken = waiting.pop()
+        readers = current.uses()
+        if not readers or current.is_graph_output():
+            return False
+        for reader, index in readers:
+            steps += 1
+            if steps > _STEPS or reader.domain not in ("", "ai.onnx"):
+                return False
+            if taken and reader.op_type == "Mul":
+                other = reader.inputs[1 - index]
+                if other.const_value is None or not _is_far(other, of):
+                    return False
+                continue
+            if reader.op_type not in _ON_THE_WAY or reader.op_type != "Sub" and index:
+                return False
+            if reader.op_type == "Sub":
+                one = of(reader.inputs[0])
+                if index != 1 or one.low != 1 or one.high != 1:
+                    return False
+            waiting.append((reader.outputs[0], taken or reader.op_type == "Sub"))
+    return True
+
+
+def _is_far(constant: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
+    known = of(constant)
+    # A constant that is a mask altogether has the interval of zero.
+    return constant.const_value.size == 1 and (known.low == known.high == 0 or abs(known.low) >= _FAR)
