@@ -18,7 +18,7 @@ _PUBLIC = {
     **dict.fromkeys(("Builder", "autocast"), "dovetail.building"),
     **dict.fromkeys(("Pass", "Pipeline", "Request", "Context"), "dovetail.passes"),
     "CompiledModel": "dovetail.compiled",
-    **dict.fromkeys(("DovetailError", "UsageError", "VerificationError"), "dovetail.errors"),
+    **dict.fromkeys(("DovetailError", "GoalError", "UsageError", "VerificationError"), "dovetail.errors"),
     "Instrumentation": "dovetail.passes.instrumentation",
     "Model": "dovetail.ir.model",
     "hookimpl": "dovetail.hookspecs",

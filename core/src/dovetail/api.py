@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dovetail.accuracy.goals import Goals
 from dovetail.compilation import DECIDE, compile_model, preferred_engines, run_stages
-from dovetail.errors import DovetailError, UsageError, VerificationError
+from dovetail.errors import DovetailError, GoalError, UsageError, VerificationError
 from dovetail.listing import BackendInfo, backends
 from dovetail.loading import recognised
 from dovetail.passes.request import BackendChoice, Request
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
+    from dovetail.accuracy.trials import Trials
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Instrumentation, Pass
@@ -105,6 +107,10 @@ def compile(
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
+    min_snr: float | None = None,
+    min_cosine: float | None = None,
+    min_top1: float | str | None = None,
+    max_abs: float | None = None,
     try_engines: bool | None = None,
     passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
@@ -121,45 +127,71 @@ def compile(
         verify: Compare the result with the original; by default when there is data, on random inputs if there is none.
         input_shapes: Shapes of random inputs, by name, where the model leaves them open.
         plan: A plan to replay, or its path. Its backends are used where `backends` names none.
+        min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which every float output must meet on the data; see
+            `dovetail.accuracy.Goals`. What costs the accuracy is raised to the types of the source model, as little
+            as possible; the remarks and `plan.summary["accuracy"]` say what and why.
         try_engines: Load the result on the engines that the backends are made for, and place elsewhere what they
             refuse: always (True), never (False), or unless the model is large or a plan is replayed (None).
         backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress, instrumentation:
             As for `plan`.
 
     Raises:
+        GoalError: The goals cannot be met; the error holds the most accurate result.
         VerificationError: The result could not be compared with the original; the error holds it.
         DovetailError: The model or the request is at fault.
     """
+    from dovetail.accuracy.raising import meet_goals, recorded_failure
     from dovetail.runtime.engines import engines_of
 
+    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
+    goals.check_data(data, verify)
     original = open(model)
     planned, backends = _replayed(plan, backends)
     choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
-    request = _request(backends, keep_io_types=keep_io_types, data=data, plan=planned, **choices)
+    choices |= {"goals": goals.as_dict(), "keep_io_types": keep_io_types}
+    request = _request(backends, data=data, plan=planned, **choices)
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
     if planned is not None:
         try_engines = bool(try_engines)
     stamp = stamp_for(request, ctx, passes, preferred_engines(engines, try_engines))
     compiled = recognised(original, stamp, engines, ctx)
-    if compiled is None:
+    failure = None
+    if compiled is not None and goals:
+        # What it was compiled from is not there to measure it again, and need not be.
+        failure = recorded_failure(compiled, goals)
+    elif compiled is None:
         _check_data(original, request.data)
-        compiled = compile_model(
-            original,
-            lambda: _copy(original),
-            ctx,
-            engines,
-            passes=passes,
-            instrumentation=instrumentation or _watching(progress),
-            try_engines=try_engines,
-        )
+
+        def carry_out(raised: Collection[str] = (), lowered: Collection[str] = ()) -> CompiledModel:
+            """Compile the request with these nodes raised for its goals, and those kept low to measure them."""
+            asked = dict.fromkeys(raised, ("high", str(goals))) | dict.fromkeys(lowered, ("low", str(goals)))
+            ctx.start_again(ctx.refusals, asked)
+            return compile_model(
+                original,
+                lambda: _copy(original),
+                ctx,
+                engines,
+                passes=passes,
+                instrumentation=instrumentation or _watching(progress),
+                try_engines=try_engines,
+            )
+
+        if goals:
+            trials = _trials(original, carry_out, request, ctx, progress)
+            outcome = meet_goals(trials, request, goals, engines_of([ctx.host], ctx.registry))
+            compiled, failure = outcome.compiled, outcome.failure
+        else:
+            compiled = carry_out()
         compiled.source = original.path and original.path.absolute()
         compiled.model.ir.metadata_props[STAMP] = stamp
-    if verify or verify is None and data is not None:
+    if compiled.verification is None and (verify or verify is None and data is not None):
         try:
             compiled.verification = _verify(original, compiled, request.data, request.seed, input_shapes, progress, ctx)
         except DovetailError as error:
             raise VerificationError(compiled, error) from error
+    if failure is not None:
+        raise GoalError(compiled, failure)
     return compiled
 
 
@@ -185,6 +217,10 @@ def verify(
     *,
     seed: int = 0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    min_snr: float | None = None,
+    min_cosine: float | None = None,
+    min_top1: float | str | None = None,
+    max_abs: float | None = None,
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
 ) -> Verification:
@@ -196,6 +232,8 @@ def verify(
         data: See `dovetail.verification.sources.read_data`; one batch of random inputs by default.
         seed: For random inputs.
         input_shapes: Shapes of random inputs, by name, where the model leaves them open.
+        min_snr, min_cosine, min_top1, max_abs: Accuracy goals; what of them is not met is `missed` in the result. They
+            need data.
         plugins: The plugins to use.
         progress: Called with (what, done, total).
 
@@ -204,13 +242,17 @@ def verify(
     """
     from dovetail.compiled import CompiledModel
 
+    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
+    goals.check_data(data)
     ctx = _context(Request(), plugins)
     original = open(original)
     if isinstance(result, (str, Path)):
         result = load(result, plugins) if Path(result).is_dir() else open(result)
     elif not isinstance(result, CompiledModel):
         result = open(result)
-    return _verify(original, result, as_data(data), seed, input_shapes, progress, ctx)
+    verification = _verify(original, result, as_data(data), seed, input_shapes, progress, ctx)
+    verification.missed = goals.missed(verification)
+    return verification
 
 
 def explain(result: CompiledModel | Plan | str | Path, selector: str | None = None) -> list[str]:
@@ -294,6 +336,12 @@ def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dic
     from dovetail.verification.data import fitted
 
     return lambda feeds: compiled.run(fitted(compiled.model, feeds))
+
+
+def _trials(original: Model, carry_out: Callable[..., CompiledModel], request, ctx, progress) -> Trials:
+    from dovetail.accuracy.trials import Trials
+
+    return Trials(original, carry_out, _reference(original, ctx), _runner, request.data, progress)
 
 
 def _verify(original: Model, result: CompiledModel | Model, data, seed, shapes, progress, ctx) -> Verification:
