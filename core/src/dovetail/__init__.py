@@ -14,7 +14,7 @@ import importlib
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    **dict.fromkeys(("backends", "compile", "explain", "load", "open", "plan", "verify"), "dovetail.api"),
+    **dict.fromkeys(("backends", "bisect", "compile", "explain", "load", "open", "plan", "verify"), "dovetail.api"),
     **dict.fromkeys(("Builder", "autocast"), "dovetail.building"),
     **dict.fromkeys(("Pass", "Pipeline", "Request", "Context"), "dovetail.passes"),
     "CompiledModel": "dovetail.compiled",

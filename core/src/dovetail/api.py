@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
+    from dovetail.accuracy.ranking import Ranking
     from dovetail.accuracy.trials import Trials
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dovetail.plugins import PluginSet
     from dovetail.verification import Verification
 
-__all__ = ["BackendInfo", "backends", "compile", "explain", "load", "open", "plan", "verify"]
+__all__ = ["BackendInfo", "backends", "bisect", "compile", "explain", "load", "open", "plan", "verify"]
 
 Progress = Callable[[str, int, int], None]
 AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | bytes"
@@ -140,7 +141,8 @@ def compile(
         VerificationError: The result could not be compared with the original; the error holds it.
         DovetailError: The model or the request is at fault.
     """
-    from dovetail.accuracy.raising import meet_goals, recorded_failure
+    from dovetail.accuracy.raising import meet_goals
+    from dovetail.accuracy.record import recorded_failure
     from dovetail.runtime.engines import engines_of
 
     goals = Goals(min_snr, min_cosine, min_top1, max_abs)
@@ -163,22 +165,16 @@ def compile(
     elif compiled is None:
         _check_data(original, request.data)
 
-        def carry_out(raised: Collection[str] = (), lowered: Collection[str] = ()) -> CompiledModel:
-            """Compile the request with these nodes raised for its goals, and those kept low to measure them."""
-            asked = dict.fromkeys(raised, ("high", str(goals))) | dict.fromkeys(lowered, ("low", str(goals)))
-            ctx.start_again(ctx.refusals, asked)
+        watch = instrumentation or _watching(progress)
+
+        def carry_out() -> CompiledModel:
             return compile_model(
-                original,
-                lambda: _copy(original),
-                ctx,
-                engines,
-                passes=passes,
-                instrumentation=instrumentation or _watching(progress),
+                original, lambda: _copy(original), ctx, engines, passes=passes, instrumentation=watch,
                 try_engines=try_engines,
-            )
+            )  # fmt: skip
 
         if goals:
-            trials = _trials(original, carry_out, request, ctx, progress)
+            trials = _trials(original, carry_out, str(goals), request, ctx, progress)
             outcome = meet_goals(trials, request, goals, engines_of([ctx.host], ctx.registry))
             compiled, failure = outcome.compiled, outcome.failure
         else:
@@ -253,6 +249,66 @@ def verify(
     verification = _verify(original, result, as_data(data), seed, input_shapes, progress, ctx)
     verification.missed = goals.missed(verification)
     return verification
+
+
+def bisect(
+    model: AnyModel,
+    backends: str | BackendChoice | Sequence[str | BackendChoice] = (),
+    *,
+    data: object,
+    min_snr: float | None = None,
+    min_cosine: float | None = None,
+    min_top1: float | str | None = None,
+    max_abs: float | None = None,
+    runs: int | None = None,
+    strategy: str | None = None,
+    solver: str = "forward",
+    costs: str | Path | None = None,
+    pins: str | Sequence[str] = (),
+    low: str | Sequence[str] = (),
+    high: str | Sequence[str] = (),
+    keep_io_types: bool = True,
+    passes: Sequence[Pass] = (),
+    plugins: PluginSet | None = None,
+    progress: Progress | None = None,
+) -> Ranking:
+    """Find the nodes that cost a request its accuracy, and what to raise to repair it.
+
+    Groups of nodes are kept low with everything else high, and split where they make the most noise; the worst node is
+    found in about as many runs as its number has bits. One more run, part by part, looks at every node by itself.
+
+    Args:
+        data: The inputs to measure on; see `dovetail.verification.sources.read_data`.
+        min_snr, min_cosine, min_top1, max_abs: What `Ranking.high` shall meet; without any of them, an SNR that is
+            10 dB better.
+        runs: How many runs refine the ranking; more tell more nodes apart.
+        model, backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress: As for
+            `compile`.
+
+    Raises:
+        DovetailError: The model, the request or the data is at fault, or no node may be raised.
+    """
+    from dovetail.accuracy.ranking import rank
+    from dovetail.runtime.engines import engines_of
+
+    if data is None:
+        raise UsageError("there is no data to rank nodes on", "give --data: inputs like those that the model will see")
+    if runs is not None and runs < 1:
+        raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
+    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
+    original = open(model)
+    choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
+    request = _request(backends, data=data, keep_io_types=keep_io_types, **choices)
+    ctx = _context(request, plugins)
+    engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
+    _check_data(original, request.data)
+    watch = _watching(progress)
+
+    def carry_out() -> CompiledModel:
+        return compile_model(original, lambda: _copy(original), ctx, engines, passes=passes, instrumentation=watch)
+
+    trials = _trials(original, carry_out, "bisecting", request, ctx, progress)
+    return rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)
 
 
 def explain(result: CompiledModel | Plan | str | Path, selector: str | None = None) -> list[str]:
@@ -338,10 +394,16 @@ def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dic
     return lambda feeds: compiled.run(fitted(compiled.model, feeds))
 
 
-def _trials(original: Model, carry_out: Callable[..., CompiledModel], request, ctx, progress) -> Trials:
+def _trials(original: Model, carry_out: Callable[[], CompiledModel], asks: str, request, ctx, progress) -> Trials:
+    """Trials of a request; `asks` is what asks for nodes to be raised, for remarks."""
     from dovetail.accuracy.trials import Trials
 
-    return Trials(original, carry_out, _reference(original, ctx), _runner, request.data, progress)
+    def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
+        asked = dict.fromkeys(raised, ("high", asks)) | dict.fromkeys(lowered, ("low", asks))
+        ctx.start_again(ctx.refusals, asked)
+        return carry_out()
+
+    return Trials(original, compile_with, _reference(original, ctx), _runner, request.data, progress)
 
 
 def _verify(original: Model, result: CompiledModel | Model, data, seed, shapes, progress, ctx) -> Verification:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "Groups"]
 
+_CLEAR = 0.3  # share of a measurement below which a difference is taken for chance
 _TRUSTED = 2  # differences of differences; a group is measured before a third is made
 
 
@@ -152,7 +153,7 @@ class Groups:
         halves = [group.units[:middle], group.units[middle:]]
         first = 0 if self._expected(halves[0]) >= self._expected(halves[1]) else 1
         measured = self._measured(halves[first])
-        rest = {name: max(value - measured.get(name, 0.0), 0.0) for name, value in group.noise.items()}
+        rest = {kind: _rest(value, measured.get(kind, 0.0)) for kind, value in group.noise.items()}
         # What is broken twice is no less broken without one of both.
         hidden = any(value >= BROKEN <= measured.get(name, 0.0) for name, value in group.noise.items())
         parts = [Group(halves[first], measured), Group(halves[1 - first], rest, group.derived + 1)]
@@ -173,3 +174,8 @@ class Groups:
 
     def _expected(self, units: Sequence[Unit]) -> float:
         return sum(self._prior.get(unit.name, 0.0) for unit in units)
+
+
+def _rest(whole: float, part: float) -> float:
+    """What is left of a noise without a part of it, where the difference tells; else nothing, until it is measured."""
+    return whole - part if whole - part > _CLEAR * whole else 0.0
