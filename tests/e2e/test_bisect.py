@@ -1,6 +1,7 @@
 """`bisect`: it finds what costs the accuracy, in few runs, and says what repairs it."""
 
 import json
+import os
 import shlex
 
 import dovetail
@@ -57,12 +58,23 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("backend", "bad"), [("cpu-bf16", 302), ("gpu-fp16", 100)])
-def test_a_bad_layer_in_five_hundred_nodes_is_found_in_fourteen_runs(here, backend, bad):
-    model, data = chain(500, bad)
-    assert len(onnx.load(model).graph.node) >= 499
+def everything(*cases):
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases] if os.environ.get("DOVETAIL_SLOW") else []
+
+
+@pytest.mark.parametrize(
+    ("backend", "nodes", "bad", "runs"),
+    [
+        ("cpu-bf16", 500, 302, 14),
+        ("gpu-fp16", 120, 40, 12),
+        *everything(*((backend, 500, bad, 14) for backend in ("cpu-bf16", "gpu-fp16") for bad in (2, 100, 250, 496))),
+    ],
+)
+def test_a_bad_layer_is_found_in_few_runs(here, backend, nodes, bad, runs):
+    model, data = chain(nodes, bad)
+    assert len(onnx.load(model).graph.node) >= nodes - 1
     ranking = dovetail.bisect(model, backend, data=data)
-    assert ranking.runs <= 14
+    assert ranking.runs <= runs
     assert ranking.rows[0].nodes == ("bad",)
     assert ranking.rows[0].share > 0.8
     assert ranking.high == ["bad"]

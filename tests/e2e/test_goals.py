@@ -173,3 +173,48 @@ def test_python_gets_the_result_that_misses(dense):
     with pytest.raises(dovetail.GoalError, match="the goal is not met") as caught:
         dovetail.compile("m.onnx", "cpu-bf16", data="x.npz", max_abs=1e-12)
     assert caught.value.compiled.run({"x": np.ones((1, 32), np.float32)})["y"].shape == (1, 8)
+
+
+# Warnings.
+
+POOR = """<ir_version: 10, opset_import: ["" : 22]>
+g (float[4,8] x) => (float[4,8] y) <float big = {2000}> {
+  [up] a = Add (x, big)  [keep] b = Relu (a)  [down] y = Sub (b, big) }"""
+
+
+@pytest.fixture
+def poor(tmp_path, monkeypatch):
+    """A sum much larger than what is left of it: nothing of its inputs survives in a low precision."""
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(POOR), "m.onnx")
+    np.savez("x.npz", x=np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32))
+    return ["--pin", "up=gpu-fp16/float16", "--pin", "keep=gpu-fp16/float16", "--pin", "down=gpu-fp16/float16"]
+
+
+def test_a_poor_result_is_a_warning_with_the_next_step(poor, capsys):
+    assert compile_(*poor, backend="gpu-fp16") == 0
+    out, error = capsys.readouterr()
+    assert "warning: 'y': SNR" in error
+    assert "below 20 dB, another answer in" in error
+    assert "`dovetail bisect m.onnx --backend gpu-fp16 --data x.npz` shows which nodes cost it" in error
+    assert out.splitlines()[-1].endswith("; 1 warning")
+    assert main(["verify", "m.onnx", "out", "--data", "x.npz"]) == 0
+    assert "`dovetail bisect m.onnx --backend gpu-fp16 --data x.npz` shows" in capsys.readouterr().err
+    assert compile_(*poor, "--json", backend="gpu-fp16") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "below 20 dB" in document["warnings"][0]
+    assert document["verification"]["warnings"] == document["warnings"]
+
+
+def test_a_good_result_has_no_warning(dense, capsys):
+    assert compile_() == 0
+    out, error = capsys.readouterr()
+    assert "warning" not in out + error
+    assert "random inputs" not in out
+
+
+def test_random_inputs_say_that_they_prove_little(dense, capsys):
+    assert main(["compile", "m.onnx", "--backend", "cpu-bf16", "--verify", "-o", "out"]) == 0
+    assert capsys.readouterr().out.count("note: random inputs prove little about real ones; --data") == 1
+    assert main(["verify", "m.onnx", "out"]) == 0
+    assert capsys.readouterr().out.count("random inputs prove little") == 1

@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     for text in [*compiled.notes(), *(compiled.verification.notes if compiled.verification is not None else ())]:
         say_note(text)
     say(compiled.summary())
-    if compiled.verification is not None:
+    if compiled.verification is not None and compiled.verification.warnings:
         names = args.backend or [entry["name"] for entry in compiled.plan.backends]
         tried = bisect_command(args.model, names, args.data)
         warn(compiled.verification, f"`{tried}` shows which nodes cost it; --min-snr 30 raises them")

@@ -60,14 +60,17 @@ def run(args: argparse.Namespace) -> int:
         say(*verification.lines())
         for text in verification.notes:
             say_note(text)
-    names = [entry["name"] for entry in result.plan.backends] if result is not args.result else []
-    tried = bisect_command(args.original, names or ["NAME"], args.data)
+    tried = ""
+    if verification.warnings or verification.missed:
+        # The plan of a large result takes a second to read.
+        names = [entry["name"] for entry in result.plan.backends] if result is not args.result else ["NAME"]
+        tried = f"`{bisect_command(args.original, names, args.data)}` shows which nodes cost it"
     if not args.json:
-        warn(verification, f"`{tried}` shows which nodes cost it; `dovetail compile --min-snr 30` raises them")
+        warn(verification, f"{tried}; `dovetail compile --min-snr 30` raises them")
     for miss in verification.missed:
         note(f"error: the goal is not met: {miss}")
     if verification.missed:
-        note(f"  `{tried}` shows which nodes cost it; `dovetail compile` with the goal raises them")
+        note(f"  {tried}; `dovetail compile` with the goal raises them")
         return 1
     if verification.broken:
         note("error: the result is broken: it is no approximation of the original")
