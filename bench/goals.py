@@ -1,8 +1,8 @@
 """What accuracy goals cost: `python bench/goals.py rec.onnx rec.npz --backend cpu-bf16 --min-snr 30`.
 
-Compiles a model for a backend as it is, with the goal and with everything high, and prints a row of a table: SNR, nodes
-raised, runs that the search took, casts, and times beside ONNX Runtime in float32. Of the times, which are taken in turn,
-the least counts.
+Compiles a model for a backend as it is, with the goal and with everything high, and prints a row of a table: SNR,
+nodes raised, runs that the search took, casts, and speed as a multiple of ONNX Runtime's in float32 (the least of the
+times of each, taken in turn).
 """
 
 import argparse

@@ -84,6 +84,23 @@ def test_every_goal_raises(dense, backend, goal, capsys):
     assert bool(before.missed) == bool(raised())
 
 
+def test_a_goal_of_two_backends(dense):
+    both = ("--backend", "gpu-fp16", "--pin", "last=gpu-fp16")
+    assert compile_(*both) == 0
+    assert {node.backend for node in dovetail.load("out").plan.nodes} == {"cpu-bf16", "gpu-fp16"}
+    before = dovetail.verify("m.onnx", "out", "x.npz").worst_snr_db
+    assert compile_(*both, "--min-snr", str(before + 3)) == 0
+    assert {node.backend for node in dovetail.load("out").plan.nodes} == {"cpu-bf16", "gpu-fp16"}
+    assert dovetail.verify("m.onnx", "out", "x.npz", min_snr=before + 3).missed == []
+    assert raised()
+
+
+@pytest.mark.parametrize("solver", ["fixpoint", "min-cut"])
+def test_a_goal_with_another_solver(dense, solver):
+    assert compile_("--solver", solver, "--min-snr", "70") == 0
+    assert dovetail.verify("m.onnx", "out", "x.npz", min_snr=70).missed == []
+
+
 def keyword(goal):
     return {goal[0].strip("-").replace("-", "_"): float(goal[1])}
 

@@ -170,7 +170,7 @@ class _Alone:
         }
         chosen: dict[int, list[ir.Node]] = {}
         for node in list(work.graph):
-            if node.name in number and _is_low(node) and not bodies(node):
+            if node.name in number and _is_low(node) and not bodies(node) and all(map(_is_tensor, node.inputs)):
                 self._isolate(node, sources)
                 chosen.setdefault(number[node.name], []).append(node)
         kept = {id(node) for nodes in chosen.values() for node in nodes}
@@ -217,7 +217,7 @@ class _Alone:
         import onnx_ir as ir
 
         for index, value in enumerate(node.inputs):
-            if value is None or value.is_initializer() or value.type is None:
+            if value is None or value.is_initializer():
                 continue
             name = f"{node.name}/in{index}"
             fresh = ir.Value(name=name, type=value.type, shape=None)
@@ -232,6 +232,12 @@ def _source(value: ir.Value, planned: Mapping[str, int]) -> str:
         value = node.inputs[0]
         node = value.producer()
     return value.name
+
+
+def _is_tensor(value: ir.Value | None) -> bool:
+    import onnx_ir as ir
+
+    return value is None or value.is_initializer() or isinstance(value.type, ir.TensorType)
 
 
 def _is_low(node: ir.Node) -> bool:
