@@ -14,11 +14,11 @@ import importlib
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    **dict.fromkeys(("backends", "compile", "explain", "load", "open", "plan", "verify"), "dovetail.api"),
+    **dict.fromkeys(("backends", "bisect", "compile", "explain", "load", "open", "plan", "verify"), "dovetail.api"),
     **dict.fromkeys(("Builder", "autocast"), "dovetail.building"),
     **dict.fromkeys(("Pass", "Pipeline", "Request", "Context"), "dovetail.passes"),
     "CompiledModel": "dovetail.compiled",
-    **dict.fromkeys(("DovetailError", "UsageError", "VerificationError"), "dovetail.errors"),
+    **dict.fromkeys(("DovetailError", "GoalError", "UsageError", "VerificationError"), "dovetail.errors"),
     "Instrumentation": "dovetail.passes.instrumentation",
     "Model": "dovetail.ir.model",
     "hookimpl": "dovetail.hookspecs",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dovetail.accuracy.goals import Goals
 from dovetail.compilation import DECIDE, compile_model, preferred_engines, run_stages
-from dovetail.errors import DovetailError, UsageError, VerificationError
+from dovetail.errors import DovetailError, GoalError, UsageError, VerificationError
 from dovetail.listing import BackendInfo, backends
 from dovetail.loading import recognised
 from dovetail.passes.request import BackendChoice, Request
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
+    from dovetail.accuracy.ranking import Ranking
+    from dovetail.accuracy.trials import Trials
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Instrumentation, Pass
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from dovetail.plugins import PluginSet
     from dovetail.verification import Verification
 
-__all__ = ["BackendInfo", "backends", "compile", "explain", "load", "open", "plan", "verify"]
+__all__ = ["BackendInfo", "backends", "bisect", "compile", "explain", "load", "open", "plan", "verify"]
 
 Progress = Callable[[str, int, int], None]
 AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | bytes"
@@ -105,6 +108,10 @@ def compile(
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
+    min_snr: float | None = None,
+    min_cosine: float | None = None,
+    min_top1: float | str | None = None,
+    max_abs: float | None = None,
     try_engines: bool | None = None,
     passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
@@ -121,45 +128,66 @@ def compile(
         verify: Compare the result with the original; by default when there is data, on random inputs if there is none.
         input_shapes: Shapes of random inputs, by name, where the model leaves them open.
         plan: A plan to replay, or its path. Its backends are used where `backends` names none.
+        min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which every float output must meet on the data; see
+            `dovetail.accuracy.Goals`. What costs the accuracy is raised to the types of the source model, as little
+            as possible; the remarks and `plan.summary["accuracy"]` say what and why.
         try_engines: Load the result on the engines that the backends are made for, and place elsewhere what they
             refuse: always (True), never (False), or unless the model is large or a plan is replayed (None).
         backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress, instrumentation:
             As for `plan`.
 
     Raises:
+        GoalError: The goals cannot be met; the error holds the most accurate result.
         VerificationError: The result could not be compared with the original; the error holds it.
         DovetailError: The model or the request is at fault.
     """
+    from dovetail.accuracy.raising import meet_goals
+    from dovetail.accuracy.record import recorded_failure
     from dovetail.runtime.engines import engines_of
 
+    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
+    goals.check_data(data, verify)
     original = open(model)
     planned, backends = _replayed(plan, backends)
     choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
-    request = _request(backends, keep_io_types=keep_io_types, data=data, plan=planned, **choices)
+    choices |= {"goals": goals.as_dict(), "keep_io_types": keep_io_types}
+    request = _request(backends, data=data, plan=planned, **choices)
     ctx = _context(request, plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
     if planned is not None:
         try_engines = bool(try_engines)
     stamp = stamp_for(request, ctx, passes, preferred_engines(engines, try_engines))
     compiled = recognised(original, stamp, engines, ctx)
-    if compiled is None:
+    failure = None
+    if compiled is not None and goals:
+        # What it was compiled from is not there to measure it again, and need not be.
+        failure = recorded_failure(compiled, goals)
+    elif compiled is None:
         _check_data(original, request.data)
-        compiled = compile_model(
-            original,
-            lambda: _copy(original),
-            ctx,
-            engines,
-            passes=passes,
-            instrumentation=instrumentation or _watching(progress),
-            try_engines=try_engines,
-        )
+
+        watch = instrumentation or _watching(progress)
+
+        def carry_out() -> CompiledModel:
+            return compile_model(
+                original, lambda: _copy(original), ctx, engines, passes=passes, instrumentation=watch,
+                try_engines=try_engines,
+            )  # fmt: skip
+
+        if goals:
+            trials = _trials(original, carry_out, str(goals), request, ctx, progress)
+            outcome = meet_goals(trials, request, goals, engines_of([ctx.host], ctx.registry))
+            compiled, failure = outcome.compiled, outcome.failure
+        else:
+            compiled = carry_out()
         compiled.source = original.path and original.path.absolute()
         compiled.model.ir.metadata_props[STAMP] = stamp
-    if verify or verify is None and data is not None:
+    if compiled.verification is None and (verify or verify is None and data is not None):
         try:
             compiled.verification = _verify(original, compiled, request.data, request.seed, input_shapes, progress, ctx)
         except DovetailError as error:
             raise VerificationError(compiled, error) from error
+    if failure is not None:
+        raise GoalError(compiled, failure)
     return compiled
 
 
@@ -185,6 +213,10 @@ def verify(
     *,
     seed: int = 0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    min_snr: float | None = None,
+    min_cosine: float | None = None,
+    min_top1: float | str | None = None,
+    max_abs: float | None = None,
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
 ) -> Verification:
@@ -196,6 +228,8 @@ def verify(
         data: See `dovetail.verification.sources.read_data`; one batch of random inputs by default.
         seed: For random inputs.
         input_shapes: Shapes of random inputs, by name, where the model leaves them open.
+        min_snr, min_cosine, min_top1, max_abs: Accuracy goals; what of them is not met is `missed` in the result. They
+            need data.
         plugins: The plugins to use.
         progress: Called with (what, done, total).
 
@@ -204,13 +238,77 @@ def verify(
     """
     from dovetail.compiled import CompiledModel
 
+    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
+    goals.check_data(data)
     ctx = _context(Request(), plugins)
     original = open(original)
     if isinstance(result, (str, Path)):
         result = load(result, plugins) if Path(result).is_dir() else open(result)
     elif not isinstance(result, CompiledModel):
         result = open(result)
-    return _verify(original, result, as_data(data), seed, input_shapes, progress, ctx)
+    verification = _verify(original, result, as_data(data), seed, input_shapes, progress, ctx)
+    verification.missed = goals.missed(verification)
+    return verification
+
+
+def bisect(
+    model: AnyModel,
+    backends: str | BackendChoice | Sequence[str | BackendChoice] = (),
+    *,
+    data: object,
+    min_snr: float | None = None,
+    min_cosine: float | None = None,
+    min_top1: float | str | None = None,
+    max_abs: float | None = None,
+    runs: int | None = None,
+    strategy: str | None = None,
+    solver: str = "forward",
+    costs: str | Path | None = None,
+    pins: str | Sequence[str] = (),
+    low: str | Sequence[str] = (),
+    high: str | Sequence[str] = (),
+    keep_io_types: bool = True,
+    passes: Sequence[Pass] = (),
+    plugins: PluginSet | None = None,
+    progress: Progress | None = None,
+) -> Ranking:
+    """Find the nodes that cost a request its accuracy, and what to raise to repair it.
+
+    Groups of nodes are kept low with everything else high, and split where they make the most noise; the worst node is
+    found in about as many runs as its number has bits. One more run, part by part, looks at every node by itself.
+
+    Args:
+        data: The inputs to measure on; see `dovetail.verification.sources.read_data`.
+        min_snr, min_cosine, min_top1, max_abs: What `Ranking.high` shall meet; without any of them, an SNR that is
+            10 dB better.
+        runs: How many runs refine the ranking; more tell more nodes apart.
+        model, backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress: As for
+            `compile`.
+
+    Raises:
+        DovetailError: The model, the request or the data is at fault, or no node may be raised.
+    """
+    from dovetail.accuracy.ranking import rank
+    from dovetail.runtime.engines import engines_of
+
+    if data is None:
+        raise UsageError("there is no data to rank nodes on", "give --data: inputs like those that the model will see")
+    if runs is not None and runs < 1:
+        raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
+    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
+    original = open(model)
+    choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
+    request = _request(backends, data=data, keep_io_types=keep_io_types, **choices)
+    ctx = _context(request, plugins)
+    engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
+    _check_data(original, request.data)
+    watch = _watching(progress)
+
+    def carry_out() -> CompiledModel:
+        return compile_model(original, lambda: _copy(original), ctx, engines, passes=passes, instrumentation=watch)
+
+    trials = _trials(original, carry_out, "bisecting", request, ctx, progress)
+    return rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)
 
 
 def explain(result: CompiledModel | Plan | str | Path, selector: str | None = None) -> list[str]:
@@ -294,6 +392,18 @@ def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dic
     from dovetail.verification.data import fitted
 
     return lambda feeds: compiled.run(fitted(compiled.model, feeds))
+
+
+def _trials(original: Model, carry_out: Callable[[], CompiledModel], asks: str, request, ctx, progress) -> Trials:
+    """Trials of a request; `asks` is what asks for nodes to be raised, for remarks."""
+    from dovetail.accuracy.trials import Trials
+
+    def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
+        asked = dict.fromkeys(raised, ("high", asks)) | dict.fromkeys(lowered, ("low", asks))
+        ctx.start_again(ctx.refusals, asked)
+        return carry_out()
+
+    return Trials(original, compile_with, _reference(original, ctx), _runner, request.data, progress)
 
 
 def _verify(original: Model, result: CompiledModel | Model, data, seed, shapes, progress, ctx) -> Verification:

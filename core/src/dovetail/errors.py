@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
-__all__ = ["DovetailError", "UsageError", "VerificationError"]
+__all__ = ["DovetailError", "GoalError", "UsageError", "VerificationError"]
 
 
 class DovetailError(Exception):
@@ -44,4 +44,16 @@ class VerificationError(DovetailError):
 
     def __init__(self, compiled: CompiledModel, error: DovetailError):
         super().__init__(f"the result could not be verified: {error.message}", error.hint)
+        self.compiled = compiled
+
+
+class GoalError(DovetailError):
+    """A result does not meet the accuracy goals of its request.
+
+    Attributes:
+        compiled: The result, which is whole: as accurate as it can be made.
+    """
+
+    def __init__(self, compiled: CompiledModel, error: DovetailError):
+        super().__init__(error.message, error.hint)
         self.compiled = compiled

@@ -12,6 +12,8 @@ from dovetail.planning.remark import Remark
 
 
 class Plan:
+    backends = ({"name": "npu"},)
+
     def __str__(self):
         return "version: 1\n"
 
@@ -24,6 +26,10 @@ class Plan:
 
 class Verification:
     broken = False
+    random = False
+    missed = ()
+    notes = ()
+    warnings = ()
 
     def as_dict(self):
         return {"outputs": [{"name": "y", "snr_db": 41.2}]}

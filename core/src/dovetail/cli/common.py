@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +15,24 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Instrumentation
     from dovetail.plugins import PluginSet
+    from dovetail.verification import Verification
 
 __all__ = [
     "REPRODUCER",
+    "add_goals",
     "add_input_shapes",
     "add_instrumentation",
     "add_request",
+    "bisect_command",
     "command",
     "existing",
+    "goals_of",
     "input_shapes_of",
     "instrumentation_of",
     "output",
     "plugins_of",
     "request_of",
+    "warn",
 ]
 
 REPRODUCER = "dovetail-reproducer.onnx"
@@ -90,6 +97,44 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
         "data": existing(args.data),
         "plugins": plugins_of(args),
     }
+
+
+def add_goals(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how accurate a result must be."""
+    add = parser.add_argument_group("accuracy goals, for every float output on the data").add_argument
+    add("--min-snr", metavar="DB", help="signal to noise, in decibels")
+    add("--min-cosine", metavar="C", help="cosine similarity, at most 1")
+    add("--min-top1", metavar="SHARE", help="share of rows of scores with the same largest element: 0.99 or 99%%")
+    add("--max-abs", metavar="X", help="largest difference of any element")
+
+
+def goals_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of `dovetail.compile` and `dovetail.verify` that say the goals.
+
+    Raises:
+        UsageError: A goal is no such number, or there is no data to measure it on.
+    """
+    from dovetail.accuracy.goals import Goals
+
+    goals = Goals(args.min_snr, args.min_cosine, args.min_top1, args.max_abs)
+    goals.check_data(args.data)
+    return goals.as_dict()
+
+
+def warn(verification: Verification, next_step: str) -> None:
+    """Print what is alarming about a comparison on standard error, with what to do about it."""
+    from dovetail.cli.output import note
+
+    warnings = verification.warnings
+    note(*(f"warning: {text}" for text in warnings))
+    if warnings:
+        note(f"  {next_step}" if not verification.random else "  measure on real inputs: --data FILE")
+
+
+def bisect_command(model: Path, backends: Sequence[str], data: Path | None) -> str:
+    """The command that finds what costs the accuracy, to be copied."""
+    words = ["dovetail", "bisect", str(model), *(word for name in backends for word in ("--backend", name))]
+    return shlex.join([*words, "--data", str(data or "FILE")])
 
 
 def add_input_shapes(parser: argparse.ArgumentParser) -> None:

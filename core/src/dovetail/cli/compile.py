@@ -8,19 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cli.common import (
+    add_goals,
     add_input_shapes,
     add_instrumentation,
     add_request,
+    bisect_command,
     command,
     existing,
+    goals_of,
     input_shapes_of,
     instrumentation_of,
     output,
     request_of,
+    warn,
 )
 from dovetail.cli.output import Progress, note, print_json, say, say_note, table
 from dovetail.counting import counted
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import DovetailError, GoalError, UsageError
 from dovetail.planning.placement import HOST
 
 __all__ = ["add_parser", "run"]
@@ -49,6 +53,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--external-data", action="store_true", help="store the weights in a file of their own")
     add_request(parser)
+    add_goals(parser)
     add_instrumentation(parser)
 
 
@@ -56,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     if not args.backend and not args.plan:
         raise UsageError("no backend is named", "add --backend NAME (repeatable), or --plan FILE")
+    goals = goals_of(args)
     request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
     from dovetail import api
     from dovetail.results.saving import check_folder
@@ -66,12 +72,17 @@ def run(args: argparse.Namespace) -> int:
     shapes = input_shapes_of(args, model)
     with Progress() as progress:
         watch = instrumentation_of(args, progress)
-        compiled = api.compile(model, **request, verify=False, progress=progress, instrumentation=watch)
+        failure: DovetailError | None = None
+        try:
+            # Goals are measured while compiling; else saving comes first.
+            verify = None if goals else False
+            compiled = api.compile(model, **request, **goals, verify=verify, progress=progress, instrumentation=watch)
+        except GoalError as error:
+            compiled, failure = error.compiled, error
         if args.output:
             # Before it is verified: whatever comes of that, the result is there.
             compiled.save(args.output, external=True if args.external_data else None, progress=progress)
-        failure = None
-        if args.verify or args.data is not None:
+        if compiled.verification is None and (args.verify or args.data is not None):
             try:
                 compiled.verification = api.verify(
                     model, compiled, args.data, input_shapes=shapes, plugins=request["plugins"], progress=progress
@@ -80,16 +91,22 @@ def run(args: argparse.Namespace) -> int:
                 failure = error
     code = 1 if compiled.verification is not None and compiled.verification.broken else 0
     if args.json:
-        if failure is not None:
+        if failure is not None and not isinstance(failure, GoalError):
             raise failure
         print_json(_document(args, compiled))
-        return code
+        if failure is not None:
+            note(f"error: {failure}")
+        return 1 if failure is not None else code
     table(_by_place(compiled.placement_table()))
     if compiled.verification is not None:
         say(*compiled.verification.lines())
-    for text in compiled.notes():
+    for text in [*compiled.notes(), *(compiled.verification.notes if compiled.verification is not None else ())]:
         say_note(text)
     say(compiled.summary())
+    if compiled.verification is not None and compiled.verification.warnings:
+        names = args.backend or [entry["name"] for entry in compiled.plan.backends]
+        tried = bisect_command(args.model, names, args.data)
+        warn(compiled.verification, f"`{tried}` shows which nodes cost it; --min-snr 30 raises them")
     if failure is not None:
         raise failure
     if code:
@@ -120,6 +137,7 @@ def _document(args: argparse.Namespace, compiled: Any) -> dict[str, Any]:
         "plan": compiled.plan.as_dict(),
         "remarks": [remark.as_dict() for remark in compiled.remarks],
         "verification": compiled.verification and compiled.verification.as_dict(),
+        "warnings": compiled.verification.warnings if compiled.verification is not None else [],
         "notes": compiled.notes(),
         "summary": compiled.summary(),
     }

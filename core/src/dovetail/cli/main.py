@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dovetail import __version__
-from dovetail.cli import backends, bench, check, compile, explain, opt, passes, plan, run, verify
+from dovetail.cli import backends, bench, bisect, check, compile, explain, opt, passes, plan, run, verify
 from dovetail.cli.output import note
 from dovetail.errors import DovetailError
 
 __all__ = ["build_parser", "main"]
 
-_COMMANDS = (compile, plan, explain, run, verify, opt, backends, passes, check, bench)
+_COMMANDS = (compile, plan, explain, run, verify, bisect, opt, backends, passes, check, bench)
 _INTERRUPTED = 130
 
 

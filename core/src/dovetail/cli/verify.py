@@ -6,8 +6,18 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.common import add_input_shapes, command, existing, input_shapes_of, plugins_of
-from dovetail.cli.output import Progress, note, print_json, say
+from dovetail.cli.common import (
+    add_goals,
+    add_input_shapes,
+    bisect_command,
+    command,
+    existing,
+    goals_of,
+    input_shapes_of,
+    plugins_of,
+    warn,
+)
+from dovetail.cli.output import Progress, note, print_json, say, say_note
 
 __all__ = ["add_parser", "run"]
 
@@ -19,6 +29,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
     parser.add_argument("--data", type=Path, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
     add_input_shapes(parser)
+    add_goals(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
 
 
@@ -26,18 +37,41 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     for path in (args.original, args.result, args.data):
         existing(path)
+    goals = goals_of(args)
     from dovetail import api
 
     original, plugins = api.open(args.original), plugins_of(args)
     shapes = input_shapes_of(args, original)
+    result = api.load(args.result, plugins) if args.result.is_dir() else args.result
     with Progress() as progress:
         verification = api.verify(
-            original, args.result, args.data, seed=args.seed, input_shapes=shapes, plugins=plugins, progress=progress
+            original,
+            result,
+            args.data,
+            seed=args.seed,
+            input_shapes=shapes,
+            **goals,
+            plugins=plugins,
+            progress=progress,
         )
     if args.json:
         print_json(verification.as_dict())
     else:
         say(*verification.lines())
+        for text in verification.notes:
+            say_note(text)
+    tried = ""
+    if verification.warnings or verification.missed:
+        # The plan of a large result takes a second to read.
+        names = [entry["name"] for entry in result.plan.backends] if result is not args.result else ["NAME"]
+        tried = f"`{bisect_command(args.original, names, args.data)}` shows which nodes cost it"
+    if not args.json:
+        warn(verification, f"{tried}; `dovetail compile --min-snr 30` raises them")
+    for miss in verification.missed:
+        note(f"error: the goal is not met: {miss}")
+    if verification.missed:
+        note(f"  {tried}; `dovetail compile` with the goal raises them")
+        return 1
     if verification.broken:
         note("error: the result is broken: it is no approximation of the original")
         return 1

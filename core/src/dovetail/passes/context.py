@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -51,6 +51,8 @@ class Context:
         current_pass: Name of the current pass, empty between passes.
         progress: Called by passes that take long with (what, done, total); None where nobody listens.
         refusals: Nodes that the engine of a backend refused in an earlier round, by backend and name of the node.
+        asked: Nodes of the main graph that an accuracy goal wants `high` or `low`, as the lists of the request would,
+            by name, each with the side and the goal (`--min-snr 30`).
     """
 
     def __init__(
@@ -66,11 +68,18 @@ class Context:
         self.registry = registry or (plugins.registry if plugins else Registry())
         self.model = model
         self.progress: Progress | None = None
+        self.asked: Mapping[str, tuple[str, str]] = {}
         self.start_again({})
 
-    def start_again(self, refusals: Refusals) -> None:
-        """Forget what was decided, and decide again without what engines refused; backends stay loaded."""
+    def start_again(self, refusals: Refusals, asked: Mapping[str, tuple[str, str]] | None = None) -> None:
+        """Forget what was decided, and decide again; backends stay loaded.
+
+        Args:
+            refusals: What engines refused.
+            asked: What an accuracy goal wants; as before where it is None.
+        """
         self.refusals = refusals
+        self.asked = self.asked if asked is None else asked
         self.pipelines: list[str] = []
         self.joins: list[Join] = []
         self.remarks: list[Remark] = []

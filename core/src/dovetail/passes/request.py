@@ -69,6 +69,7 @@ class Request:
         low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
         high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
+        goals: Accuracy goals by name (`min_snr`, ...); see `dovetail.accuracy.goals.Goals`.
         data: Calibration and verification data: a path, or arrays by input name.
         seed: Seed of everything random.
         plan: A plan (or its path) to replay instead of deciding.
@@ -83,6 +84,7 @@ class Request:
     low: tuple[str, ...] = ()
     high: tuple[str, ...] = ()
     keep_io_types: bool = True
+    goals: Mapping[str, float] = field(default_factory=dict)
     data: Any = None
     seed: int = 0
     plan: Any = None
@@ -108,6 +110,7 @@ class Request:
             "low": list(self.low),
             "high": list(self.high),
             "keep_io_types": self.keep_io_types,
+            "goals": dict(self.goals),
             "data": str(self.data) if isinstance(self.data, (str, Path)) else None,
             "seed": self.seed,
             "plan": self.plan.as_dict() if hasattr(self.plan, "as_dict") else self.plan and str(self.plan),

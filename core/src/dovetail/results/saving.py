@@ -120,7 +120,8 @@ def _copied(compiled: CompiledModel, staging: Staging) -> bool:
     """Copy the file that the model was opened from; False if there is none, or it is another one by now."""
     if compiled.unchanged is None or compiled.edited:
         return False
-    seal = seal_of(compiled.model)
+    # A graph that was run, and not edited, is still what the file holds.
+    seal = compiled.recorded.manifest.seal if compiled.recorded is not None else seal_of(compiled.model)
     if not seal or read_seal(compiled.unchanged) != seal:
         return False
     weights = compiled.model.skeleton().weights.values()

@@ -13,10 +13,12 @@ from dovetail.verification.data import batches, random_feeds
 from dovetail.verification.extents import CANDIDATES, random_shapes
 from dovetail.verification.metrics import Difference
 from dovetail.verification.outputs import arrays_of
+from dovetail.verification.warnings import warning_of
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from dovetail.accuracy.goals import Miss
     from dovetail.ir.model import Model
 
 __all__ = ["OutputComparison", "Verification", "verify"]
@@ -41,6 +43,8 @@ class OutputComparison:
         hits: With labels, share of rows that original and result get right.
         non_finite: Elements that are not finite and not the same in both, or missing.
         shapes: The shapes of original and result where they differ.
+        typical_snr_db: Signal to noise of a typical row of a float output, which a few changed answers do not decide;
+            None for indices.
     """
 
     name: str
@@ -53,6 +57,7 @@ class OutputComparison:
     hits: tuple[float, float] | None = None
     non_finite: int = 0
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    typical_snr_db: float | None = None
 
     @property
     def broken(self) -> bool:
@@ -90,12 +95,14 @@ class Verification:
         batches: How many runs they sum up.
         random: Whether the inputs were random for want of data.
         shapes: The shapes of random inputs, by name.
+        missed: Outputs that do not meet an accuracy goal.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)
     batches: int = 0
     random: bool = False
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    missed: list[Miss] = field(default_factory=list)
 
     @property
     def broken(self) -> bool:
@@ -107,17 +114,28 @@ class Verification:
         """The lowest SNR of any float output; None if there is none."""
         return min((output.snr_db for output in self.outputs if output.snr_db is not None), default=None)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What is alarming: outputs with an SNR below 20 dB, and answers that change."""
+        return [text for text in map(warning_of, self.outputs) if text]
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know of the figures."""
+        return ["random inputs prove little about real ones; --data measures on those"] if self.random else []
+
     def as_dict(self) -> dict[str, Any]:
         """Plain data; infinite SNRs are words, which JSON can hold."""
         outputs = []
         for output in self.outputs:
             data = {name: getattr(output, name) for name in output.__slots__}
-            if data["snr_db"] is not None and math.isinf(data["snr_db"]):
-                data["snr_db"] = "inf" if data["snr_db"] > 0 else "-inf"
+            for key in ("snr_db", "typical_snr_db"):
+                if data[key] is not None and math.isinf(data[key]):
+                    data[key] = "inf" if data[key] > 0 else "-inf"
             outputs.append(data)
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
         return {"batches": self.batches, "random": self.random, "input_shapes": shapes, "broken": self.broken,
-                "outputs": outputs}  # fmt: skip
+                "outputs": outputs, "missed": list(map(str, self.missed)), "warnings": self.warnings}  # fmt: skip
 
     def lines(self) -> list[str]:
         """Lines for a person: what was run, then one line per output."""
@@ -131,7 +149,8 @@ class Verification:
         if not rated:
             return ""
         worst = min(rated, key=lambda output: output.snr_db)
-        return f"SNR {_decibels(worst.snr_db)}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
+        line = f"SNR {_decibels(worst.snr_db)}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
+        return f"{line}; {counted(len(self.warnings), 'warning')}" if self.warnings else line
 
 
 def verify(
@@ -228,6 +247,7 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
         (total.hits[0] / total.labelled, total.hits[1] / total.labelled) if total.labelled else None,
         total.broken,
         total.shapes,
+        total.typical_snr_db,
     )
 
 

@@ -13,6 +13,10 @@ __all__ = ["Difference", "Findings"]
 
 Findings = Literal["rows", "lists", "places"]
 
+_SMALLEST = 1e-15  # of the signal: what float32 cannot tell from zero
+_NO_SHARE = 1e-30
+_IS_ONE = 1e-2  # how far shares in a low precision may be from adding up to one
+
 
 @dataclass(slots=True)
 class Difference:
@@ -24,6 +28,10 @@ class Difference:
         max_abs: The largest difference of two finite elements.
         broken: Elements that are not finite, and not the same in both; all of them where shapes differ.
         shapes: The first two shapes that differ, of the original and of the result.
+        row_signal, row_logs: Sum of squares of the original over rows that are not zero, and of the logarithm of each
+            row's noise weighted with it; a row is what lies along the last axis.
+        signal_rows: How many rows these are.
+        margin_signal, margin_noise: Of rows of shares, sums of squares of the margin and of its difference.
         rows, same_top: Rows of scores, and how many have their largest element in the same place.
         labelled, hits: Rows with a label, and how many of original and result hit it.
         shared, union: Findings (indices, or rows of them) in both, and in either.
@@ -37,6 +45,11 @@ class Difference:
     max_abs: float = 0.0
     broken: int = 0
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    row_signal: float = 0.0
+    row_logs: float = 0.0
+    signal_rows: int = 0
+    margin_signal: float = 0.0
+    margin_noise: float = 0.0
     rows: int = 0
     same_top: int = 0
     labelled: int = 0
@@ -86,8 +99,37 @@ class Difference:
         difference = y - x
         self.noise += float(difference @ difference)
         self.max_abs = max(self.max_abs, float(np.abs(difference).max(initial=0.0)))
-        if a.ndim == 2 and a.shape[1] > 1:
-            self._add_scores(a, b, labels)
+        if not a.size or not finite.all():
+            return
+        shares = a.ndim in (2, 3) and _are_shares(a)
+        rows = [array.reshape(-1, array.shape[-1] if array.ndim else 1) for array in (a, b)]
+        (self._add_margins if shares else self._add_rows)(*rows)
+        if shares or a.ndim == 2 and a.shape[1] > 1:
+            self._add_scores(*rows, labels)
+
+    def _add_margins(self, a: np.ndarray, b: np.ndarray) -> None:
+        """Add rows of shares: the ratio of the two largest, as a logarithm, tells how far an answer is from changing.
+
+        The shares themselves do not: where one is near to one, noise that would change other answers does not show.
+        """
+        import numpy as np
+
+        top = np.argpartition(a, -2, axis=1)[:, -2:]
+        margins = [np.log(np.maximum(np.take_along_axis(array, top, 1), _NO_SHARE)) for array in (a, b)]
+        exact, given = (logs[:, 1] - logs[:, 0] for logs in margins)
+        self.margin_signal += float(exact @ exact)
+        self.margin_noise += float((given - exact) @ (given - exact))
+
+    def _add_rows(self, a: np.ndarray, b: np.ndarray) -> None:
+        import numpy as np
+
+        signal, noise = np.einsum("ij,ij->i", a, a), np.einsum("ij,ij->i", b - a, b - a)
+        rows = signal > 0
+        signal, noise = signal[rows], noise[rows]
+        if signal.size:
+            self.row_signal += float(signal.sum())
+            self.row_logs += float(signal @ np.log(np.maximum(noise, _SMALLEST * signal.mean())))
+            self.signal_rows += len(signal)
 
     def _add_scores(self, a: np.ndarray, b: np.ndarray, labels: np.ndarray | None) -> None:
         tops = a.argmax(axis=1), b.argmax(axis=1)
@@ -115,10 +157,32 @@ class Difference:
         return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
 
     @property
+    def typical_snr_db(self) -> float:
+        """The SNR of a typical row, which a few rows do not decide.
+
+        Where answers change, the rows in which they do make nearly all of the noise; this one tells how far all of them
+        are from changing. It is measured on the margins of rows of shares (see `_add_margins`); of other outputs, the
+        noise is a geometric mean over rows.
+        """
+        if self.broken or self.noise == 0:
+            return self.snr_db
+        if self.margin_signal:
+            return 10 * math.log10(self.margin_signal / max(self.margin_noise, _SMALLEST * self.margin_signal))
+        if not self.row_signal:
+            return self.snr_db
+        return 10 * (math.log10(self.row_signal / self.signal_rows) - self.row_logs / self.row_signal / math.log(10))
+
+    @property
     def cosine(self) -> float:
         """Cosine of the angle between both as vectors; 1 where both are zero."""
         norm = math.sqrt(self.signal * self.energy)
         return self.product / norm if norm else float(self.signal == self.energy)
+
+
+def _are_shares(array: np.ndarray) -> bool:
+    """Whether every row along the last axis is a distribution, as Softmax gives it: a row of scores for certain."""
+    sums = array.sum(axis=-1)
+    return array.shape[-1] > 1 and array.size > 0 and array.min() >= 0 and bool((abs(sums - 1) <= _IS_ONE).all())
 
 
 def _found(array: np.ndarray, findings: Findings) -> set:

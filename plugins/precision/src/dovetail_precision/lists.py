@@ -14,7 +14,7 @@ from dovetail.planning.selectors import select
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.passes import Context, Request
+    from dovetail.passes import Context
     from dovetail.planning.claim import Claim
 
     from dovetail_precision.problem import TypingProblem
@@ -29,28 +29,34 @@ class Listed:
 
     Attributes:
         side: `low` or `high`.
-        text: The option as a user writes it, for messages.
+        text: The option as a user writes it, for messages; for a node that a goal raises, the goal.
     """
 
     side: str
     text: str
 
 
-def find_listed(model: Model, request: Request) -> Mapping[int, Listed]:
-    """What the lists say, by `id(node)`; a control-flow node stands for all nodes of its bodies.
+def find_listed(model: Model, ctx: Context) -> Mapping[int, Listed]:
+    """What the lists and accuracy goals say, by `id(node)`; a control-flow node stands for all nodes of its bodies.
 
     Raises:
         DovetailError: A selector matches nothing, or a node is selected by both lists.
     """
     found: dict[int, Listed] = {}
+
+    def enter(selected: ir.Node, listed: Listed) -> None:
+        for node in (selected, *body_nodes(selected)):
+            other = found.setdefault(id(node), listed)
+            if other.side != listed.side:
+                raise _contradiction(node, other.text, listed.text)
+
     for side in ("low", "high"):
-        for selector in getattr(request, side):
-            listed = Listed(side, f"--{side} {selector}")
+        for selector in getattr(ctx.request, side):
             for selected in select(model, selector):
-                for node in (selected, *body_nodes(selected)):
-                    other = found.setdefault(id(node), listed)
-                    if other.side != side:
-                        raise _contradiction(node, other.text, listed.text)
+                enter(selected, Listed(side, f"--{side} {selector}"))
+    for node in model.graph if ctx.asked else ():
+        if node.name in ctx.asked:
+            enter(node, Listed(*ctx.asked[node.name]))
     return found
 
 

@@ -57,7 +57,7 @@ class TypingProblem:
         self.impossible: list[tuple[ir.Node, str]] = []
         self.tied: set[tuple[int, int]] = set()
         self._defined_by: dict[int, Variable] = {}
-        self._listed = find_listed(model, ctx.request)
+        self._listed = find_listed(model, ctx)
         self._signatures = Signatures(model.ir.opset_imports)
         self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
