@@ -66,7 +66,7 @@ def ours(model: Path, backend: str, **request) -> Candidate:
     """Ours; what runs is what `CompiledModel.run` runs."""
     import dovetail
 
-    compiled = dovetail.compile(model, [backend], verify=False, **request)
+    compiled = dovetail.compile(model, [backend], **{"verify": False, **request})
     compiled.options["threads"] = THREADS
     regions = compiled.regions
     alone = None
