@@ -18,7 +18,7 @@ from dovetail_precision.ranges.arithmetic import (
     extreme,
     square,
 )
-from dovetail_precision.ranges.integers import integer_interval, is_integer, of_type
+from dovetail_precision.ranges.integers import index_interval, integer_interval, is_integer, of_type
 from dovetail_precision.ranges.masks import chooses_a_mask
 from dovetail_precision.ranges.range import MASK, Range
 
@@ -103,6 +103,8 @@ class Intervals:
 
     def _walk(self, node: ir.Node) -> None:
         result = node.outputs[0]
+        if node.op_type == "TopK":
+            self._known[id(node.outputs[1])] = index_interval(node.inputs[0], node.attributes.get_int("axis", -1))
         if float_name(result) is not None:
             found = self._of_node(node)
             self._follow_integers(node, found)
