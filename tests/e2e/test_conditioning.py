@@ -1,5 +1,7 @@
 """What rounding would ruin stays in float32, whatever the policy says: cancellation, divisors, integers of any size."""
 
+import json
+
 import dovetail
 import numpy as np
 import onnx
@@ -177,6 +179,53 @@ def test_an_accumulator_of_integers_does_not_fit_float16(model, backend, solver)
     assert (chosen(result)["f"], chosen(result)["h"]) == ("float32", "float32")
     assert "its input 'f' may reach, by its constants, 2.056e+06" in why(result, "scaled")
     assert snr(path, result, feeds) > 45
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("with_data", [False, True])
+def test_a_constant_that_a_value_may_hold_does_not_become_infinite_behind_it(model, solver, with_data):
+    """A row that is hidden altogether is uniform, and NaN if -1e9 becomes infinite; data may hide nothing."""
+    text = """g (float[4,8] x, bool[4,8] hidden) => (float[4,8] y) <float[8,8] w, float far = {-1e9}> {
+      a = MatMul (x, w)  m = Where (hidden, far, a)  r = Reshape (m, same)  p = Softmax (r)  y = MatMul (p, w) }"""
+    random = np.random.default_rng(0)
+    path = model(text, w=random.standard_normal((8, 8)).astype(np.float32), same=np.array([4, 8]))
+    feeds = {"x": random.standard_normal((4, 8)).astype(np.float32), "hidden": np.zeros((4, 8), bool)}
+    data = dict(feeds) if with_data else None
+    result = dovetail.compile(path, "gpu-fp16:policies=lean", solver=solver, data=data, verify=False)
+    feeds["hidden"][1] = True
+    feeds["hidden"][2, 3:] = True
+    assert "may hold a constant of 1e+09" in why(result, "Reshape_r")
+    assert snr(path, result, feeds) > 50
+
+
+def test_what_was_measured_leaves_room_for_other_data(model):
+    """Twice what the data shows must fit; where an accumulator of bytes may overflow, eight times."""
+    random = np.random.default_rng(0)
+    path = model(
+        "g (float[N,8] x) => (float[N,8] y) <float[8,8] w> { a = MatMul (x, w)  y = MatMul (a, w) }",
+        w=np.eye(8, dtype=np.float32),
+    )
+    for reached, kind in ((30000, "float16"), (40000, "float32"), (70000, "float32")):
+        data = {"x": np.full((2, 8), reached, np.float32)}
+        assert chosen(dovetail.compile(path, "gpu-fp16", data=data, verify=False))["a"] == kind
+    path = model(INT8, 17, w=random.integers(1, 9, (64, 8)).astype(np.int8), v=np.eye(8, dtype=np.float32))
+    for others, too_large in ((0.2, True), (0, False)):
+        x = np.full((1, 64), others, np.float32)
+        x[0, 0] = 1
+        result = dovetail.compile(path, "gpu-fp16:policies=lean", solver="min-cut", data={"x": x}, verify=False)
+        assert json.loads(result.files["ranges.json"])["f"]["absmax"] < 65504 / 2
+        assert ("its input 'f' reaches on the data" in why(result, "scaled")) is too_large
+
+
+def test_values_too_small_for_the_digits_of_float16_are_not_computed_in_it(model):
+    path = model(
+        "g (float[N,8] x) => (float[N,8] y) <float[8,8] w> { a = MatMul (x, w)  y = MatMul (a, w) }",
+        w=np.eye(8, dtype=np.float32),
+    )
+    data = {"x": np.full((2, 8), 3e-5, np.float32)}
+    result = dovetail.compile(path, "gpu-fp16", data=data, verify=False)
+    assert chosen(result)["a"] == "float32"
+    assert "its output 'a' reaches on the data 3e-05, where float16 has few digits" in why(result, "MatMul_a")
 
 
 def test_data_says_that_an_integer_is_small(model):

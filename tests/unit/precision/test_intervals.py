@@ -23,6 +23,10 @@ INTEGERS = {
     "known extents": ("(float[4,700] i)", "", "j = Shape (i)  y = Cast <to = 1> (j)", (0, 700)),
     "extents that are not known": ("(float[N] i)", "", "j = Shape (i)  y = Cast <to = 1> (j)", (0, math.inf)),
     "an index": ("(float[N,30] i)", "", "j = ArgMax <axis = 1> (i)  y = Cast <to = 1> (j)", (0, 29)),
+    "the largest of a row": (
+        "(float[N,30] i)", "int64[1] k = {2}", "v, j = TopK (i, k)  y = Cast <to = 1> (j)", (0, 29),
+    ),
+    "a number of elements": ("(float[4,30] i)", "", "j = Size (i)  y = Cast <to = 1> (j)", (120, 120)),
     "bytes that are added up": (
         "(uint8[4] i)", "", "j = Cast <to = 7> (i)  k = Add (j, j)  y = Cast <to = 1> (k)", (0, 510),
     ),

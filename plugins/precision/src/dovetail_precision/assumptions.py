@@ -42,4 +42,4 @@ def remark_assumptions(problem: TypingProblem, model: Model, ctx: Context) -> No
         names = list(assumed.values())
         many = f"{counted(len(names), 'value')} (such as '{names[-1]}')"
         why = f"how far {many} reach is not known without --data; they are assumed to fit {NARROW}"
-        ctx.remark("analysis", "", _RULE, why, suggest="give --data, and ranges are measured")
+        ctx.remark("analysis", "", _RULE, why, suggest="--data")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ENDLESS", "LARGEST", "SMALLEST", "fits", "fits_surely", "misfit"]
+__all__ = ["ENDLESS", "LARGEST", "SMALLEST", "fits", "fits_surely", "largest_quantity", "misfit"]
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 # From here on a value is no quantity: it says "no limit", or "never" as in the mask of an attention. The ends of
@@ -38,18 +38,26 @@ def misfit(tensor: ir.TensorProtocol, name: str) -> str:
     A constant that becomes zero as a whole is an epsilon. Weights may lose single values to zero. Values at the end of
     float32 become the end of the other type, or near it.
     """
-    import numpy as np
 
     if name != "float16" or tensor.size > _LOOKED_AT:
         return ""
     array = tensor.numpy()
     if array.size and fits_surely(max(array.max(), -array.min()), name):
         return ""
-    array = np.abs(array)
-    array = array[array < ENDLESS]  # neither infinities nor NaNs either
-    largest = float(array.max()) if array.size else 0.0
+    largest = largest_quantity(tensor)
     if largest > LARGEST[name]:
         return f"reaches {largest:.4g}, and {name} ends at {LARGEST[name]:.0f}"
     if 0 < largest <= SMALLEST:
         return f"is at most {largest:.4g}, which {name} takes for zero"
     return ""
+
+
+def largest_quantity(tensor: ir.TensorProtocol) -> float:
+    """The largest magnitude in `tensor` that is neither the end of a type nor an infinity or NaN; 0 for weights."""
+    import numpy as np
+
+    if tensor.size > _LOOKED_AT or tensor.dtype.numpy().kind != "f":
+        return 0.0
+    array = np.abs(tensor.numpy().astype(np.float64))
+    array = array[array < ENDLESS]
+    return float(array.max()) if array.size else 0.0

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.ir.parts import Parts
+
 from dovetail_precision.fits import LARGEST
+from dovetail_precision.ranges.held import held_constants
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.measure import measured_ranges
 from dovetail_precision.ranges.range import NARROW
@@ -22,36 +26,48 @@ _UNKNOWN = "holds integers of which nothing says how far they reach"
 _END = f"{NARROW} ends at {LARGEST[NARROW]:.0f}"
 
 
+# How many times what was measured must fit.
+_OF_OTHERS = 2.0
+_OF_INTEGERS = 8.0
+_FEW_DIGITS = 2.0**-14  # below, steps no longer shrink with the values
+
+
 class Evidence:
     """The values that leave float16: `ctx.analysis(Evidence, model)`.
 
-    What was measured is the truth where there is data; without, an interval says what may be reached.
+    Where there is data, what was measured counts, with some room for other data; accumulators of integers get more, as
+    rows that differ little may add up otherwise. Without, an interval says what may be reached.
 
     Attributes:
         intervals: The intervals of the model.
     """
 
-    def __init__(self, intervals: Intervals, model: Model):
+    def __init__(self, intervals: Intervals, nodes: Sequence[ir.Node], model: Model):
         self.intervals = intervals
         measured, end = measured_ranges(model), LARGEST[NARROW]
         self._measured = measured
-        self._wide = {
+        held = held_constants(nodes, intervals)
+        self._wide = {key: f"may hold a constant of {magnitude:.4g}" for key, magnitude in held.items()}
+        self._wide |= {
             key: f"may reach, by its constants, {interval.magnitude:.4g}"
             for key, interval in intervals.beyond(end).items()
             if key not in measured
         }
         self._wide |= {key: _UNKNOWN for key in intervals.unknown_integers if key not in measured}
         self._sums: dict[int, float] = {}
+        uncertain = intervals.large_integers(end)
         for key, (_, known) in measured.items():
-            if known.magnitude > end:
+            if known.magnitude * (_OF_INTEGERS if key in uncertain else _OF_OTHERS) > end:
                 self._wide[key] = f"reaches on the data {known.magnitude:.4g}"
+            elif 0 < known.magnitude < _FEW_DIGITS:
+                self._wide[key] = f"reaches on the data {known.magnitude:.4g}, where {NARROW} has few digits"
             if known.accumulated is not None and known.accumulated > end:
                 self._sums[key] = known.accumulated
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Evidence:
         """The evidence in `model` as it is now."""
-        return cls(ctx.analysis(Intervals, model), model)
+        return cls(ctx.analysis(Intervals, model), ctx.analysis(Parts, model).nodes, model)
 
     @property
     def is_measured(self) -> bool:
@@ -70,7 +86,8 @@ class Evidence:
         for what, ports in (("output", variable.outputs), ("input", variable.inputs)):
             for _, value in ports:
                 if id(value) in self._wide:
-                    return f"its {what} '{value.name}' {self._wide[id(value)]}, and {_END}"
+                    said = self._wide[id(value)]
+                    return f"its {what} '{value.name}' {said}{'' if NARROW in said else f', and {_END}'}"
         for _, value in variable.outputs:
             if id(value) in self._sums:
                 reached = self._sums[id(value)]

@@ -12,7 +12,7 @@ from dovetail_precision.ranges.range import Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["integer_interval", "is_integer", "of_type"]
+__all__ = ["index_interval", "integer_interval", "is_integer", "of_type"]
 
 _WIDE = 32  # bits from which on a type says nothing
 _KEPT = frozenset({"Abs", "Add", "Clip", "Mul", "Neg", "Relu", "Sub"})
@@ -58,7 +58,9 @@ def _computed(node: ir.Node, of: Callable[[ir.Value | None], Range]) -> Range:
     if operator == "Shape":
         return _largest_extent(inputs[0])
     if operator in ("ArgMax", "ArgMin"):
-        return Range(0.0, max(_extent(inputs[0], node.attributes.get_int("axis", 0)) - 1, 0.0))
+        return index_interval(inputs[0], node.attributes.get_int("axis", 0))
+    if operator == "Size":
+        return _elements(inputs[0])
     if operator in _PRODUCTS:
         return _product(node, of)
     if operator in MOVED and operator != "ReduceMean":
@@ -76,6 +78,17 @@ def _largest_extent(value: ir.Value | None) -> Range:
     if shape is None or not shape.is_static():
         return Range(0.0, math.inf)
     return Range(0.0, float(max(shape.numpy(), default=0)))
+
+
+def _elements(value: ir.Value | None) -> Range:
+    shape = value.shape if value is not None else None
+    known = shape is not None and shape.is_static()
+    return Range(*[float(math.prod(shape.numpy()))] * 2) if known else Range(0.0, math.inf)
+
+
+def index_interval(value: ir.Value | None, axis: int) -> Range:
+    """The interval of indices along an axis of `value`."""
+    return Range(0.0, max(_extent(value, axis) - 1, 0.0))
 
 
 def _extent(value: ir.Value | None, axis: int) -> float:

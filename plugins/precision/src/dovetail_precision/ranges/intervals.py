@@ -18,7 +18,7 @@ from dovetail_precision.ranges.arithmetic import (
     extreme,
     square,
 )
-from dovetail_precision.ranges.integers import integer_interval, is_integer, of_type
+from dovetail_precision.ranges.integers import index_interval, integer_interval, is_integer, of_type
 from dovetail_precision.ranges.masks import chooses_a_mask
 from dovetail_precision.ranges.range import MASK, Range
 
@@ -48,6 +48,7 @@ class Intervals:
         self._constants: dict[int, Range] = {}
         self._whole: dict[int, float] = {}
         self._integers: set[int] = set()
+        self._whole_numbers: set[int] = set()
         self._inputs = {id(value) for value in parts.graphs[0].inputs}
         for node in parts.nodes:
             if node.domain in ("", "ai.onnx") and node.outputs:
@@ -62,10 +63,18 @@ class Intervals:
         """The intervals of computed values that reach beyond `magnitude`, by the `id` of the value."""
         return {key: known for key, known in self._known.items() if magnitude < known.magnitude < math.inf}
 
+    def is_constant(self, value: ir.Value) -> bool:
+        """Whether `value` is a weight that no caller can replace."""
+        return value.const_value is not None and id(value) not in self._inputs
+
     def constant_magnitude(self, value: ir.Value) -> float:
         """The largest magnitude of a small constant; NaN for a large one, and for one with masks or infinities."""
         self._of_constant(value)
         return self._whole.get(id(value), math.nan)
+
+    def large_integers(self, magnitude: float) -> set[int]:
+        """Float values, by `id`, that hold integers which may be larger than `magnitude`."""
+        return self._integers | {key for key in self._whole_numbers if self._known[key].magnitude > magnitude}
 
     @property
     def unknown_integers(self) -> set[int]:
@@ -79,7 +88,7 @@ class Intervals:
         known = self._known.get(id(value))
         if known is not None:
             return known
-        if value.const_value is not None and id(value) not in self._inputs:
+        if self.is_constant(value):
             return self._of_constant(value)
         return of_type(value) if is_integer(value) else UNKNOWN
 
@@ -94,6 +103,8 @@ class Intervals:
 
     def _walk(self, node: ir.Node) -> None:
         result = node.outputs[0]
+        if node.op_type == "TopK":
+            self._known[id(node.outputs[1])] = index_interval(node.inputs[0], node.attributes.get_int("axis", -1))
         if float_name(result) is not None:
             found = self._of_node(node)
             self._follow_integers(node, found)
@@ -131,9 +142,11 @@ class Intervals:
 
     def _follow_integers(self, node: ir.Node, found: Range) -> None:
         """An integer that may be anything stays so while it is moved and added to; a factor makes a quantity of it."""
+        made = node.op_type in ("Cast", "CastLike") and is_integer(node.inputs[0])
         if found.bounded:
-            return
-        if node.op_type in ("Cast", "CastLike") and is_integer(node.inputs[0]):
+            if made:
+                self._whole_numbers.add(id(node.outputs[0]))
+        elif made:
             self._integers.add(id(node.outputs[0]))
         elif self._integers and (node.op_type in MOVED or node.op_type in MERGED or node.op_type in _AS_FAR):
             read = node.inputs[1:] if node.op_type == "Where" else node.inputs

@@ -1,0 +1,69 @@
+"""Constants beyond float16 that values hold: what is chosen, joined or added keeps them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.ir.types import float_name
+
+from dovetail_precision.fits import LARGEST, largest_quantity
+from dovetail_precision.ranges.arithmetic import MOVED
+from dovetail_precision.ranges.range import NARROW
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_precision.ranges.intervals import Intervals
+
+__all__ = ["held_constants"]
+
+_KEEPING = frozenset({"Add", "Concat", "ScatterElements", "ScatterND", "Sub", "Where"})
+
+
+def held_constants(nodes: Sequence[ir.Node], intervals: Intervals) -> dict[int, float]:
+    """The largest constant beyond float16 that values hold, by the `id` of the value.
+
+    `Where(hidden, -1e9, scores)` does so, whatever the scores are, and whether or not anything was hidden in the data:
+    converted to float16, the constant would become infinite behind it. What is bounded by a constant need not reach it.
+
+    Args:
+        nodes: All nodes; a node comes after those whose results it reads.
+        intervals: The intervals of the values.
+    """
+    found: dict[int, float] = {}
+    for node in nodes:
+        if node.domain not in ("", "ai.onnx") or not node.outputs:
+            continue
+        if node.op_type in _KEEPING or node.op_type == "Mul" and _chooses(node, intervals):
+            reached = max((_constant(value, intervals) for value in node.inputs if _is_float(value)), default=0.0)
+        elif not found or node.op_type not in MOVED:
+            continue
+        else:
+            reached = 0.0
+        if found:
+            reached = max(reached, *(found.get(id(value), 0.0) for value in node.inputs))
+        if reached:
+            found.update((id(value), reached) for value in node.outputs if _is_float(value))
+    return found
+
+
+def _chooses(node: ir.Node, intervals: Intervals) -> bool:
+    """Whether a product is of a constant and of what is between no and yes."""
+    known = [intervals.of(value) for value in node.inputs]
+    return any(one.low == 0 and one.high == 1 for one in known)
+
+
+def _is_float(value: ir.Value | None) -> bool:
+    return float_name(value) is not None
+
+
+def _constant(value: ir.Value, intervals: Intervals) -> float:
+    """The largest magnitude of a constant, if that is beyond float16 and a quantity; else 0."""
+    if value.const_value is None or not intervals.is_constant(value):
+        return 0.0
+    magnitude = intervals.constant_magnitude(value)
+    if math.isnan(magnitude):
+        magnitude = largest_quantity(value.const_value)
+    return magnitude if magnitude > LARGEST[NARROW] else 0.0
