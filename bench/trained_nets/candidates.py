@@ -63,17 +63,17 @@ def openvino_mode(model: Path, outputs: Iterable[str]) -> Candidate:
 
 
 def ours(model: Path, backend: str, **request) -> Candidate:
-    """Ours; what runs is what `CompiledModel.run` runs."""
+    """Ours; `Executor.run` is what `CompiledModel.run` calls."""
     import dovetail
+    from dovetail.runtime.executor import Executor
 
     compiled = dovetail.compile(model, [backend], **{"verify": False, **request})
-    compiled.options["threads"] = THREADS
-    regions = compiled.regions
-    alone = None
-    if len(regions) == 1:
-        alone = regions[0].run
+    # Options that are set after compiling reach only what is loaded later, and compiling has loaded it.
+    executor = Executor(compiled.model, compiled.engines, {"threads": THREADS})
+    regions = executor.runners
+    alone = regions[0].run if len(regions) == 1 else None
     notes = [*compiled.notes(), f"{len(regions)} regions: {', '.join(each.engine for each in regions[:6])}"]
-    return Candidate(compiled.run, alone, tuple(notes))
+    return Candidate(executor.run, alone, tuple(notes))
 
 
 def converted(tool: str, model: Path, folder: Path, python: str = sys.executable, limit: float = 300) -> Candidate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -79,12 +80,12 @@ def agreement(expected: Sequence[dict], found: Sequence[dict]) -> dict[str, floa
     return judged
 
 
-def paired(first: Run, second: Run, feeds: Feeds, rounds: int, clock: Clock, at_least: float = 0.01) -> tuple:
-    """Seconds of both per run, from alternating runs.
+def paired(first: Run, second: Run, feeds: Feeds, rounds: int, clock: Clock, at_least: float = 0.004) -> tuple:
+    """Seconds of both per run, and the ratio of the first to the second, from alternating runs.
 
     Each round runs one and then the other, in the next round the other way round, for `at_least` seconds each and after
-    a run that does not count, because threads of the other one may still spin. The least of the rounds is given: what
-    else a shared machine does only adds.
+    a run that does not count, because threads of the other one may still spin. Seconds are the least of all rounds; the
+    ratio is the median over pairs, which what else a shared machine does meets alike.
     """
     repeat = []
     for run in (first, second):
@@ -102,4 +103,5 @@ def paired(first: Run, second: Run, feeds: Feeds, rounds: int, clock: Clock, at_
             for _ in range(count):
                 run(feeds)
             times[which].append((clock() - start) / count)
-    return min(times[0]), min(times[1])
+    ratio = statistics.median(a / max(b, 1e-9) for a, b in zip(*times, strict=True))
+    return min(times[0]), min(times[1]), ratio
