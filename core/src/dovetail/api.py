@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Instrumentation, Pass
     from dovetail.planning.plan import Plan
+    from dovetail.planning.refusals import Refusals
     from dovetail.plugins import PluginSet
     from dovetail.verification import Verification
 
@@ -398,10 +399,16 @@ def _trials(original: Model, carry_out: Callable[[], CompiledModel], asks: str, 
     """Trials of a request; `asks` is what asks for nodes to be raised, for remarks."""
     from dovetail.accuracy.trials import Trials
 
+    refused: Refusals = {}
+
     def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
+        nonlocal refused
         asked = dict.fromkeys(raised, ("high", asks)) | dict.fromkeys(lowered, ("low", asks))
-        ctx.start_again(ctx.refusals, asked)
-        return carry_out()
+        ctx.start_again(refused, asked)
+        compiled = carry_out()
+        # What engines refuse of the request itself holds for every trial; what they refuse of a trial is its own.
+        refused = refused if asked else ctx.refusals
+        return compiled
 
     return Trials(original, compile_with, _reference(original, ctx), _runner, request.data, progress)
 

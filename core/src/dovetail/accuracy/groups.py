@@ -81,8 +81,8 @@ class Groups:
         self._trials = trials
         self._raisable = frozenset(raisable)
         self._prior = prior or {}
-        self.base = trials.noise(())
-        self.floor = trials.noise(self._raisable)
+        self.base = trials.measure(()).noise
+        self.floor = trials.measure(self._raisable).noise
         self.groups = [Group(units, self._above_floor(self.base))] if units else []
 
     def total(self) -> Noise:
@@ -164,7 +164,7 @@ class Groups:
 
     def _measured(self, units: Sequence[Unit]) -> Noise:
         names = {unit.name for unit in units}
-        return self._above_floor(self._trials.noise(self._raisable - names, names))
+        return self._above_floor(self._trials.measure(self._raisable - names, names).noise)
 
     def _above_floor(self, noise: Noise) -> Noise:
         return {

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Ranking", "Row", "rank"]
 
 _BETTER = 10.0  # dB by which the nodes that are proposed improve the result, where there is no goal
+_SOUND = 20.0  # dB that are proposed for a result that is broken
 _NAMED = 2  # nodes of a group in a table
 
 
@@ -100,6 +101,8 @@ class Ranking:
         """Lines for a person, under the table of `table_rows`."""
         both = f"SNR {_text(self.snr_low)} as it is, {_text(self.snr_high)} with all of them high"
         lines = [f"{counted(self.runs, 'run')}: {both}"]
+        if not self.goals:
+            return [*lines, "raising precision does not help: with all of them high it is no better"]
         if not self.raised:
             return [*lines, f"nothing needs to be raised: {self.goals} is met" if self.met else "nothing can be raised"]
         repaired = f"{counted(len(self.raised), 'node')} high: SNR {_text(self.snr_repaired)}"
@@ -172,8 +175,8 @@ def rank(
     groups.refine(lambda _: loudest_splittable(groups), runs or 2 * units.bit_length() + 6)
     highest = look.high.verification.worst_snr_db
     if not goals:
-        better = max(worst + _BETTER, 0.0) if math.isfinite(worst) else 0.0
-        goals = Goals(min_snr=round(min(better, max(highest, 0.0)) - 0.05, 1)) if worst < highest else goals
+        better = worst + _BETTER if math.isfinite(worst) else _SOUND
+        goals = Goals(min_snr=max(round(min(better, highest) - 0.05, 1), 0.0)) if worst < highest else goals
     raised, chosen, repaired = frozenset(), [], look.low
     if goals.missed(look.high.verification):
         raised, chosen, repaired = look.high.raised, groups.groups, look.high

@@ -34,8 +34,9 @@ def record(
         chosen: Those that were raised.
     """
     compiled = trial.compiled
+    trial.verification.missed = goals.missed(trial.verification)
     raised = [name for group in chosen for name in group.names]
-    summary: dict[str, Any] = {"goals": goals.as_dict(), "met": not goals.missed(trial.verification)}
+    summary: dict[str, Any] = {"goals": goals.as_dict(), "met": not trial.verification.missed}
     summary |= {"runs": runs, "snr_before": figures(low), "snr": figures(trial)}
     compiled.plan.summary["accuracy"] = summary | {"raised": raised}
     if groups is not None and raised:

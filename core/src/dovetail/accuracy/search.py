@@ -47,7 +47,7 @@ def cheapest(
     for _ in range(_TRIES):
         groups.refine(lambda _, scale=scale: _costly(groups, groups.limits(allowed, scale)), runs)
         raised = select_groups(groups, groups.limits(allowed, scale))
-        trial = trials.run({name for group in raised for name in group.names})
+        trial = trials.measure({name for group in raised for name in group.names})
         work = sum(group.work for group in raised)
         if not goals.missed(trial.verification):
             if work < least:
@@ -82,7 +82,7 @@ def _shortest(trials: Trials, groups: Groups, goals: Goals, allowed: Noise) -> t
     missing, meeting = 0, len(order)
     while meeting - missing > 1:
         middle = (missing + meeting) // 2
-        trial = trials.run({name for group in order[:middle] for name in group.names})
+        trial = trials.measure({name for group in order[:middle] for name in group.names})
         if goals.missed(trial.verification):
             missing = middle
         else:

@@ -118,11 +118,11 @@ class Trials:
         self._latest = Trial(*wanted, compiled, verification)
         return self._latest
 
-    def noise(self, raised: Collection[str], lowered: Collection[str] = ()) -> Noise:
-        """The noise with these nodes raised and those kept low; nothing is compiled where that is known."""
+    def measure(self, raised: Collection[str], lowered: Collection[str] = ()) -> Trial:
+        """As `run`; where that was tried before, nothing is compiled, and the trial holds no result."""
         wanted = frozenset(raised), frozenset(lowered)
         known = self._known.get(wanted)
-        return self.run(*wanted).noise if known is None else Trial(*wanted, None, known).noise
+        return self.run(*wanted) if known is None else Trial(*wanted, None, known)
 
 
 def noise_of(snr_db: float) -> float:
