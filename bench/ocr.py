@@ -163,7 +163,11 @@ def _to_a_goal(models: dict[str, Path], data: dict[str, list[dict]], goal: float
     if "min_snr" not in inspect.signature(dovetail.compile).parameters:
         raise SystemExit("this Dovetail has no min_snr")
     of = {path: net for net, path in models.items()}
-    return exchanged(lambda path: candidates.ours(path, "cpu-bf16", min_snr=goal, data=data[of[path]], verify=True), models)
+
+    def compiled(path: Path) -> candidates.Candidate:
+        return candidates.ours(path, "cpu-bf16", min_snr=goal, data=data[of[path]], verify=True)
+
+    return exchanged(compiled, models)
 
 
 def _measured(application: Application, sessions: dict, pages: list[np.ndarray], options) -> list[dict]:

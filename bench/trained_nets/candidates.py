@@ -65,11 +65,10 @@ def openvino_mode(model: Path, outputs: Iterable[str]) -> Candidate:
 def ours(model: Path, backend: str, **request) -> Candidate:
     """Ours; `Executor.run` is what `CompiledModel.run` calls."""
     import dovetail
-    from dovetail.runtime.executor import Executor
 
     compiled = dovetail.compile(model, [backend], **{"verify": False, **request})
-    # Options that are set after compiling reach only what is loaded later, and compiling has loaded it.
-    executor = Executor(compiled.model, compiled.engines, {"threads": THREADS})
+    compiled.options["threads"] = THREADS
+    executor = compiled.executor()
     regions = executor.runners
     alone = regions[0].run if len(regions) == 1 else None
     notes = [*compiled.notes(), f"{len(regions)} regions: {', '.join(each.engine for each in regions[:6])}"]

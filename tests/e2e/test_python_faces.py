@@ -172,3 +172,12 @@ def test_instrumentation_watches_a_compilation():
     dovetail.compile(proto(), "cpu-bf16", instrumentation=dovetail.Instrumentation(finished=seen.append))
     assert [step.name for result in seen for step in result.passes][0] == "normalise"
     assert any("join" in line for result in seen for line in result.timing_lines())
+
+
+def test_options_that_change_after_compiling_reach_the_engines():
+    compiled = dovetail.compile(DIGITS, "cpu-bf16")
+    before = compiled.executor()
+    assert compiled.executor() is before
+    compiled.options["threads"] = 1
+    assert compiled.executor() is not before
+    assert compiled.executor().options == {"threads": 1}

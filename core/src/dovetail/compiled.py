@@ -89,9 +89,9 @@ class CompiledModel:
         return self.plan.remarks
 
     def executor(self) -> Executor:
-        """What runs it, made when first asked for."""
+        """What runs it, made when first asked for, and again when `options` have changed."""
         with self._lock:
-            if self._executor is None:
+            if self._executor is None or self._executor.options != self.options:
                 from dovetail.runtime.executor import Executor
 
                 self._executor = Executor(self.model, self.engines, self.options)

@@ -38,6 +38,7 @@ class Executor:
     Attributes:
         regions: The regions in the order in which they run.
         runners: What runs each region; one without outputs that anybody reads is not run.
+        options: What the engines were given when they loaded.
         notes: What the user should know: engines that are absent, that have a caveat, or that refused a region.
 
     Raises:
@@ -55,7 +56,7 @@ class Executor:
         self.notes: list[str] = []
         self.regions = form_regions(model.graph, backend_of) if regions is None else list(regions)
         self._model = model
-        self._options = dict(options or {})
+        self.options = dict(options or {})
         self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")
         self._caveats: dict[str, str] = {}
         self._usable = {name: self._available(engines) for name, engines in engines_of.items()}
@@ -129,7 +130,7 @@ class Executor:
         engines = self._usable[region.backend]
         if not engines:
             raise DovetailError(f"no engine runs {described(region)}: " + ("; ".join(self.notes) or "it names none"))
-        runner = RegionRunner(region, self._region_model(region), engines, self._options, self._note)
+        runner = RegionRunner(region, self._region_model(region), engines, self.options, self._note)
         if self._caveats[runner.engine]:
             self._note(f"{runner.engine}: {self._caveats[runner.engine]}")
         return runner
