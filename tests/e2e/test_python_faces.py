@@ -175,7 +175,7 @@ def test_instrumentation_watches_a_compilation():
 
 
 def test_options_that_change_after_compiling_reach_the_engines():
-    compiled = dovetail.compile(DIGITS, "cpu-bf16")
+    compiled = dovetail.compile(proto(), "cpu-bf16")
     before = compiled.executor()
     assert compiled.executor() is before
     compiled.options["threads"] = 1
