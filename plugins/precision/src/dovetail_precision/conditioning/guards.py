@@ -48,19 +48,20 @@ def find_guards(nodes: Sequence[ir.Node], intervals: Intervals, measured: Mappin
             smallest = _smallest(node, intervals.of(result), measured.get(id(result)))
             if smallest is not None:
                 way = [node, *_collected(behind, known)]
-                yield Finding(tuple(way), _why(result, smallest, _division(behind)), frozenset({NARROW}))
+                yield Finding(tuple(way), _why(result, smallest, behind[0].division), frozenset({NARROW}))
         port = _divides(node, intervals)
         if port is not None and float_name(node.inputs[port]) is not None:
-            leading.setdefault(id(node.inputs[port]), []).append(_Step(node, []))
+            leading.setdefault(id(node.inputs[port]), []).append(_Step(node, node, []))
         if behind and (value := _passes_zero(node, intervals)) is not None and float_name(value) is not None:
-            leading.setdefault(id(value), []).append(_Step(node, behind))
+            leading.setdefault(id(value), []).append(_Step(node, behind[0].division, behind))
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A reader on the way to a division, with what comes behind it; the division has nothing behind it."""
+    """A reader on the way to a division, with the division (one of them) and what comes behind the reader."""
 
     node: ir.Node
+    division: ir.Node
     behind: list[_Step]
 
 
@@ -74,13 +75,6 @@ def _collected(steps: list[_Step], known: set[int]) -> list[ir.Node]:
             found.append(step.node)
             waiting.extend(step.behind)
     return found
-
-
-def _division(steps: list[_Step]) -> ir.Node:
-    step = steps[0]
-    while step.behind:
-        step = step.behind[0]
-    return step.node
 
 
 def _divides(node: ir.Node, intervals: Intervals) -> int | None:

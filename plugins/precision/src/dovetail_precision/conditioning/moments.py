@@ -98,16 +98,24 @@ class Moments:
         elif operator == "Div" and self.is_factor(node.inputs[1]):
             self._hand_on(first, result, self._sign(node.inputs[1]))
 
-    def between(self, value: ir.Value, roots: frozenset[int]) -> list[ir.Node]:
-        """The nodes that make `value`, a moment, of the values in `roots`."""
+    def between(self, value: ir.Value, roots: frozenset[int], known: set[int] | None = None) -> list[ir.Node]:
+        """The nodes that make `value`, a moment, of the values in `roots`.
+
+        Args:
+            value: The moment.
+            roots: The `id` of what it is a moment of.
+            known: Nodes, by `id`, that need not be found again; what is found is added.
+        """
         found: dict[int, ir.Node] = {}
+        known = set() if known is None else known
         waiting = [value]
         while waiting:
             current = waiting.pop()
             node = current.producer()
-            if self.root(current) in roots or node is None or id(node) in found or self.is_factor(current):
+            if self.root(current) in roots or node is None or id(node) in known or self.is_factor(current):
                 continue
             found[id(node)] = node
+            known.add(id(node))
             waiting.extend(read for read in node.inputs if float_name(read) is not None)
         return list(found.values())
 

@@ -43,7 +43,8 @@ def find_statistics(
     moments = Moments(interval)
     differences: dict[int, str] = {}  # by the id of a value that is one, the reason
     squares: dict[int, tuple[ir.Node, ...]] = {}  # by the id of a mean square, what bounded, shifted and scaled it
-    variances: dict[int, str] = {}  # by the id of a value that has one, the reason
+    variances: dict[frozenset[int], str] = {}  # by the ids of what has one (or two that have a covariance), the reason
+    made: dict[frozenset[int], set[int]] = {}  # by the same, the nodes that are known to make it
     centred: dict[int, list[ir.Node]] = {}  # by the id of a value, who takes its mean from it
     for node in nodes:
         moments.add(node)
@@ -51,9 +52,10 @@ def find_statistics(
             continue
         result = node.outputs[0]
         if roots := _cancels(node, moments):
-            makers = _makers(node.inputs, moments, roots)
-            why = differences[id(result)] = _why_difference(makers, moments, roots)
-            variances.update(dict.fromkeys(roots, why))
+            known_makers = made.setdefault(roots, set())
+            makers = [maker for value in node.inputs for maker in moments.between(value, roots, known_makers)]
+            why = variances.setdefault(roots, _why_difference(makers, moments, roots))
+            differences[id(result)] = why
             yield Finding((node, *makers), why)
         elif known := next((differences[id(value)] for value in node.inputs if id(value) in differences), ""):
             if _keeps_on(node, moments) or node.op_type in ("Pow", "Reciprocal", "Sqrt"):
@@ -72,9 +74,9 @@ def find_statistics(
             _follow_square(node, moments, squares)
         elif (root := _centres(node, moments)) is not None:
             centred.setdefault(root, []).append(node)
-    for root, why in variances.items():
-        for node in centred.get(root, ()):
-            yield Finding((node, *moments.between(node.inputs[1], frozenset({root}))), why)
+    for roots, why in variances.items():
+        for node in centred.get(next(iter(roots)), ()) if len(roots) == 1 else ():
+            yield Finding((node, *moments.between(node.inputs[1], roots, made[roots])), why)
 
 
 def _centres(node: ir.Node, moments: Moments) -> int | None:
@@ -96,10 +98,6 @@ def _cancels(node: ir.Node, moments: Moments) -> frozenset[int]:
         if (mean.sign == square.sign) == (node.op_type == "Sub"):
             return mean.of
     return frozenset()
-
-
-def _makers(values: Sequence[ir.Value], moments: Moments, roots: frozenset[int]) -> list[ir.Node]:
-    return list({id(maker): maker for value in values for maker in moments.between(value, roots)}.values())
 
 
 def _why_difference(makers: list[ir.Node], moments: Moments, roots: frozenset[int]) -> str:
@@ -145,7 +143,7 @@ def _is_root(node: ir.Node, interval: Callable[[ir.Value | None], Range]) -> boo
 def _root_mean_square(node: ir.Node, steps: tuple, moments: Moments, measured: Collection[int]) -> Iterator[Finding]:
     mean, *between = steps
     roots = moments.means_of_products[id(mean)].of
-    makers = _makers([mean], moments, roots)
+    makers = moments.between(mean, roots)
     if all(id(value) in measured for maker in makers for value in maker.outputs):
         return
     why = f"the squares of {_names(makers, moments, roots)} may leave {NARROW} from 256 on, and their mean with them"
