@@ -241,12 +241,17 @@ def test_data_says_that_an_integer_is_small(model):
     assert chosen(dovetail.compile(path, "gpu-fp16", data={"ids": ids * 2000}, verify=False))["p"] == "float32"
 
 
-def test_without_data_it_is_said_what_was_assumed(flax, capsys):
+def test_without_data_it_is_said_what_was_assumed(flax, capsys, tmp_path):
     path, x = flax
-    assert main(["compile", str(path), "--backend", "gpu-fp16:policies=lean", "--solver", "min-cut"]) == 0
+    out = str(tmp_path / "out")
+    command = ["compile", str(path), "--backend", "gpu-fp16:policies=lean", "--solver", "min-cut", "-o", out]
+    assert main(command) == 0
     captured = capsys.readouterr()
     note = "reach is not known without --data; they are assumed to fit float16"
     assert (captured.out + captured.err).count(note) == 1
+    assert main(["explain", out, "MatMul_h0"]) == 0
+    explained = capsys.readouterr().out
+    assert "how far its values reach is not known without data; they are assumed to fit float16" in explained
     result = dovetail.compile(path, "gpu-fp16:policies=lean", verify=False)
     assert any(line.startswith("how far ") and note in line for line in result.notes())
     about = [remark for remark in result.remarks if remark.rule == "assumed-range" and remark.node]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir.types import float_name
 
 from dovetail_precision.conditioning.finding import Finding
+from dovetail_precision.conditioning.guards import divisor_port
 from dovetail_precision.conditioning.movement import hands_on, is_standard
 from dovetail_precision.ranges.intervals import Intervals
 
@@ -43,14 +44,8 @@ def find_complements(
         if node.op_type in _NEAR_ONE:
             way = _behind(node.inputs[0], is_product)
             yield Finding((node, *way), f"'{node.name}' turns on digits that its operand has near one")
-        elif (port := _divides(node, intervals)) is not None and (way := _from_chance(node, port, intervals)):
+        elif (port := divisor_port(node, intervals)) is not None and (way := _from_chance(node, port, intervals)):
             yield Finding((node, *way), f"'{node.name}' turns on how far from one '{way[-1].outputs[0].name}' is")
-
-
-def _divides(node: ir.Node, intervals: Intervals) -> int | None:
-    if node.op_type == "Pow":
-        return 0 if intervals.of(node.inputs[1]).high < 0 else None
-    return {"Div": 1, "Log": 0, "Reciprocal": 0}.get(node.op_type)
 
 
 def _from_chance(node: ir.Node, port: int, intervals: Intervals) -> list[ir.Node]:

@@ -17,7 +17,7 @@ from dovetail_precision.ranges.range import NARROW, Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["find_guards"]
+__all__ = ["divisor_port", "find_guards"]
 
 _DIVISOR = {"Div": 1, "Log": 0, "Reciprocal": 0}
 # What is zero where its input is: a divisor behind it is one before it.
@@ -49,7 +49,7 @@ def find_guards(nodes: Sequence[ir.Node], intervals: Intervals, measured: Mappin
             if smallest is not None:
                 way = [node, *_collected(behind, known)]
                 yield Finding(tuple(way), _why(result, smallest, behind[0].division), frozenset({NARROW}))
-        port = _divides(node, intervals)
+        port = divisor_port(node, intervals)
         if port is not None and float_name(node.inputs[port]) is not None:
             leading.setdefault(id(node.inputs[port]), []).append(_Step(node, node, []))
         if behind and (value := _passes_zero(node, intervals)) is not None and float_name(value) is not None:
@@ -77,8 +77,8 @@ def _collected(steps: list[_Step], known: set[int]) -> list[ir.Node]:
     return found
 
 
-def _divides(node: ir.Node, intervals: Intervals) -> int | None:
-    """The port at which `node` reads what must not be zero."""
+def divisor_port(node: ir.Node, intervals: Intervals) -> int | None:
+    """The index of the input of `node` that must not be zero; None where there is no such input."""
     if node.op_type == "Pow":
         return 0 if intervals.of(node.inputs[1]).high < 0 else None
     return _DIVISOR.get(node.op_type)
