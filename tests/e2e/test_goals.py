@@ -38,26 +38,34 @@ def raised(folder="out"):
     return dovetail.load(folder).plan.summary["accuracy"]["raised"]
 
 
-def test_a_trained_net_meets_its_goal_and_its_plan_needs_no_goal(tmp_path):
+@pytest.fixture(scope="module")
+def accurate(tmp_path_factory):
+    """The net that reads digits, compiled with a goal and saved."""
+    folder = tmp_path_factory.mktemp("accurate")
     compiled = dovetail.compile(MODEL, "cpu-bf16", data=DATA, min_snr=60)
+    compiled.save(folder)
+    return compiled, folder
+
+
+def test_a_trained_net_meets_its_goal_and_its_plan_needs_no_goal(accurate):
+    compiled, folder = accurate
     plain = dovetail.compile(MODEL, "cpu-bf16", data=DATA)
     assert plain.verification.worst_snr_db < 60 <= compiled.verification.worst_snr_db
-    compiled.save(tmp_path / "out")
-    found = dovetail.load(tmp_path / "out").plan
+    found = dovetail.load(folder).plan
     accuracy = found.summary["accuracy"]
     assert accuracy["goals"] == {"min_snr": 60.0}
     assert accuracy["met"]
     assert accuracy["raised"]
     assert {node.precision for node in found.nodes if node.name in accuracy["raised"]} == {"float32"}
     assert "bfloat16" in {node.precision for node in found.nodes}, "not everything is raised"
-    replayed = dovetail.compile(MODEL, plan=tmp_path / "out", data=DATA)
+    replayed = dovetail.compile(MODEL, plan=folder, data=DATA)
     assert replayed.verification.worst_snr_db == compiled.verification.worst_snr_db
 
 
-def test_what_was_raised_says_why(tmp_path):
-    dovetail.compile(MODEL, "cpu-bf16", data=DATA, min_snr=60).save(tmp_path / "out")
-    name = dovetail.load(tmp_path / "out").plan.summary["accuracy"]["raised"][0]
-    lines = "\n".join(dovetail.explain(tmp_path / "out", name))
+def test_what_was_raised_says_why(accurate):
+    _, folder = accurate
+    name = raised(folder)[0]
+    lines = "\n".join(dovetail.explain(folder, name))
     assert "computed in float32, as --min-snr 60 says" in lines
     assert "raised for --min-snr 60: it" in lines
     assert "% of the noise; SNR " in lines
