@@ -244,3 +244,14 @@ def test_random_inputs_say_that_they_prove_little(dense, capsys):
     assert capsys.readouterr().out.count("note: random inputs prove little about real ones; --data") == 1
     assert main(["verify", "m.onnx", "out"]) == 0
     assert capsys.readouterr().out.count("random inputs prove little") == 1
+
+
+def test_answers_that_must_not_change(dense, capsys):
+    """Of many rows some have two scores that are nearly the same."""
+    np.savez("x.npz", x=np.random.default_rng(1).standard_normal((4000, 32)).astype(np.float32))
+    assert compile_() == 0
+    assert "another answer in" in capsys.readouterr().err
+    changed = 1 - dovetail.verify("m.onnx", "out", "x.npz").outputs[0].top1
+    assert compile_("--min-top1", str(1 - changed / 2)) == 0
+    assert raised()
+    assert dovetail.verify("m.onnx", "out", "x.npz", min_top1=1 - changed / 2).missed == []
