@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context, Instrumentation, Pass
     from dovetail.runtime.guard import GuardedEngine
 
-__all__ = ["CARRY_OUT", "DECIDE", "compile_model", "preferred_engines", "run_stages"]
+__all__ = ["CARRY_OUT", "DECIDE", "compile_model", "preferred_engines", "run_stages", "too_large"]
 
 DECIDE = ("normalise", "analyse", "place", "type")
 CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "lower")
@@ -68,7 +68,7 @@ def compile_model(
         compiled = CompiledModel(work, decided, engines, files=dict(ctx.files))
         if not preferred.keys() & decided.summary["coverage"].keys():
             break
-        if try_engines is None and (why := _too_large(work)):
+        if try_engines is None and (why := too_large(work)):
             compiled.untried = why
             break
         # Engines name one node at a time; where there is no end to it, what is left of the region goes as a whole.
@@ -119,8 +119,8 @@ def _joined(known: Refusals, new: Refusals) -> Refusals:
     return {name: known.get(name, {}) | new.get(name, {}) for name in known.keys() | new.keys()}
 
 
-def _too_large(model: Model) -> str:
-    """Why the regions of a model are not loaded unless somebody asks for it; empty if they are."""
+def too_large(model: Model) -> str:
+    """Why a model is not loaded just to look at it; empty if it may be."""
     nodes = sum(1 for _ in model.nodes())
     if nodes > _MOST_TRIED:
         return f"it has {counted(nodes, 'node')}"

@@ -97,6 +97,11 @@ class CompiledModel:
                 self._executor = Executor(self.model, self.engines, self.options)
             return self._executor
 
+    def unload(self) -> None:
+        """Let go of the engines' sessions and their memory; they are made again when something is run."""
+        with self._lock:
+            self._executor = None
+
     @property
     def regions(self) -> list[RegionRunner]:
         """The regions in the order in which they run; each can be run alone: `compiled.regions[0].run({...})`."""

@@ -61,6 +61,8 @@ def take_look(
     }
     candidates = Candidates(low.compiled, locked)
     high = trials.run(candidates.names)
+    low.compiled.unload()
+    high.compiled.unload()
     streamed = stream(trials.original, high.compiled.model, low.compiled.model, engines, trials.data)
     prior = {name: errors.own for name, errors in streamed.errors.items()}
     units = candidates.units(high.compiled, streamed)

@@ -77,4 +77,5 @@ def figures(trial: Trial) -> dict[str, float | None]:
 
 
 def _worst(trial: Trial) -> str:
-    return trial.verification.short() or "no float output"
+    snr = trial.verification.worst_snr_db
+    return "exact" if snr == math.inf else "broken" if snr == -math.inf else f"SNR {snr:.1f} dB"

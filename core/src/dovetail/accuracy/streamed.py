@@ -54,7 +54,7 @@ class Streamed:
     Attributes:
         errors: By node name.
         shapes: The shape of every value of the original, by name, in the first batch.
-        failure: Why it found nothing, where no engine of the host takes a part; empty otherwise.
+        failure: Why it found nothing, where the model is too large or no engine of the host takes a part; else empty.
     """
 
     errors: dict[str, NodeErrors] = field(default_factory=dict)
@@ -74,6 +74,11 @@ def stream(
         engines: The host's engines.
         data: See `dovetail.verification.sources.read_data`; a few batches are looked at.
     """
+    from dovetail.compilation import too_large
+
+    # Three sets of sessions hold the weights at the same time.
+    if why := too_large(exact):
+        return Streamed(failure=why)
     try:
         return _Streaming(exact, low, engines).run(original, data)
     except DovetailError as error:

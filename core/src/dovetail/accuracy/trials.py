@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.verification import verify
+from dovetail.verification.sources import data_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,7 +112,6 @@ class Trials:
             self.runs += 1
             if self.progress:
                 self.progress(f"accuracy, run {self.runs}", 0, 0)
-            self._reference.start()
             verification = verify(self.original, self._reference, self._runner(compiled), self.data)
             self._known[wanted] = verification
         compiled.verification = verification
@@ -136,30 +136,23 @@ def decibels(noise: float) -> float:
 
 
 class _Remembered:
-    """Runs the original once per batch, and remembers what it gave as far as memory is spared.
-
-    Batches come in the same order in every trial, so their number says which one it is.
-    """
+    """Runs the original, and remembers what it gave for which inputs as far as memory is spared."""
 
     def __init__(self, run: Callable[[Feeds], Outputs]):
         self._run = run
-        self._known: list[Outputs | None] = []
+        self._known: dict[str, Outputs] = {}
         self._size = 0
-        self._next = 0
-
-    def start(self) -> None:
-        """Begin with the first batch again."""
-        self._next = 0
 
     def __call__(self, feeds: Feeds) -> Outputs:
-        number = self._next
-        self._next += 1
-        if number < len(self._known) and self._known[number] is not None:
-            return self._known[number]
+        # Batches may come in any order, and a function may give others every time.
+        if not all(hasattr(array, "dtype") for array in feeds.values()):
+            return self._run(feeds)  # sequences have no digest
+        key = data_digest(dict(feeds))
+        if key in self._known:
+            return self._known[key]
         outputs = self._run(feeds)
-        if number == len(self._known):
-            size = sum(getattr(array, "nbytes", _KEPT) for array in outputs.values())
-            fits = self._size + size <= _KEPT
-            self._size += size if fits else 0
-            self._known.append(outputs if fits else None)
+        size = sum(getattr(array, "nbytes", _KEPT) for array in outputs.values())
+        if self._size + size <= _KEPT:
+            self._size += size
+            self._known[key] = outputs
         return outputs
