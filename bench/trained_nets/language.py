@@ -117,14 +117,14 @@ def _tokens(wheels: Wheels) -> list[Stream]:
 
 
 def _names(wheels: Wheels) -> list[Stream]:
-    """Arabic words behind the tokens of a country and of a role."""
+    """Arabic words behind the tokens of a country and of a role; the mask says what is padding."""
     path = wheels.file(ROMANIZER, "arabic_name_romanizer/resources/vocab.json")
     places = {token: place for place, token in enumerate(json.loads(path.read_text(encoding="utf-8"))["tokens"])}
     found = []
     for word in sorted({word for sentence in ARABIC for word in sentence.split()})[:32]:
         row = ["<EG>", "<ROLE_GIVEN>", *word, "<EOS>"]
         source = np.array([[places.get(token, places["<UNK>"]) for token in row]], np.int64)
-        found.append([{"src": source, "src_mask": np.ones(source.shape, bool)}])
+        found.append([{"src": source, "src_mask": np.zeros(source.shape, bool)}])
     return found
 
 
