@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail_cpu_bf16.bodies import with_bodies
-from dovetail_cpu_bf16.digits import digits_kept
+from dovetail_cpu_bf16.digits import digits_kept, part_sums
 from dovetail_cpu_bf16.float32_marks import mark_float32
 from dovetail_cpu_bf16.spelled_out import spell_out
 from dovetail_cpu_bf16.widening import Exact, widen
@@ -46,8 +46,11 @@ def infer_in_bfloat16(model: ov.Model, exact: Exact, config: Mapping[str, object
     """
     import openvino as ov
 
-    exact_operations = [operation for part in with_bodies(model) for operation in digits_kept(part)]
-    marked = [part for operation in exact_operations for part in spell_out(operation)]
+    marked = []
+    for part in with_bodies(model):
+        kept = digits_kept(part)
+        marked += part_sums(part, kept)
+        marked += [made for operation in kept for made in spell_out(operation)]
     kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
     widen(model, exact)
     model = mark_float32(model, marked)

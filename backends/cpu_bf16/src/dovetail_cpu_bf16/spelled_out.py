@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["spell_out"]
+__all__ = ["same", "spell_out"]
 
 
 def spell_out(operation: ov.Node) -> list[ov.Node]:
@@ -47,8 +47,15 @@ def _negative(value: ov.Output) -> list[ov.Node]:
     """OpenVINO would make a Subtract of a sum with what was multiplied by -1 at once."""
     from openvino import opset13
 
-    half = opset13.multiply(value, _constant(-0.5))
-    return [half, opset13.multiply(half, _constant(2))]
+    negative = opset13.multiply(value, _constant(-1))
+    return [negative, same(negative)]
+
+
+def same(value: ov.Output | ov.Node) -> ov.Node:
+    """`value` again, as an operation that OpenVINO does not look through when it fuses: the first power."""
+    from openvino import opset13
+
+    return opset13.power(value, _constant(1))
 
 
 def _divide(operation: ov.Node) -> list[ov.Node]:
@@ -58,9 +65,8 @@ def _divide(operation: ov.Node) -> list[ov.Node]:
         return []
     inverse = opset13.power(operation.input_value(1), _constant(-1))
     # OpenVINO would make a Divide of a product with the inverse itself.
-    half = opset13.multiply(inverse, _constant(0.5))
-    whole = opset13.multiply(half, _constant(2))
-    return [inverse, half, whole, opset13.multiply(operation.input_value(0), whole)]
+    divisor = same(inverse)
+    return [inverse, divisor, opset13.multiply(operation.input_value(0), divisor)]
 
 
 def _softmax(operation: ov.Node) -> list[ov.Node]:
