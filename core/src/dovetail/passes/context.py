@@ -53,6 +53,7 @@ class Context:
         refusals: Nodes that the engine of a backend refused in an earlier round, by backend and name of the node.
         asked: Nodes of the main graph that an accuracy goal wants `high` or `low`, as the lists of the request would,
             by name, each with the side and the goal (`--min-snr 30`).
+        kept: What passes found that holds however it is decided, by their names: what they measured on the data, say.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Context:
         self.model = model
         self.progress: Progress | None = None
         self.asked: Mapping[str, tuple[str, str]] = {}
+        self.kept: dict[str, Any] = {}
         self.start_again({})
 
     def start_again(self, refusals: Refusals, asked: Mapping[str, tuple[str, str]] | None = None) -> None:

@@ -53,18 +53,25 @@ class MeasureRanges(Pass):
         """Measure; once more where a sum in a body may leave the narrow type."""
         if ctx.request.data is None or not any(backend.low in LOW for backend in ctx.backends):
             return False
-        measuring = Measuring(model, ctx)
-        try:
-            found = measuring.ranges()
-        except _NotMeasured as error:
-            ctx.remark("failed", "", "ranges", f"ranges were not measured: {error}", suggest="see `dovetail verify`")
-            return False
         named = [
             (f"{path}/{value.name}" if path else value.name, value)
             for path, graph in model.graphs()
             for value in (*graph.inputs, *(value for node in graph for value in node.outputs))
-            if id(value) in found
         ]
+        names = [name for name, _ in named]
+        known = ctx.kept.get(self.name)
+        if known is not None and known.names == names:  # it is decided again about the same model
+            found = {id(value): known.ranges[name] for name, value in named if name in known.ranges}
+        else:
+            try:
+                found = Measuring(model, ctx).ranges()
+            except _NotMeasured as error:
+                why = f"ranges were not measured: {error}"
+                ctx.remark("failed", "", "ranges", why, suggest="see `dovetail verify`")
+                return False
+            ranges = {name: found[id(value)] for name, value in named if id(value) in found}
+            ctx.kept[self.name] = _Measured(names, ranges)
+        named = [(name, value) for name, value in named if id(value) in found]
         model.ir.meta[_RANGES] = {id(value): (value, found[id(value)]) for _, value in named}
         ctx.count("values measured", len(found))
         document = {name: found[id(value)].as_dict() for name, value in sorted(named, key=itemgetter(0))}
@@ -75,6 +82,19 @@ class MeasureRanges(Pass):
 def measured_ranges(model: Model) -> Mapping[int, tuple[ir.Value, Range]]:
     """What was measured of the values of `model`, by `id`; each stands there too, so that no other takes its `id`."""
     return model.ir.meta.get(_RANGES, {})
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What was measured of a model, by the names of its values.
+
+    Attributes:
+        names: All values, in graph order.
+        ranges: Those that were measured.
+    """
+
+    names: list[str]
+    ranges: dict[str, Range]
 
 
 class _NotMeasured(DovetailError):
