@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_cpu_bf16.spelled_out import same
-
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["digits_kept", "part_sums"]
+__all__ = ["digits_kept", "reads_low"]
 
 _NO_ARITHMETIC = frozenset({"Constant", "Convert", "ConvertLike", "Parameter", "Result", "ShapeOf"})
-_PRODUCTS = frozenset({
-    "Convolution", "ConvolutionBackpropData", "GroupConvolution", "GroupConvolutionBackpropData", "MatMul",
-})  # fmt: skip
 # What only moves values, or chooses among them: a value may be rounded before or behind it.
 _MOVEMENT = frozenset({
     "BatchToSpace", "Broadcast", "Concat", "DepthToSpace", "Gather", "GatherElements", "GatherND", "MaxPool", "Pad",
@@ -42,7 +37,7 @@ def digits_kept(model: ov.Model) -> list[ov.Node]:
             )
     kept = []
     for operation in operations:
-        if operation.get_type_name() in _NO_ARITHMETIC or _reads_low(operation):
+        if operation.get_type_name() in _NO_ARITHMETIC or reads_low(operation):
             continue
         reads = any(_key(source) in wanted for source in operation.input_values())
         gives = any((operation.get_name(), port.get_index()) in wanted for port in operation.outputs())
@@ -57,7 +52,7 @@ def _has_digits(operation: ov.Node, detailed: set[tuple[str, int]]) -> bool:
         return True
     if kind in _MOVEMENT or kind == "Convert":
         return any(_key(source) in detailed for source in operation.input_values())
-    return kind not in _NO_ARITHMETIC and not _reads_low(operation)
+    return kind not in _NO_ARITHMETIC and not reads_low(operation)
 
 
 def _reads_digits(operation: ov.Node, wanted: set[tuple[str, int]]) -> bool:
@@ -66,10 +61,11 @@ def _reads_digits(operation: ov.Node, wanted: set[tuple[str, int]]) -> bool:
         return True
     if kind in _MOVEMENT or kind == "Convert":
         return any((operation.get_name(), port.get_index()) in wanted for port in operation.outputs() if _is_wide(port))
-    return kind not in _NO_ARITHMETIC and not _reads_low(operation)
+    return kind not in _NO_ARITHMETIC and not reads_low(operation)
 
 
-def _reads_low(operation: ov.Node) -> bool:
+def reads_low(operation: ov.Node) -> bool:
+    """Whether an input of `operation` is bfloat16."""
     return any(port.get_element_type().get_type_name() == "bf16" for port in operation.inputs())
 
 
@@ -79,44 +75,3 @@ def _is_wide(port: ov.Output) -> bool:
 
 def _key(source: ov.Output) -> tuple[str, int]:
     return source.get_node().get_name(), source.get_index()
-
-
-def part_sums(model: ov.Model, kept: list[ov.Node]) -> list[ov.Node]:
-    """Keep OpenVINO from adding what is kept to a product in bfloat16: it would round the sum, and not what was added.
-
-    That is wanted where the sum leads to outputs only, as scores do: there it is one rounding less.
-
-    Args:
-        model: The graph, changed in place.
-        kept: The operations that are to be computed in float32.
-
-    Returns:
-        The operations that stand between the products and the sums now; they are to be computed in float32, too.
-    """
-    leading_out = _leading_out(model)
-    found = []
-    for operation in kept:
-        if operation.get_type_name() != "Add" or operation.get_name() in leading_out:
-            continue
-        for port in operation.inputs():
-            source = port.get_source_output()
-            if source.get_node().get_type_name() != "Convert":
-                continue
-            product = source.get_node().input_value(0).get_node()
-            if product.get_type_name() in _PRODUCTS and _reads_low(product):
-                between = same(source)
-                port.replace_source_output(between.output(0))
-                found.append(between)
-    return found
-
-
-def _leading_out(model: ov.Model) -> set[str]:
-    """The names of operations whose results reach outputs of the model, and no operation in bfloat16."""
-    found: set[str] = set()
-    for operation in reversed(model.get_ordered_ops()):
-        readers = [port.get_node() for output in operation.outputs() for port in output.get_target_inputs()]
-        if operation.get_type_name() == "Result" or all(
-            reader.get_name() in found and not _reads_low(reader) for reader in readers
-        ):
-            found.add(operation.get_name())
-    return found

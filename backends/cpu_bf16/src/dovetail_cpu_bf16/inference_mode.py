@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail_cpu_bf16.bodies import with_bodies
-from dovetail_cpu_bf16.digits import digits_kept, part_sums
+from dovetail_cpu_bf16.digits import digits_kept
 from dovetail_cpu_bf16.float32_marks import mark_float32
+from dovetail_cpu_bf16.product_sums import part_sums
 from dovetail_cpu_bf16.spelled_out import spell_out
 from dovetail_cpu_bf16.widening import Exact, widen
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dovetail.runtime.engine import EngineError
 
 from dovetail_cpu_bf16.bodies import with_bodies
+from dovetail_cpu_bf16.spelled_out import same
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -162,16 +163,12 @@ def _part_quantisation(operations: list[ov.Node]) -> None:
     OpenVINO moves them into its ranges. If these then differ from channel to channel, the kernel computes another
     result than the one before the move.
     """
-    import numpy as np
-    from openvino import opset13
-
     for node in operations:
         if node.get_type_name() != "FakeQuantize":
             continue
         data = node.input_value(0)
         if data.get_node().get_type_name() in _AFFINE and data.get_element_type().get_type_name() == "f32":
-            same = opset13.maximum(data, opset13.constant(np.finfo(np.float32).min, np.float32))
-            node.input(0).replace_source_output(same.output(0))
+            node.input(0).replace_source_output(same(data).output(0))
 
 
 def _fold_operands(operations: list[ov.Node]) -> None:
