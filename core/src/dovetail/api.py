@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.accuracy.goals import Goals
+from dovetail.comparing import compared, trials_of
 from dovetail.compilation import DECIDE, compile_model, preferred_engines, run_stages
 from dovetail.errors import DovetailError, GoalError, UsageError, VerificationError
 from dovetail.listing import BackendInfo, backends
@@ -16,17 +17,14 @@ from dovetail.stamp import STAMP, stamp_for
 from dovetail.verification.sources import as_data
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
     import onnx_ir
 
     from dovetail.accuracy.ranking import Ranking
-    from dovetail.accuracy.trials import Trials
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Instrumentation, Pass
     from dovetail.planning.plan import Plan
-    from dovetail.planning.refusals import Refusals
     from dovetail.plugins import PluginSet
     from dovetail.verification import Verification
 
@@ -175,7 +173,7 @@ def compile(
             )  # fmt: skip
 
         if goals:
-            trials = _trials(original, carry_out, str(goals), request, ctx, progress)
+            trials = trials_of(original, carry_out, str(goals), request, ctx, progress)
             outcome = meet_goals(trials, request, goals, engines_of([ctx.host], ctx.registry))
             compiled, failure = outcome.compiled, outcome.failure
         else:
@@ -184,7 +182,9 @@ def compile(
         compiled.model.ir.metadata_props[STAMP] = stamp
     if compiled.verification is None and (verify or verify is None and data is not None):
         try:
-            compiled.verification = _verify(original, compiled, request.data, request.seed, input_shapes, progress, ctx)
+            compiled.verification = compared(
+                original, compiled, request.data, request.seed, input_shapes, progress, ctx
+            )
         except DovetailError as error:
             raise VerificationError(compiled, error) from error
     if failure is not None:
@@ -247,7 +247,7 @@ def verify(
         result = load(result, plugins) if Path(result).is_dir() else open(result)
     elif not isinstance(result, CompiledModel):
         result = open(result)
-    verification = _verify(original, result, as_data(data), seed, input_shapes, progress, ctx)
+    verification = compared(original, result, as_data(data), seed, input_shapes, progress, ctx)
     verification.missed = goals.missed(verification)
     return verification
 
@@ -308,7 +308,7 @@ def bisect(
     def carry_out() -> CompiledModel:
         return compile_model(original, lambda: _copy(original), ctx, engines, passes=passes, instrumentation=watch)
 
-    trials = _trials(original, carry_out, "bisecting", request, ctx, progress)
+    trials = trials_of(original, carry_out, "bisecting", request, ctx, progress)
     return rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)
 
 
@@ -377,45 +377,3 @@ def _watching(progress: Progress | None) -> Instrumentation:
     from dovetail.passes.instrumentation import Instrumentation
 
     return Instrumentation(progress=progress)
-
-
-def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Runs `model` on the host's engines, in the types it has."""
-    from dovetail.runtime.engines import engines_of
-    from dovetail.runtime.executor import Executor
-    from dovetail.runtime.regions import slices
-
-    return Executor(model, engines_of([ctx.host], ctx.registry), regions=slices(model.graph)).run
-
-
-def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Runs a result on the data of its original."""
-    from dovetail.verification.data import fitted
-
-    return lambda feeds: compiled.run(fitted(compiled.model, feeds))
-
-
-def _trials(original: Model, carry_out: Callable[[], CompiledModel], asks: str, request, ctx, progress) -> Trials:
-    """Trials of a request; `asks` is what asks for nodes to be raised, for remarks."""
-    from dovetail.accuracy.trials import Trials
-
-    refused: Refusals = {}
-
-    def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
-        nonlocal refused
-        asked = dict.fromkeys(raised, ("high", asks)) | dict.fromkeys(lowered, ("low", asks))
-        ctx.start_again(refused, asked)
-        compiled = carry_out()
-        # What engines refuse of the request itself holds for every trial; what they refuse of a trial is its own.
-        refused = refused if asked else ctx.refusals
-        return compiled
-
-    return Trials(original, compile_with, _reference(original, ctx), _runner, request.data, progress)
-
-
-def _verify(original: Model, result: CompiledModel | Model, data, seed, shapes, progress, ctx) -> Verification:
-    from dovetail.compiled import CompiledModel
-    from dovetail.verification import verify as compare
-
-    run = _runner(result) if isinstance(result, CompiledModel) else _reference(result, ctx)
-    return compare(original, _reference(original, ctx), run, data, seed, progress, shapes)

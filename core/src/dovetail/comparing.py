@@ -1,0 +1,61 @@
+"""Running a result beside its original: once, or in trials of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dovetail.accuracy.trials import Trials
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.planning.refusals import Refusals
+    from dovetail.verification import Verification
+
+__all__ = ["compared", "trials_of"]
+
+
+def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Runs `model` on the host's engines, in the types it has."""
+    from dovetail.runtime.engines import engines_of
+    from dovetail.runtime.executor import Executor
+    from dovetail.runtime.regions import slices
+
+    return Executor(model, engines_of([ctx.host], ctx.registry), regions=slices(model.graph)).run
+
+
+def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Runs a result on the data of its original."""
+    from dovetail.verification.data import fitted
+
+    return lambda feeds: compiled.run(fitted(compiled.model, feeds))
+
+
+def trials_of(original: Model, carry_out: Callable[[], CompiledModel], asks: str, request, ctx, progress) -> Trials:
+    """Trials of a request; `asks` is what asks for nodes to be raised, for remarks."""
+    from dovetail.accuracy.trials import Trials
+
+    refused: Refusals = {}
+
+    def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
+        nonlocal refused
+        asked = dict.fromkeys(raised, ("high", asks)) | dict.fromkeys(lowered, ("low", asks))
+        ctx.start_again(refused, asked)
+        compiled = carry_out()
+        # What engines refuse of the request itself holds for every trial; what they refuse of a trial is its own.
+        refused = refused if asked else ctx.refusals
+        return compiled
+
+    return Trials(original, compile_with, _reference(original, ctx), _runner, request.data, progress)
+
+
+def compared(original: Model, result: CompiledModel | Model, data, seed, shapes, progress, ctx) -> Verification:
+    """The comparison of a result with its original on data, or on random inputs of `shapes`."""
+    from dovetail.compiled import CompiledModel
+    from dovetail.verification import verify as compare
+
+    run = _runner(result) if isinstance(result, CompiledModel) else _reference(result, ctx)
+    return compare(original, _reference(original, ctx), run, data, seed, progress, shapes)
