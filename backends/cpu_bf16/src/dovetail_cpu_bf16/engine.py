@@ -15,11 +15,12 @@ from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed
 from dovetail_cpu_bf16.readable import readable
 from dovetail_cpu_bf16.refusals import refusal
 from dovetail_cpu_bf16.repairs import repair
-from dovetail_cpu_bf16.session import OpenVinoSession
 from dovetail_cpu_bf16.widening import Exact
 
 if TYPE_CHECKING:
     import openvino as ov
+
+    from dovetail_cpu_bf16.session import OpenVinoSession
 
 __all__ = ["OpenVinoCpu"]
 
@@ -64,6 +65,8 @@ class OpenVinoCpu:
     def load(self, region: RegionModel, options: Mapping[str, object]) -> OpenVinoSession:
         """Make a session; a refusal names the node where OpenVINO does."""
         import openvino as ov
+
+        from dovetail_cpu_bf16.session import OpenVinoSession
 
         region, files = readable(region)
         config = dict(_CONFIGURATION)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import ml_dtypes
+import numpy as np
+import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
 from dovetail.runtime.engine import Executed, RegionModel
@@ -17,14 +19,13 @@ from dovetail_cpu_bf16.refusals import refusal
 from dovetail_cpu_bf16.report import executed_precisions
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx_ir as ir
-    import openvino as ov
     from dovetail.ir.model import Model
 
 __all__ = ["OpenVinoSession"]
 
 _ALONE = {"reported": "reported-alone"}
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 class OpenVinoSession:
@@ -59,11 +60,13 @@ class OpenVinoSession:
         try:
             # The request reads the arrays where they are, so they have to live until it is done.
             held = [_to_tensor(inputs[name]) for name in self._inputs]
-            with self._request() as request:
-                for index, tensor in enumerate(held):
-                    request.set_input_tensor(index, tensor)
-                request.infer()
-                return {name: _to_array(request.get_output_tensor(i)) for i, name in enumerate(self._outputs)}
+            request = self._take()
+            for index, tensor in enumerate(held):
+                request.set_input_tensor(index, tensor)
+            request.infer()
+            results = {name: _to_array(request.get_output_tensor(i)) for i, name in enumerate(self._outputs)}
+            self._idle.append(request)  # one that failed is not used again
+            return results
         except Exception as error:  # the binding raises RuntimeError and classes of its own
             raise refusal(error, "fails at") from error
 
@@ -78,15 +81,12 @@ class OpenVinoSession:
                 answers.update(self._executed_alone(body))
         return answers
 
-    @contextmanager
-    def _request(self) -> Iterator[ov.InferRequest]:
-        """An infer request that no other call uses; one that failed is not used again."""
+    def _take(self) -> ov.InferRequest:
+        """An infer request that no other call uses."""
         try:
-            request = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
-            request = self._compiled.create_infer_request()
-        yield request
-        self._idle.append(request)
+            return self._compiled.create_infer_request()
 
     def _executed_alone(self, body: ir.Graph) -> dict[str, Executed]:
         try:
@@ -117,22 +117,16 @@ def _input_names(compiled: ov.CompiledModel, graph: ir.Graph) -> list[str]:
 
 
 def _to_tensor(array: np.ndarray) -> ov.Tensor:
-    import numpy as np
-    import openvino as ov
-
     array = np.asarray(array, order="C")
+    if array.dtype == _BFLOAT16:
+        return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
     if array.dtype.kind in "iu":
         # NumPy has two 64-bit integers on some platforms, which differ in name only; the binding knows one.
         array = array.view(np.dtype(array.dtype.str))
-    if array.dtype.name == "bfloat16":
-        return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
     return ov.Tensor(array)
 
 
 def _to_array(tensor: ov.Tensor) -> np.ndarray:
-    import ml_dtypes
-    import openvino as ov
-
     # The request writes its next results to the same memory, hence the copy. bfloat16 shows as float16.
     array = tensor.data.copy()
-    return array.view(ml_dtypes.bfloat16) if tensor.element_type == ov.Type.bf16 else array
+    return array.view(_BFLOAT16) if tensor.element_type == ov.Type.bf16 else array

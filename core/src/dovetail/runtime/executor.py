@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.runtime.engine import Engine, Executed, RegionModel
 from dovetail.runtime.extraction import extract
-from dovetail.runtime.feeds import checked_inputs
+from dovetail.runtime.feeds import DeclaredInputs
 from dovetail.runtime.guard import GuardedEngine, guarded
 from dovetail.runtime.region_runner import Refusal, RegionRunner, described
 from dovetail.runtime.regions import Region, form_regions, placed_backend
@@ -62,6 +62,8 @@ class Executor:
         self._usable = {name: self._available(engines) for name, engines in engines_of.items()}
         self.runners = [self._load(region) for region in self.regions if region.outputs]
         self._last_use = _last_uses(self.regions)
+        self._inputs = DeclaredInputs(model.graph)
+        self._outputs = {value.name: value for value in model.graph.outputs}
 
     @property
     def engines(self) -> list[str]:
@@ -83,11 +85,10 @@ class Executor:
         Raises:
             DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
         """
-        graph = self._model.graph
-        values = checked_inputs(graph, inputs)
-        for _ in self._steps(values, {value.name for value in graph.outputs}):
+        values = self._inputs.checked(inputs)
+        for _ in self._steps(values, self._outputs):
             pass
-        return {value.name: _result(value, values) for value in graph.outputs}
+        return {name: values[name] if name in values else _constant(value) for name, value in self._outputs.items()}
 
     def steps(self, inputs: Mapping[str, object]) -> Iterator[tuple[RegionRunner, Mapping[str, np.ndarray]]]:
         """Run region by region; a value is there until the last region that reads it has run, and one step more.
@@ -95,7 +96,7 @@ class Executor:
         Yields:
             The region that ran, and the values that are there: what entered it, what left it, and what later ones read.
         """
-        yield from self._steps(checked_inputs(self._model.graph, inputs), frozenset())
+        yield from self._steps(self._inputs.checked(inputs), frozenset())
 
     def _steps(
         self, values: dict[str, np.ndarray], kept: Collection[str]
@@ -163,6 +164,6 @@ def _last_uses(regions: Sequence[Region]) -> list[list[str]]:
     return dying
 
 
-def _result(value: ir.Value, values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """An output's value; one that no node computes is a constant."""
-    return values[value.name] if value.name in values else value.const_value.numpy()
+def _constant(output: ir.Value) -> np.ndarray:
+    """The value of an output that no node computes."""
+    return output.const_value.numpy()

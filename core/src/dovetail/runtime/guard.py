@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.runtime.declared import Declared, declared
 from dovetail.runtime.engine import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
-from dovetail.runtime.tensors import matches, value_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,8 +77,7 @@ class GuardedSession:
     def __init__(self, session: Session, engine: GuardedEngine, outputs: Sequence[ir.Value]):
         self._session = session
         self._engine = engine
-        # Looked up once, as every call is checked against it.
-        self._outputs = [(value.name, value_type(value), _producer(value)) for value in outputs]
+        self._outputs = [declared(value) for value in outputs]
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name.
@@ -90,8 +89,8 @@ class GuardedSession:
             results = dict(self._session.run(inputs))
         except _ANYTHING as error:
             raise self._engine.failure(error, "failed while it ran the region") from error
-        for name, declared, node in self._outputs:
-            self._check(name, declared, node, results)
+        for output in self._outputs:
+            self._check(output, results)
         return results
 
     def executed(self) -> dict[str, Executed]:
@@ -101,23 +100,19 @@ class GuardedSession:
         except _ANYTHING:
             return {}
 
-    def _check(self, name: str, declared: str, node: str, results: Mapping[str, object]) -> None:
-        label = self._engine.label
+    def _check(self, output: Declared, results: Mapping[str, object]) -> None:
+        label, name = self._engine.label, output.name
         if name not in results:
-            raise EngineError(f"{label} gives no output '{name}'", node=node)
+            raise EngineError(f"{label} gives no output '{name}'", node=output.node)
         array = results[name]
-        if declared and hasattr(array, "dtype") and not matches(array, declared):
-            raise EngineError(f"{label} gives '{name}' as {array.dtype.name}, the model declares {declared}", node=node)
+        if hasattr(array, "dtype") and not output.has_type_of(array):
+            given = array.dtype.name
+            raise EngineError(f"{label} gives '{name}' as {given}, the model declares {output.type}", node=output.node)
 
 
 def guarded(engine: Engine | GuardedEngine, distribution: str = "") -> GuardedEngine:
     """`engine` with its failures named; a guarded one is returned as it is."""
     return engine if isinstance(engine, GuardedEngine) else GuardedEngine(engine, distribution)
-
-
-def _producer(value: ir.Value) -> str:
-    node = value.producer()
-    return (node.name or value.name or "") if node is not None else ""
 
 
 def _described(error: BaseException) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
+from dovetail.runtime.declared import declared, shape_mismatches
 from dovetail.runtime.engine import EngineError, Executed, RegionModel
 from dovetail.runtime.guard import GuardedEngine, GuardedSession
-from dovetail.runtime.shapes import shape_mismatches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,6 +71,7 @@ class RegionRunner:
 
     Attributes:
         region: The region.
+        inputs: Names of the values that enter it.
         engine: Name of the engine that ran it last; before the first run, of the one that loaded it.
         refusals: Engines that did not take it, when it was loaded or later.
 
@@ -87,7 +88,9 @@ class RegionRunner:
         note: Callable[[str], None],
     ):
         self.region = region
+        self.inputs = [value.name for value in region.inputs]
         self.refusals: list[Refusal] = []
+        self._declared = [declared(value) for value in region.outputs]
         self._model = model
         self._waiting = list(engines)
         self._options = options
@@ -109,11 +112,6 @@ class RegionRunner:
     def backend(self) -> str:
         """Name of the backend that the region is placed on."""
         return self.region.backend
-
-    @property
-    def inputs(self) -> list[str]:
-        """Names of the values that enter the region."""
-        return [value.name for value in self.region.inputs]
 
     @property
     def outputs(self) -> list[str]:
@@ -143,7 +141,7 @@ class RegionRunner:
         except EngineError as error:
             return self._run_elsewhere(session, inputs, error)
         self.engine = engine.name
-        mismatches = [] if self._shapes_are_settled else shape_mismatches(self.region.outputs, results)
+        mismatches = [] if self._shapes_are_settled else shape_mismatches(self._declared, results)
         if not mismatches:
             return results
         return self._doubted(session, inputs, results, EngineError(f"{engine.label} {mismatches[0].text}"))
@@ -189,7 +187,7 @@ class RegionRunner:
         with self._lock:
             if self._session is session and not self._shapes_are_settled:
                 other = self._next_that_runs(inputs)
-                if other is not None and not shape_mismatches(self.region.outputs, other.results):
+                if other is not None and not shape_mismatches(self._declared, other.results):
                     self._take_over(other, error)
                     return other.results
                 self._shapes_are_settled = True

@@ -9,6 +9,7 @@ from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.ir.types import float_name
 from dovetail.near import near_misses
+from dovetail.runtime.declared import declared
 from dovetail.runtime.feeds import as_array
 from dovetail.runtime.tensors import value_type
 from dovetail.verification.extents import random_shapes
@@ -80,7 +81,7 @@ def _made(given: object, value: ir.Value | None) -> np.ndarray:
         return np.asarray(given)
     if value is not None and not value_type(value):
         return given  # a sequence
-    array = as_array(given, value) if value is not None and value_type(value) else None
+    array = as_array(given, declared(value)) if value is not None and value_type(value) else None
     return array if array is not None else np.asarray(given)
 
 
