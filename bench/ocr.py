@@ -1,10 +1,10 @@
 """A whole application with its nets exchanged: does it still read the same text, and how fast?
 
-    python bench/ocr.py --wheels FOLDER [--pages 12] [--min-snr 30] [--float16] [--repeat 3]
+    python bench/ocr.py --wheels FOLDER [--pages 12] [--style mixed clean] [--min-snr 30] [--float16] [--repeat 3]
 
 The application is rapidocr-onnxruntime: a detector finds lines, a classifier turns them, a recogniser reads them. Its
-own code runs; only the three sessions are exchanged. Pages of ten lines are rendered with seeds, in six fonts and many
-sizes. A line is right if the line at its place has the same text as with ONNX Runtime in float32; boxes are compared by
+own code runs; only the three sessions are exchanged. Pages of ten lines are rendered with seeds: `mixed` in six fonts, small
+and large, grey on grey, `clean` in two fonts of 24 pixels or more, black on white. A line is right if the line at its place has the same text as with ONNX Runtime in float32; boxes are compared by
 intersection over union. Times are those of all pages: of the three nets, and of the whole application; candidates take
 turns on every page, and the least of the repetitions counts. With `--min-snr`, results are compiled to that goal with
 the inputs that the nets get on other pages.
@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from measure import table
 from trained_nets import candidates
-from trained_nets.pictures import page
+from trained_nets.pictures import CLEAN, MIXED, page
 from trained_nets.vision import RAPIDOCR
 from trained_nets.wheels import Wheels
 
@@ -36,6 +36,7 @@ MODELS = {
     "classifier": "ch_ppocr_mobile_v2.0_cls_infer.onnx",
     "recogniser": "ch_PP-OCRv4_rec_infer.onnx",
 }
+STYLES = {"mixed": MIXED, "clean": CLEAN}
 FLOAT32 = "ONNX Runtime float32"
 Session = Callable[[np.ndarray], list[np.ndarray]]
 Line = tuple[np.ndarray, str]
@@ -113,6 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheels", type=Path, default=Path("wheels"), help="where the wheels are or shall be")
     parser.add_argument("--pages", type=int, default=12)
+    parser.add_argument("--style", nargs="+", default=list(STYLES), choices=STYLES)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--min-snr", type=float, nargs="*", default=[], metavar="DB", help="goals to compile to, too")
     parser.add_argument("--float16", action="store_true", help="gpu-fp16, too, computed here with rounded results")
@@ -123,8 +125,12 @@ def main() -> None:
     wheels = Wheels(options.wheels.absolute())
     models = {net: wheels.file(RAPIDOCR, f"rapidocr_onnxruntime/models/{name}") for net, name in MODELS.items()}
     application = Application(wheels)
-    pages = [np.asarray(page(wheels, options.seed + index)[0])[:, :, ::-1] for index in range(options.pages)]
-    others = [np.asarray(page(wheels, options.seed + 500 + index)[0])[:, :, ::-1] for index in range(3)]
+
+    def pages(style: str, first: int, number: int) -> list[np.ndarray]:
+        rendered = (page(wheels, first + index, style=STYLES[style])[0] for index in range(number))
+        return [np.asarray(picture)[:, :, ::-1] for picture in rendered]
+
+    others = [picture for style in options.style for picture in pages(style, options.seed + 500, 3)]
 
     sessions = {
         FLOAT32: application.own,
@@ -144,8 +150,9 @@ def main() -> None:
         sessions[f"cpu-bf16 min-snr {goal:g}"] = _to_a_goal(models, data, goal)
     if options.float16:
         sessions["gpu-fp16"] = exchanged(lambda path: candidates.ours(path, "gpu-fp16"), models)
-    rows = _measured(application, sessions, pages, options)
-    table(rows)
+    for style in options.style:
+        print(f"\n{style} pages\n")
+        table(_measured(application, sessions, pages(style, options.seed, options.pages), options))
 
 
 def _inputs(application: Application, pages: list[np.ndarray]) -> dict[str, list[dict]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -28,19 +29,41 @@ IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALVES = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 
+@dataclass(frozen=True)
+class Style:
+    """How pages are set.
+
+    Attributes:
+        fonts: One of them per page.
+        sizes: Least and greatest size of a line, in pixels.
+        paper, ink: Least and greatest grey, one per page.
+    """
+
+    fonts: tuple[str, ...] = FONTS
+    sizes: tuple[int, int] = (16, 34)
+    paper: tuple[int, int] = (225, 255)
+    ink: tuple[int, int] = (0, 70)
+
+
+MIXED = Style()
+CLEAN = Style(("DejaVuSans", "DejaVuSerif"), (24, 34), (255, 255), (0, 0))
+
+
 @cache
 def font(wheels: Wheels, name: str, size: int) -> ImageFont.FreeTypeFont:
     """A font of matplotlib's wheel."""
     return ImageFont.truetype(str(wheels.file(MATPLOTLIB, f"matplotlib/mpl-data/fonts/ttf/{name}.ttf")), size)
 
 
-def page(wheels: Wheels, seed: int, lines: int = 10, width: int = 900) -> tuple[Image.Image, list[str]]:
+def page(
+    wheels: Wheels, seed: int, lines: int = 10, width: int = 900, style: Style = MIXED
+) -> tuple[Image.Image, list[str]]:
     """A page of text and its lines: one font, paper and ink per page, sizes that differ from line to line."""
     chance = random.Random(seed)
-    name, paper, ink = chance.choice(FONTS), chance.randint(225, 255), chance.randint(0, 70)
+    name, paper, ink = chance.choice(style.fonts), chance.randint(*style.paper), chance.randint(*style.ink)
     pool, written, rows, top = words(), [], [], 24
     for _ in range(lines):
-        face = font(wheels, name, chance.randint(16, 34))
+        face = font(wheels, name, chance.randint(*style.sizes))
         start, text = chance.randrange(len(pool) - 16), ""
         for word in pool[start : start + 16]:
             longer = f"{text} {word}".strip()
