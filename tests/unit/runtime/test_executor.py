@@ -67,6 +67,23 @@ def test_two_backends_take_turns():
     assert executor.engines == ["left", "right", "left"] and executor.notes == []
 
 
+@pytest.mark.parametrize(
+    ("backends", "given", "spins"), [("l", {}, True), ("lr", {}, False), ("lr", {"spin": True}, True)]
+)
+def test_threads_spin_where_the_model_is_one_region(backends, given, spins):
+    seen = []
+
+    class Watched(Recorder):
+        def load(self, region, options):
+            seen.append(options["spin"])
+            return super().load(region, options)
+
+    Executor(
+        parse(CHAIN), {name: [Watched(name)] for name in "lr"}, given, lambda node: backends[-(node.op_type == "Mul")]
+    )
+    assert set(seen) == {spins}
+
+
 def test_real_engines_side_by_side():
     from dovetail_cpu_bf16.engine import OpenVinoCpu
 

@@ -31,7 +31,8 @@ class Executor:
     Args:
         model: Every node of the main graph counts for the backend of its placement; `host` where it has none.
         engines_of: The engines of every backend, in order of preference.
-        options: Passed to every engine (`threads`, `profile`, ...); each takes what it knows.
+        options: Passed to every engine (`threads`, `profile`, ...); each takes what it knows. `spin` is false by
+            default where there are several regions: threads that one region leaves spinning slow the next one down.
         backend_of: The backend of a node.
         regions: The regions to run it in; without them they are formed by backend.
 
@@ -131,7 +132,8 @@ class Executor:
         engines = self._usable[region.backend]
         if not engines:
             raise DovetailError(f"no engine runs {described(region)}: " + ("; ".join(self.notes) or "it names none"))
-        runner = RegionRunner(region, self._region_model(region), engines, self.options, self._note)
+        options = {"spin": len(self.regions) == 1, **self.options}
+        runner = RegionRunner(region, self._region_model(region), engines, options, self._note)
         if self._caveats[runner.engine]:
             self._note(f"{runner.engine}: {self._caveats[runner.engine]}")
         return runner

@@ -46,7 +46,7 @@ class OnnxRuntimeCpu:
     what a profile shows. Results are rounded to the low type all the same (`rounded.py`, `emulated.py`).
 
     Options: `threads` (0: all cores), `optimise` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
-    reports the kernels of the runs so far).
+    reports the kernels of the runs so far), `spin` (false: threads give their cores away when a run ends).
 
     Attributes:
         providers: ONNX Runtime's execution providers, in order of preference.
@@ -73,6 +73,8 @@ class OnnxRuntimeCpu:
         settings = ort.SessionOptions()
         settings.log_severity_level = 4
         settings.intra_op_num_threads = int(options.get("threads", 0))
+        if not options.get("spin", True):
+            settings.add_session_config_entry("session.force_spinning_stop", "1")
         level = str(options.get("optimise", "all"))
         if level not in OPTIMISATIONS:
             raise DovetailError(f"{self.name}: optimise={level!r} is not one of {', '.join(OPTIMISATIONS)}")

@@ -1,4 +1,5 @@
-"""Selections: values that hold elements of constants and nothing else, as the mask of an attention does."""
+"""Selections: values that hold elements of constants and nothing else, as the mask of an attention or the state that a
+recurrence starts from."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_precision.flows import find_flows
 from dovetail_precision.rules import activations, demanded, settled
+from dovetail_precision.type_attributes import carries_type
 
 if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
@@ -17,10 +19,11 @@ __all__ = ["find_selections", "follow_readers"]
 _HANDS_ON = frozenset(
     {"Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 )
+_FILLS = frozenset({"ConstantOfShape", "EyeLike"})
 
 
 def find_selections(problem: TypingProblem) -> list[Variable]:
-    """Every `Where` of constants, and what only hands its results on, in graph order.
+    """Every `Where` of constants, every fill with a constant, and what only hands their results on, in graph order.
 
     Like a constant, such a value can be had in the type of its peers: its constants are stored in that type.
     """
@@ -28,10 +31,11 @@ def find_selections(problem: TypingProblem) -> list[Variable]:
     values: set[int] = set()
     for variable in problem.variables:
         node = variable.node
-        picks = node.op_type == "Where"
+        fills = node.op_type in _FILLS and carries_type(variable)
+        picks = node.op_type == "Where" or fills
         if not picks and not (values and node.op_type in _HANDS_ON):
             continue
-        if node.domain not in ("", "ai.onnx") or demanded(variable) is not None:
+        if node.domain not in ("", "ai.onnx") or not fills and demanded(variable) is not None:
             continue
         read = activations(problem, variable)
         if (picks or read) and values.issuperset(map(id, read)):
