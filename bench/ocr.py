@@ -4,10 +4,11 @@
 
 The application is rapidocr-onnxruntime: a detector finds lines, a classifier turns them, a recogniser reads them. Its
 own code runs; only the three sessions are exchanged. Pages of ten lines are rendered with seeds: `mixed` in six fonts,
-small and large, grey on grey, `clean` in two fonts of 24 pixels or more, black on white. A line is right if the line at
-its place has the same text as with ONNX Runtime in float32; boxes are compared by intersection over union. Times are those of all pages: of the three nets, and of the whole application; candidates take
-turns on every page, and the least of the repetitions counts. With `--min-snr`, results are compiled to that goal with
-the inputs that the nets get on other pages.
+small and large, grey on grey; `clean` in two fonts of 24 pixels or more, black on white. A line is right if the line at
+its place has the same text as with ONNX Runtime in float32; boxes are compared by intersection over union. Times are
+those of all pages: of the three nets, and of the whole application; candidates take turns on every page, and the least
+of the repetitions counts. With `--min-snr`, results are compiled to that goal with the inputs that the nets get on
+other pages.
 
 Needs the packages of the application: opencv-python-headless, pyclipper, shapely, six, pyyaml, pillow.
 """
