@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.isolation import described, foreign_output
-from dovetail.near import near_misses
+from dovetail.suggestions import near_misses
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.near import near_misses
 from dovetail.planning.explain_summary import coverage_line, reasons, suggestions, summary_lines
+from dovetail.suggestions import near_misses
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan, PlannedNode, SourceNode

@@ -6,9 +6,9 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.near import near_misses
 from dovetail.planning.identity import identity, operator_name, walk
 from dovetail.planning.placement import get_placement
+from dovetail.suggestions import near_misses
 
 if TYPE_CHECKING:
     import onnx_ir as ir

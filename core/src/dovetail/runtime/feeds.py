@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.near import near_misses
 from dovetail.runtime.declared import Declared, declared
+from dovetail.suggestions import near_misses
 
 if TYPE_CHECKING:
     import numpy as np

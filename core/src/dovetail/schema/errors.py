@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dovetail.errors import DovetailError
-from dovetail.near import near_misses
+from dovetail.suggestions import near_misses
 
 __all__ = ["SchemaError", "near_miss", "one_of"]
 

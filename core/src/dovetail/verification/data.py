@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.ir.types import float_name
-from dovetail.near import near_misses
 from dovetail.runtime.declared import declared
 from dovetail.runtime.feeds import as_array
 from dovetail.runtime.tensors import value_type
+from dovetail.suggestions import near_misses
 from dovetail.verification.extents import random_shapes
 from dovetail.verification.sources import read_data
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.parts import Parts
-from dovetail.near import near_misses
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
+from dovetail.suggestions import near_misses
 
 from dovetail_placement.judges import Judges
 from dovetail_placement.pins import Pin, pinned_claim, pins_of_bodies, planned_pins, resolve_pins

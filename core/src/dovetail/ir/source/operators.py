@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Signature, find
 from dovetail.ir.source.attributes import type_name
-from dovetail.near import near_misses
+from dovetail.suggestions import near_misses
 
 if TYPE_CHECKING:
     from dovetail.ir.source.functions import Functions, Key
