@@ -18,7 +18,7 @@ SOLVERS = ("forward", "fixpoint", "min-cut")
 
 def solved(path: Path, backend: str, name: str) -> dict:
     """One solver on a placed model."""
-    from dovetail.garbage import without_collections
+    from dovetail.gc_pause import gc_paused
     from dovetail.ir import open_model
     from dovetail.passes import Context, Request
     from dovetail.passes.composition import compose
@@ -31,7 +31,7 @@ def solved(path: Path, backend: str, name: str) -> dict:
     model, ctx = open_model(path), Context(Request.of(backend, solver=name), plugins=load_plugins())
     compose(ctx.registry, ("normalise", "analyse", "place"), ctx.request, ctx.plugins).run(model, ctx)
     solve = solver(name)
-    with without_collections():
+    with gc_paused():
         problem, setting_up = timed(TypingProblem, model, ctx)
         _, solving = timed(solve, problem)
     joins = sum(len(flow.wanted - {flow.held}) for flow in find_flows(problem) if not flow.constant)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
-from dovetail.garbage import without_collections
+from dovetail.gc_pause import gc_paused
 from dovetail.planning.placement import HOST
 from dovetail.planning.refusals import Refusals, nodes_to_refuse
 
@@ -61,7 +61,7 @@ def compile_model(
     for turn in range(_ROUNDS):
         work = copy()
         run_stages(work, ctx, DECIDE, instrumentation, passes)
-        with without_collections():
+        with gc_paused():
             decided = Plan.extract(work, ctx, original)
         run_stages(work, ctx, CARRY_OUT, instrumentation, passes)
         decided.remarks = list(ctx.remarks)
@@ -94,7 +94,7 @@ def run_stages(
 
     pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins, passes)
     ctx.progress = instrumentation.progress
-    with without_collections():
+    with gc_paused():
         pipeline.run(model, ctx, instrumentation)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.compiled import CompiledModel
 from dovetail.errors import DovetailError
-from dovetail.garbage import without_collections
+from dovetail.gc_pause import gc_paused
 from dovetail.ir.seal import read_seal, seal_holds
 from dovetail.planning.annotations import annotated
 from dovetail.planning.placement import HOST, get_placement
@@ -85,7 +85,7 @@ def _plan_of(model: Model, found: FoundResult) -> Plan:
 
 
 def _read_plan(model: Model, found: FoundResult) -> Plan:
-    with without_collections():
+    with gc_paused():
         remarks = []
         if REMARKS in found.texts:
             remarks = parse_remarks(found.texts[REMARKS].decode(errors="replace"), str(found.folder / REMARKS))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
-from dovetail.garbage import without_collections
+from dovetail.gc_pause import gc_paused
 from dovetail.ir.external import TensorDoor
 from dovetail.ir.limits import BRACKET_DEPTH
 from dovetail.ir.model import Model
@@ -64,7 +64,7 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
         with _named(path):
             text = path.read_text(encoding="utf-8", errors="replace")
         return open_text(text, str(path), path)
-    with without_collections():
+    with gc_paused():
         return Model(skeleton=_read(path, declared), path=path, checked=True)
 
 
@@ -118,7 +118,7 @@ def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | Non
     Raises:
         DovetailError: The model is wrong (see `dovetail.ir.source`).
     """
-    with without_collections():
+    with gc_paused():
         return Model(skeleton=_checked(proto, (), TensorDoor(name, path)), path=path, checked=True)
 
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.files import named, replacing
-from dovetail.garbage import without_collections
+from dovetail.gc_pause import gc_paused
 from dovetail.ir.seal import SEAL, make_seal
 from dovetail.ir.skeleton import is_stub
 from dovetail.ir.wire import join
@@ -71,7 +71,7 @@ def save_model(
     from dovetail.planning.annotations import mirror_annotations
 
     path = Path(path)
-    with without_collections():
+    with gc_paused():
         mirror_annotations(model)
         skeleton = model.skeleton()
     size = sum(tensor.nbytes for tensor in skeleton.weights.values())

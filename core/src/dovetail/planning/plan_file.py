@@ -11,7 +11,7 @@ from typing import Any
 
 from dovetail.errors import DovetailError
 from dovetail.files import write_text
-from dovetail.garbage import without_collections
+from dovetail.gc_pause import gc_paused
 from dovetail.planning.document import document_lines, json_text, parse_document
 from dovetail.planning.plan import VERSION, Plan
 from dovetail.planning.plan_rows import NODE_FIELDS, join_of, join_row, node_of, node_row, source_of
@@ -102,7 +102,7 @@ def load_plan(path: Path) -> Plan:
         path = path / PLAN
     if PLAN not in texts and not path.is_file():
         raise DovetailError(f"{path} does not exist", "`dovetail plan MODEL -o plan.yaml` makes one")
-    with without_collections():
+    with gc_paused():
         return _with_remarks(path, texts)
 
 

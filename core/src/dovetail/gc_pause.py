@@ -6,11 +6,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["without_collections"]
+__all__ = ["gc_paused"]
 
 
 @contextmanager
-def without_collections() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Switch the collector of cyclic garbage off inside the block; blocks may nest.
 
     A graph is millions of small objects that all stay. The collector looks through all of them again and again, which
