@@ -1,8 +1,8 @@
 """What runs in a loop costs as often as it goes around."""
 
 import pytest
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.opening import open_text
-from dovetail.ir.parts import Parts
 from dovetail_precision.costs import MovedBytes, cost_of
 from dovetail_precision.repeats import repeats_of
 from dovetail_precision.solvers import solver
@@ -46,9 +46,9 @@ def loop(count, counts="int64 three = {3}, int64 huge = {9223372036854775807}"):
 )
 def test_how_often_bodies_run(text, expected):
     model = open_text(text, "test")
-    parts = Parts(model)
-    times = repeats_of(parts)
-    assert {graph.name: times[id(graph)] for graph in parts.graphs if id(graph) in times} == expected
+    flat = FlatGraph(model)
+    times = repeats_of(flat)
+    assert {graph.name: times[id(graph)] for graph in flat.graphs if id(graph) in times} == expected
 
 
 def test_conversions_stand_around_a_loop_rather_than_in_it(placed):

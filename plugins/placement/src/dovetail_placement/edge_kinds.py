@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_kind
@@ -29,24 +29,24 @@ __all__ = ["EdgeKinds", "MarkEdgeKinds"]
 class EdgeKinds:
     """The kind of every node and value of a model, as an analysis."""
 
-    def __init__(self, model: Model, parts: Parts, facts: OperatorFacts):
+    def __init__(self, model: Model, flat: FlatGraph, facts: OperatorFacts):
         self._facts = facts
         self._signatures = Signatures(model.ir.opset_imports)
         self._known_inputs: dict[tuple, str] = {}
         self._known_outputs: dict[tuple, str] = {}
         self._flows_to: dict[int, str] = {}
         self._comes_from: dict[int, str] = {}
-        for node in parts.nodes:
+        for node in flat.nodes:
             self._forward(node)
-        for node in reversed(parts.nodes):
+        for node in reversed(flat.nodes):
             self._backward(node.outputs)
-        for graph in parts.graphs:
+        for graph in flat.graphs:
             self._backward(_outer_values(graph))
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> EdgeKinds:
         """The analysis of `model` as it is now."""
-        return cls(model, ctx.analysis(Parts, model), operator_facts())
+        return cls(model, ctx.analysis(FlatGraph, model), operator_facts())
 
     def of_node(self, node: ir.Node) -> str:
         """`shape`, `index` or `data`: what the node computes. A node with one output of data computes data."""
@@ -156,11 +156,11 @@ class MarkEdgeKinds(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Annotate; the graph does not change."""
         kinds = ctx.analysis(EdgeKinds)
-        parts = ctx.analysis(Parts, model)
-        for graph in parts.graphs:
+        flat = ctx.analysis(FlatGraph, model)
+        for graph in flat.graphs:
             for value in _outer_values(graph):
                 _mark(value, kinds)
-        for node in parts.nodes:
+        for node in flat.nodes:
             kind = kinds.of_node(node)
             set_kind(node, kind)
             ctx.count(kind)

@@ -1,11 +1,11 @@
-"""The pass that numbers regions: parts of one backend that can be cut out."""
+"""The pass that numbers regions: flat of one backend that can be cut out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
@@ -37,13 +37,13 @@ def number_regions(model: Model, ctx: Context) -> None:
     """Do it; planning needs the numbers before there are joins, compiling after."""
     from dovetail.runtime.regions import form_regions
 
-    parts = ctx.analysis(Parts, model)
+    flat = ctx.analysis(FlatGraph, model)
     regions = form_regions(model.graph, lambda node: get_placement(node).backend)
     for region in regions:
         # Nodes that share a placement go on sharing one; those that are looked up here are all older than this loop.
         moved: dict[int, Placement] = {}
         for node in region.nodes:
-            for part in (node, *parts.body_nodes(node)):
+            for part in (node, *flat.body_nodes(node)):
                 before = get_placement(part)
                 after = moved.get(id(before)) or moved.setdefault(id(before), before.in_region(region.index))
                 set_placement(part, after)

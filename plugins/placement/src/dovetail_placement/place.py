@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.suggestions import near_misses
@@ -63,7 +63,7 @@ class Placer:
     def __init__(self, model: Model, ctx: Context):
         self.model = model
         self.ctx = ctx
-        self.parts = ctx.analysis(Parts, model)
+        self.flat = ctx.analysis(FlatGraph, model)
         self.host = ctx.host
         names = [backend.name for backend in ctx.backends]
         plan = ctx.request.plan
@@ -113,7 +113,7 @@ class Placer:
         self._everything_has_a_place(claimed)
         sizes = Counter(name for name, _ in claimed.values())
         placements = {name: Placement(name) for name in sizes}
-        for node in self.parts.nodes:
+        for node in self.flat.nodes:
             backend, claim = claimed[id(node)]
             set_placement(node, placements[backend])
             node.meta[_CLAIM] = claim
@@ -153,7 +153,7 @@ class Placer:
             self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 
     def _everything_has_a_place(self, claimed: dict) -> None:
-        lost = next((node for node in self.parts.nodes if id(node) not in claimed), None)
+        lost = next((node for node in self.flat.nodes if id(node) not in claimed), None)
         if lost is None:
             return
         verdict = self._judges.of(self.host)(lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.planning.placement import kind_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class View:
         self.model = model
         self.backend = backend
         self.remark = ctx.remark
-        self._parts = ctx.analysis(Parts, model)
+        self._flat = ctx.analysis(FlatGraph, model)
         self._judge = judge
         self._hidden = hidden
         self._verdicts: dict[int, Verdict] = {}
@@ -40,7 +40,7 @@ class View:
 
     def whole(self, node: ir.Node) -> list[ir.Node]:
         """The node and all nodes of its bodies, which one engine runs together."""
-        return [node, *self._parts.body_nodes(node)]
+        return [node, *self._flat.body_nodes(node)]
 
     def verdict(self, node: ir.Node) -> Verdict:
         """What the backend's file says of `node`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.types import dtype_name, float_name, from_name
 from dovetail.passes import Pass
 from dovetail.planning.join import Join as PlannedJoin
@@ -56,8 +56,8 @@ class AssignTypes(Pass):
         solve(problem)
         _annotate(problem, model, ctx)
         number_regions(model, ctx)
-        parts = ctx.analysis(Parts, model)
-        borders = find_borders(parts, PlannedTypes(model, parts), ctx.request.keep_io_types)
+        flat = ctx.analysis(FlatGraph, model)
+        borders = find_borders(flat, PlannedTypes(model, flat), ctx.request.keep_io_types)
         ctx.joins = [_join(border) for border in borders]
         return False
 
@@ -88,7 +88,7 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     remark_lists(problem, ctx)
     counts: Counter[str] = Counter()
     plain: dict[tuple[str, str], Placement] = {}
-    for node in ctx.analysis(Parts, model).nodes:
+    for node in ctx.analysis(FlatGraph, model).nodes:
         variables = by_node.get(id(node), ())
         precision = _precision(node, variables)
         chosen = {name: variable.chosen for variable in variables for name, _ in (*variable.inputs, *variable.outputs)}

@@ -14,8 +14,8 @@ from dovetail_precision.ties import ties_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir.flat_graph import FlatGraph
     from dovetail.ir.model import Model
-    from dovetail.ir.parts import Parts
 
 __all__ = ["Border", "PlannedTypes", "find_borders"]
 
@@ -54,11 +54,11 @@ class Border:
 class PlannedTypes:
     """The types that a plan gives to values, to the readers of values, and to what bodies take and give."""
 
-    def __init__(self, model: Model, parts: Parts):
+    def __init__(self, model: Model, flat: FlatGraph):
         self._signatures = Signatures(model.ir.opset_imports)
         self._taken: dict[int, tuple[ir.Node, str]] = {}
         self._given: dict[tuple[int, int], tuple[ir.Node, str]] = {}
-        for holder in {id(node): node for node in parts.holders.values()}.values():
+        for holder in {id(node): node for node in flat.holders.values()}.values():
             sig = self._signatures(holder)
             for tie in ties_of(holder):
                 port = input_name(tie.inputs[0], sig) if tie.inputs else output_name(tie.outputs[0], sig)
@@ -103,30 +103,30 @@ class PlannedTypes:
         return wanted.pop() if lone else float_name(value)
 
 
-def find_borders(parts: Parts, types: PlannedTypes, keep_io_types: bool = True) -> list[Border]:
+def find_borders(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True) -> list[Border]:
     """All borders of a planned model in the order of their first readers; weights are none, they are converted.
 
     Args:
-        parts: The parts of a model whose nodes have placements, before joins.
+        flat: The flat of a model whose nodes have placements, before joins.
         types: Its planned types.
         keep_io_types: Give the model's outputs in the types of the source model. Else only a state, which comes back
             as an input, has a type that it must be given in: the one that the input has.
     """
     found: dict[tuple[int, str], Border] = {}
-    main = parts.graphs[0]
+    main = flat.graphs[0]
     overridable = {id(value) for value in main.inputs}
 
     def border(value: ir.Value, held: str, wanted: str) -> Border:
         return found.setdefault((id(value), wanted), Border(value, held, wanted))
 
-    for node in parts.nodes:
+    for node in flat.nodes:
         for index, value in enumerate(node.inputs):
             if value is None or value.is_initializer() and id(value) not in overridable:
                 continue
             wanted = types.wanted(node, index)
             if wanted is not None and wanted != (held := types.held(value)):
                 border(value, held, wanted).uses.append((node, index))
-    for graph in parts.graphs:
+    for graph in flat.graphs:
         free = graph is main and not keep_io_types
         states = {id(output): types.given(value) for value, output in find_states(graph)} if free else {}
         for index, value in enumerate(graph.outputs):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.types import FLOATS, dtype_name, float_name, from_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
@@ -48,23 +48,23 @@ class Join(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Insert joins, then give every value its type."""
-        parts = ctx.analysis(Parts, model)
-        joiner = _Joiner(model, parts, ctx)
-        borders = find_borders(parts, joiner.types, ctx.request.keep_io_types)
-        decided = list(joiner.retyped(parts))
+        flat = ctx.analysis(FlatGraph, model)
+        joiner = _Joiner(model, flat, ctx)
+        borders = find_borders(flat, joiner.types, ctx.request.keep_io_types)
+        decided = list(joiner.retyped(flat))
         outputs = model.graph.outputs
         states = {id(value): outputs.index(output) for value, output in find_states(model.graph)}
         # Weights go along: a node whose activations are converted and whose weights are not would be invalid.
-        converted = convert_weights(parts, joiner.types, ctx)
+        converted = convert_weights(flat, joiner.types, ctx)
         for border in borders:
             joiner.join(border)
         for value, dtype in decided:
             value.dtype = dtype
         if not ctx.request.keep_io_types:
             _lower_inputs(model, states, ctx)
-        rewritten = rewrite_carried_types(parts.nodes, ctx)
+        rewritten = rewrite_carried_types(flat.nodes, ctx)
         _drop_idle_casts(model, ctx)
-        rewritten |= set_attributes(parts.nodes, ctx)
+        rewritten |= set_attributes(flat.nodes, ctx)
         return bool(borders or decided or converted or rewritten)
 
 
@@ -114,18 +114,18 @@ def _drop_idle_casts(model: Model, ctx: Context) -> None:
 class _Joiner:
     """Inserts the joins of one model."""
 
-    def __init__(self, model: Model, parts: Parts, ctx: Context):
-        self.types = PlannedTypes(model, parts)
+    def __init__(self, model: Model, flat: FlatGraph, ctx: Context):
+        self.types = PlannedTypes(model, flat)
         self._ctx = ctx
-        self._scopes = Scopes(parts)
-        self._names = _Names(parts)
+        self._scopes = Scopes(flat)
+        self._names = _Names(flat)
         self._main = model.graph
         self._places = ConversionPlaces(model, ctx)
 
-    def retyped(self, parts: Parts) -> Iterator[tuple[ir.Value, ir.DataType]]:
+    def retyped(self, flat: FlatGraph) -> Iterator[tuple[ir.Value, ir.DataType]]:
         """Results of nodes, and what bodies take in, whose planned type is not the one they have."""
-        made = (value for node in parts.nodes for value in node.outputs)
-        taken = (value for graph in parts.graphs[1:] for value in graph.inputs)
+        made = (value for node in flat.nodes for value in node.outputs)
+        taken = (value for graph in flat.graphs[1:] for value in graph.inputs)
         for value in itertools.chain(made, taken):
             kind = self.types.held(value)
             if kind is not None and value.dtype != (dtype := from_name(kind)):
@@ -213,10 +213,10 @@ class _Joiner:
 class _Names:
     """Names that are not taken in the whole model."""
 
-    def __init__(self, parts: Parts):
-        self._taken = {value.name for node in parts.nodes for value in node.outputs}
-        self._taken.update(node.name for node in parts.nodes)
-        for graph in parts.graphs:
+    def __init__(self, flat: FlatGraph):
+        self._taken = {value.name for node in flat.nodes for value in node.outputs}
+        self._taken.update(node.name for node in flat.nodes)
+        for graph in flat.graphs:
             self._taken.update(value.name for value in graph.inputs)
             self._taken.update(graph.initializers)
 

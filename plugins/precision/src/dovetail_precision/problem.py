@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.ir.types import FLOATS, float_name
 from dovetail.planning.placement import HOST, get_placement
@@ -62,16 +62,16 @@ class TypingProblem:
         self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
         self._known_allowed: dict[tuple[int, int], tuple[object, frozenset[str]]] = {}
-        parts = ctx.analysis(Parts, model)
-        weights = (value for graph in parts.graphs for value in graph.initializers.values())
+        flat = ctx.analysis(FlatGraph, model)
+        weights = (value for graph in flat.graphs for value in graph.initializers.values())
         overridable = {id(value) for value in model.graph.inputs}
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
         self._conditions = ctx.analysis(Conditions, model)
         self._obstacles = Obstacles(ctx.analysis(Evidence, model), self._conditions, self.is_constant)
-        self._angles = find_angles(parts.nodes, self.is_constant, self._is_wave)
-        self._nodes = parts.nodes
-        self.repeats = repeats_of(parts)
-        for node in parts.nodes:
+        self._angles = find_angles(flat.nodes, self.is_constant, self._is_wave)
+        self._nodes = flat.nodes
+        self.repeats = repeats_of(flat)
+        for node in flat.nodes:
             self._add(node)
 
     def defined_by(self, value: ir.Value) -> Variable | None:

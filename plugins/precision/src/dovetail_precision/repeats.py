@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.parts import Parts
+    from dovetail.ir.flat_graph import FlatGraph
 
 __all__ = ["repeats_of"]
 
@@ -14,11 +14,11 @@ _UNKNOWN = 64  # as an extent that is not known
 _MOST = 4096  # a loop that runs until its condition fails is often given the largest number there is
 
 
-def repeats_of(parts: Parts) -> dict[int, int]:
+def repeats_of(flat: FlatGraph) -> dict[int, int]:
     """The number of times that each body runs, by the `id` of its graph; without those that run once at most."""
     found: dict[int, int] = {}
-    for graph in parts.graphs:
-        holder = parts.holders.get(id(graph))
+    for graph in flat.graphs:
+        holder = flat.holders.get(id(graph))
         if holder is None:
             continue
         times = min(_times(holder) * found.get(id(holder.graph), 1), _MOST)

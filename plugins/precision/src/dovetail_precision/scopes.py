@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.parts import Parts
+    from dovetail.ir.flat_graph import FlatGraph
 
     from dovetail_precision.borders import Border
 
@@ -18,10 +18,10 @@ _REPEATS = frozenset({"Loop", "Scan", "SequenceMap"})
 class Scopes:
     """The nesting of a model's graphs."""
 
-    def __init__(self, parts: Parts):
-        self._holders = parts.holders
+    def __init__(self, flat: FlatGraph):
+        self._holders = flat.holders
         self._of_inputs: dict[int, ir.Graph] = {}
-        for graph in parts.graphs:
+        for graph in flat.graphs:
             for value in (*graph.inputs, *graph.initializers.values()):
                 self._of_inputs[id(value)] = graph
 

@@ -12,7 +12,7 @@ from dovetail_precision.cast_tensor import CastTensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.parts import Parts
+    from dovetail.ir.flat_graph import FlatGraph
     from dovetail.passes import Context
 
     from dovetail_precision.borders import PlannedTypes
@@ -23,7 +23,7 @@ _VECTOR = 65536  # elements
 _BOUNDING = frozenset({"Clip", "Max", "Min"})
 
 
-def convert_weights(parts: Parts, types: PlannedTypes, ctx: Context) -> bool:
+def convert_weights(flat: FlatGraph, types: PlannedTypes, ctx: Context) -> bool:
     """Give every weight, of the main graph and of all bodies, one version per precision that reads it.
 
     A weight that is read in one type only is replaced. Nothing is converted here: the new weights convert themselves
@@ -34,8 +34,8 @@ def convert_weights(parts: Parts, types: PlannedTypes, ctx: Context) -> bool:
     """
     changed = False
     accumulates = {backend.name for backend in ctx.backends if backend.accumulate == "float32"}
-    overridable = {id(value) for value in parts.graphs[0].inputs}
-    for graph in parts.graphs:
+    overridable = {id(value) for value in flat.graphs[0].inputs}
+    for graph in flat.graphs:
         for value in list(graph.initializers.values()):
             if id(value) not in overridable and value.const_value is not None and float_name(value):
                 changed |= _convert(graph, value, types, accumulates, ctx)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail_placement.place import claims_of
 
 from dovetail_precision.conditioning.amplification import THRESHOLDS, find_amplified
@@ -39,7 +39,7 @@ class Conditions:
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Conditions:
         """What is known of `model` as it is now."""
-        nodes, intervals = ctx.analysis(Parts, model).nodes, ctx.analysis(Intervals, model)
+        nodes, intervals = ctx.analysis(FlatGraph, model).nodes, ctx.analysis(Intervals, model)
         measured = {key: known for key, (_, known) in measured_ranges(model).items()}
         sizes = Sizes(measured, intervals)
         low = {backend.low for backend in ctx.backends} & THRESHOLDS.keys()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 
 from dovetail_precision.fits import LARGEST
 from dovetail_precision.ranges.held import held_constants
@@ -67,7 +67,7 @@ class Evidence:
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Evidence:
         """The evidence in `model` as it is now."""
-        return cls(ctx.analysis(Intervals, model), ctx.analysis(Parts, model).nodes, model)
+        return cls(ctx.analysis(Intervals, model), ctx.analysis(FlatGraph, model).nodes, model)
 
     @property
     def is_measured(self) -> bool:

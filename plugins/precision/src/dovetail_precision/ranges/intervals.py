@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.types import float_name
 
 from dovetail_precision.ranges.arithmetic import (
@@ -43,21 +43,21 @@ class Intervals:
     model.
     """
 
-    def __init__(self, parts: Parts):
+    def __init__(self, flat: FlatGraph):
         self._known: dict[int, Range] = {}
         self._constants: dict[int, Range] = {}
         self._whole: dict[int, float] = {}
         self._integers: set[int] = set()
         self._whole_numbers: set[int] = set()
-        self._inputs = {id(value) for value in parts.graphs[0].inputs}
-        for node in parts.nodes:
+        self._inputs = {id(value) for value in flat.graphs[0].inputs}
+        for node in flat.nodes:
             if node.domain in ("", "ai.onnx") and node.outputs:
                 self._walk(node)
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Intervals:
         """The intervals of `model` as it is now."""
-        return cls(ctx.analysis(Parts, model))
+        return cls(ctx.analysis(FlatGraph, model))
 
     def beyond(self, magnitude: float) -> dict[int, Range]:
         """The intervals of computed values that reach beyond `magnitude`, by the `id` of the value."""

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.parts import Parts
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
 
 from dovetail_precision.fits import LARGEST
@@ -125,7 +125,7 @@ class Measuring:
         # bfloat16 has the range of float32, so nothing overflows on the way to a sum either.
         narrow = any(backend.low == NARROW for backend in self._ctx.backends)
         main = [node for node in self._model.graph if _is_sum(node)] if narrow else []
-        inside = [node for node in self._ctx.analysis(Parts, self._model).nodes if narrow and _is_sum(node)]
+        inside = [node for node in self._ctx.analysis(FlatGraph, self._model).nodes if narrow and _is_sum(node)]
         self._run(measurable(self._model), [], main)
         outside = {id(node) for node in main}
         flagged = [node for node in inside if id(node) not in outside and _may_overflow(node, self._found)]

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["Parts"]
+__all__ = ["FlatGraph"]
 
 
-class Parts:
-    """All graphs and nodes of a model, as they are when it is asked for: `ctx.analysis(Parts, model)`.
+class FlatGraph:
+    """All graphs and nodes of a model, as they are when it is asked for: `ctx.analysis(FlatGraph, model)`.
 
     Attributes:
         nodes: Every node of the main graph and of all bodies; a node comes before the nodes of its own bodies.
@@ -33,7 +33,7 @@ class Parts:
         }
 
     @classmethod
-    def compute(cls, model: Model, _: object) -> Parts:
+    def compute(cls, model: Model, _: object) -> FlatGraph:
         """The parts of `model` as it is now."""
         return cls(model)
 
