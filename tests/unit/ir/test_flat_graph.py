@@ -1,4 +1,4 @@
-"""The flat of a model: one walk for all passes that change no structure."""
+"""The flat graph of a model: one walk shared by all passes that keep the structure."""
 
 import onnx_ir as ir
 from dovetail.ir.flat_graph import FlatGraph

@@ -1,4 +1,4 @@
-"""The parts of a model at one revision, as an analysis: passes that change no structure share one walk."""
+"""All graphs and nodes of a model in one list each: an analysis that passes share until the structure changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FlatGraph"]
 
 
 class FlatGraph:
-    """All graphs and nodes of a model, as they are when it is asked for: `ctx.analysis(FlatGraph, model)`.
+    """All graphs and nodes of one revision of a model, bodies included: `ctx.analysis(FlatGraph, model)`.
 
     Attributes:
         nodes: Every node of the main graph and of all bodies; a node comes before the nodes of its own bodies.
@@ -34,10 +34,10 @@ class FlatGraph:
 
     @classmethod
     def compute(cls, model: Model, _: object) -> FlatGraph:
-        """The parts of `model` as it is now."""
+        """Walk the current revision of `model`."""
         return cls(model)
 
     def body_nodes(self, node: ir.Node) -> Iterator[ir.Node]:
-        """Every node of the bodies of `node`, and of theirs; none for nearly all nodes."""
+        """All nodes in the bodies of `node`, nested bodies included; empty unless `node` is control flow."""
         for body in self._bodies.get(id(node), ()):
             yield from all_nodes(body)

@@ -1,4 +1,4 @@
-"""The pass that numbers regions: flat of one backend that can be cut out."""
+"""The pass that numbers regions: parts of one backend that can be cut out."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def find_borders(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = Tru
     """All borders of a planned model in the order of their first readers; weights are none, they are converted.
 
     Args:
-        flat: The flat of a model whose nodes have placements, before joins.
+        flat: The flat graph of a model whose nodes have placements, before joins.
         types: Its planned types.
         keep_io_types: Give the model's outputs in the types of the source model. Else only a state, which comes back
             as an input, has a type that it must be given in: the one that the input has.
