@@ -14,7 +14,6 @@ from dovetail.ir.types import FLOATS, float_name
 from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
 
-from dovetail_precision.angles import find_angles
 from dovetail_precision.conditioning.conditions import Conditions
 from dovetail_precision.cost_table import CostTable, table_for
 from dovetail_precision.lists import Listed, apply_list, find_listed
@@ -24,6 +23,7 @@ from dovetail_precision.ranges.evidence import Evidence
 from dovetail_precision.repeats import repeats_of
 from dovetail_precision.rules import TAKES_ANY
 from dovetail_precision.ties import Tie, holds_bodies, ties_of
+from dovetail_precision.trig_inputs import find_trig_inputs
 from dovetail_precision.variable import Variable
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class TypingProblem:
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
         self._conditions = ctx.analysis(Conditions, model)
         self._obstacles = Obstacles(ctx.analysis(Evidence, model), self._conditions, self.is_constant)
-        self._angles = find_angles(flat.nodes, self.is_constant, self._is_wave)
+        self._trig_inputs = find_trig_inputs(flat.nodes, self.is_constant, self._is_trig)
         self._nodes = flat.nodes
         self.repeats = repeats_of(flat)
         for node in flat.nodes:
@@ -99,7 +99,7 @@ class TypingProblem:
         """What conditioning says against `name` for the node of `variable`, whatever the user says, or nothing."""
         return self._conditions.against(variable.node, name)
 
-    def _is_wave(self, node: ir.Node) -> bool:
+    def _is_trig(self, node: ir.Node) -> bool:
         return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)
 
     def listed_nodes(self) -> list[tuple[ir.Node, Listed]]:
@@ -120,7 +120,7 @@ class TypingProblem:
             policy = claim.role
             if policy != "pinned" and node.op_type in _ATOMS:
                 policy = "keep"
-            elif policy != "pinned" and id(node) in self._angles:
+            elif policy != "pinned" and id(node) in self._trig_inputs:
                 policy = "angle"
         for group in groups:
             allowed = self._narrowed(group, claim)

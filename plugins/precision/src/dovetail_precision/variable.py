@@ -19,7 +19,7 @@ class Variable:
         node: The node.
         backend: Name of its backend.
         policy: How the backend wants it typed: `lower`, `fp32`, `promote`, `pass`, ..., or "" (leave it). Beside these
-            there are `pinned`, `keep` (what it is), and `angle` (see `angles.py`).
+            there are `pinned`, `keep` (what it is), and `angle` (see `trig_inputs.py`).
         present: The type in the source model.
         low, high: The backend's low and high precision; `present` where the backend has none.
         allowed: What the schema, the backend and the user allow together; never empty.
