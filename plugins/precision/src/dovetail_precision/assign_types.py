@@ -21,7 +21,7 @@ from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.lists import remark_lists, why_listed
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.solvers import solver
-from dovetail_precision.ties import holds_bodies
+from dovetail_precision.type_equalities import holds_bodies
 from dovetail_precision.variable import Variable
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
         precision = _precision(node, variables)
         chosen = {name: variable.chosen for variable in variables for name, _ in (*variable.inputs, *variable.outputs)}
         if not variables or holds_bodies(node):
-            chosen = _untied_ports(node) | chosen
+            chosen = _ports_without_variable(node) | chosen
         ports = {name: kind for name, kind in chosen.items() if kind != precision}
         set_placement(node, _placement(get_placement(node).backend, precision, ports, plain))
         counts[precision] += 1
@@ -118,7 +118,7 @@ def _precision(node: ir.Node, variables) -> str:
     return dtype_name(kinds[0]) if kinds else ""
 
 
-def _untied_ports(node: ir.Node) -> dict[str, str]:
+def _ports_without_variable(node: ir.Node) -> dict[str, str]:
     """Float ports keep their type where no variable stands for them."""
     named = {f"in{index}": value for index, value in enumerate(node.inputs)}
     named |= {f"out{index}": value for index, value in enumerate(node.outputs)}

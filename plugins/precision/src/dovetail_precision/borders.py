@@ -10,7 +10,7 @@ from dovetail.ir.types import float_name
 from dovetail.planning.placement import HOST, get_placement
 
 from dovetail_precision.states import find_states
-from dovetail_precision.ties import ties_of
+from dovetail_precision.type_equalities import type_equalities
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -60,10 +60,10 @@ class PlannedTypes:
         self._given: dict[tuple[int, int], tuple[ir.Node, str]] = {}
         for holder in {id(node): node for node in flat.holders.values()}.values():
             sig = self._signatures(holder)
-            for tie in ties_of(holder):
-                port = input_name(tie.inputs[0], sig) if tie.inputs else output_name(tie.outputs[0], sig)
-                self._taken.update((id(value), (holder, port)) for value in tie.body_inputs)
-                self._given.update(((id(graph), index), (holder, port)) for graph, index in tie.body_outputs)
+            for equality in type_equalities(holder):
+                port = input_name(equality.inputs[0], sig) if equality.inputs else output_name(equality.outputs[0], sig)
+                self._taken.update((id(value), (holder, port)) for value in equality.body_inputs)
+                self._given.update(((id(graph), index), (holder, port)) for graph, index in equality.body_outputs)
 
     def held(self, value: ir.Value) -> str | None:
         """The float type that `value` is computed in; None where it carries no float."""

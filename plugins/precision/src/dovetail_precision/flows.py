@@ -132,6 +132,6 @@ def _kept(problem: TypingProblem) -> list[ir.Value]:
     for _, graph in problem.model.graphs():
         free = graph is problem.model.graph and not problem.keeps_io_types
         for index, value in enumerate(graph.outputs):
-            if (id(graph), index) not in problem.tied and (not free or problem.is_constant(value)):
+            if (id(graph), index) not in problem.equated_outputs and (not free or problem.is_constant(value)):
                 kept.append(value)
     return kept

@@ -22,8 +22,8 @@ from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ranges.evidence import Evidence
 from dovetail_precision.repeats import repeats_of
 from dovetail_precision.rules import TAKES_ANY
-from dovetail_precision.ties import Tie, holds_bodies, ties_of
 from dovetail_precision.trig_inputs import find_trig_inputs
+from dovetail_precision.type_equalities import TypeEquality, holds_bodies, type_equalities
 from dovetail_precision.variable import Variable
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class TypingProblem:
         keeps_io_types: Whether the model's inputs and outputs keep their types.
         variables: In graph order; the variables of bodies follow those of the node that holds them.
         impossible: Nodes (with their reasons) for which the rules leave no type; they must be placed elsewhere.
-        tied: The outputs of bodies that a variable of the holding node reads, as (`id` of the body, index).
+        equated_outputs: The outputs of bodies that a variable of the holding node reads, as (`id` of the body, index).
         repeats: How often bodies run, by the `id` of their graph.
     """
 
@@ -55,7 +55,7 @@ class TypingProblem:
         self._ctx = ctx
         self.variables: list[Variable] = []
         self.impossible: list[tuple[ir.Node, str]] = []
-        self.tied: set[tuple[int, int]] = set()
+        self.equated_outputs: set[tuple[int, int]] = set()
         self._defined_by: dict[int, Variable] = {}
         self._listed = find_listed(model, ctx)
         self._signatures = Signatures(model.ir.opset_imports)
@@ -108,8 +108,8 @@ class TypingProblem:
 
     def _add(self, node: ir.Node) -> None:
         if holds_bodies(node):
-            for tie in ties_of(node):
-                self._add_tie(node, tie)
+            for equality in type_equalities(node):
+                self._add_equality(node, equality)
             return
         groups = self._groups(node)
         if not groups:
@@ -152,16 +152,16 @@ class TypingProblem:
             return "keep"
         return "pass" if policy == "follow-consumer" and node.op_type in TAKES_ANY and not group.outputs else policy
 
-    def _add_tie(self, node: ir.Node, tie: Tie) -> None:
+    def _add_equality(self, node: ir.Node, equality: TypeEquality) -> None:
         """One variable for what is tied together at the border of the bodies of `node`."""
         claim, backend = claims_of(node), self._backends[get_placement(node).backend]
-        sig, present = self._signatures(node), float_name(tie.values(node)[0])
-        given = [graph.outputs[index] for graph, index in tie.body_outputs]
+        sig, present = self._signatures(node), float_name(equality.values(node)[0])
+        given = [graph.outputs[index] for graph, index in equality.body_outputs]
         # A weight that a body gives out as it is has no reader that could ask for a version.
         free = present == "float32" and backend.name != HOST and not any(value.is_initializer() for value in given)
         free = free and not (id(node) in self._listed and self._listed[id(node)].side == "high")
-        inputs = [(input_name(index, sig), node.inputs[index]) for index in tie.inputs]
-        outputs = [(output_name(index, sig), node.outputs[index]) for index in tie.outputs]
+        inputs = [(input_name(index, sig), node.inputs[index]) for index in equality.inputs]
+        outputs = [(output_name(index, sig), node.outputs[index]) for index in equality.outputs]
         name = (inputs or outputs)[0][0]
         variable = Variable(
             node,
@@ -173,10 +173,11 @@ class TypingProblem:
             frozenset(FLOATS) if free else frozenset({present}),
             claim.source if claim is not None else "",
             inputs + [(name, value) for value in given],
-            [(name, value) for name, value in outputs if value.name] + [(name, value) for value in tie.body_inputs],
+            [(name, value) for name, value in outputs if value.name]
+            + [(name, value) for value in equality.body_inputs],
         )
         self.variables.append(variable)
-        self.tied.update((id(graph), index) for graph, index in tie.body_outputs)
+        self.equated_outputs.update((id(graph), index) for graph, index in equality.body_outputs)
         for _, value in variable.outputs:
             self._defined_by[id(value)] = variable
 

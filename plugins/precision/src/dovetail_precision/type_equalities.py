@@ -11,13 +11,13 @@ from dovetail.ir.types import float_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Tie", "holds_bodies", "ties_of"]
+__all__ = ["TypeEquality", "holds_bodies", "type_equalities"]
 
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
+class TypeEquality:
     """Ports of a node and of its bodies between which a value goes as it is.
 
     Attributes:
@@ -32,7 +32,7 @@ class Tie:
     body_outputs: tuple[tuple[ir.Graph, int], ...] = ()
 
     def values(self, node: ir.Node) -> list[ir.Value | None]:
-        """Everything that the tie holds together at `node`."""
+        """Everything that the equality holds together at `node`."""
         return [
             *(node.inputs[index] for index in self.inputs),
             *(node.outputs[index] for index in self.outputs),
@@ -46,44 +46,50 @@ def holds_bodies(node: ir.Node) -> bool:
     return node.op_type in _CONTROL and node.domain in ("", "ai.onnx")
 
 
-def ties_of(node: ir.Node) -> list[Tie]:
+def type_equalities(node: ir.Node) -> list[TypeEquality]:
     """The ties of a control-flow node whose values are all tensors of one float type.
 
     What a loop carries is tied to its initial value and to what the body makes of it, the results of branches are tied
     to each other, the slices of a Scan to the whole. A SequenceMap has none: sequences keep their type.
     """
     maker = {"If": _of_if, "Loop": _of_loop, "Scan": _of_scan}.get(node.op_type)
-    return [tie for tie in maker(node) if _one_float(tie, node)] if maker else []
+    return [equality for equality in maker(node) if _is_one_float_type(equality, node)] if maker else []
 
 
-def _one_float(tie: Tie, node: ir.Node) -> bool:
-    kinds = {float_name(value) for value in tie.values(node)}
+def _is_one_float_type(equality: TypeEquality, node: ir.Node) -> bool:
+    kinds = {float_name(value) for value in equality.values(node)}
     return len(kinds) == 1 and None not in kinds
 
 
-def _of_if(node: ir.Node) -> list[Tie]:
+def _of_if(node: ir.Node) -> list[TypeEquality]:
     held = bodies(node)
     return [
-        Tie(outputs=(index,), body_outputs=tuple((body, index) for body in held)) for index in range(len(node.outputs))
+        TypeEquality(outputs=(index,), body_outputs=tuple((body, index) for body in held))
+        for index in range(len(node.outputs))
     ]
 
 
-def _of_loop(node: ir.Node) -> list[Tie]:
+def _of_loop(node: ir.Node) -> list[TypeEquality]:
     (body,) = bodies(node)
     carried = len(node.inputs) - 2
     made = [
-        Tie((index + 2,), (index,), (body.inputs[index + 2],), ((body, index + 1),)) for index in range(max(carried, 0))
+        TypeEquality((index + 2,), (index,), (body.inputs[index + 2],), ((body, index + 1),))
+        for index in range(max(carried, 0))
     ]
     return made + [
-        Tie(outputs=(index,), body_outputs=((body, index + 1),)) for index in range(carried, len(node.outputs))
+        TypeEquality(outputs=(index,), body_outputs=((body, index + 1),)) for index in range(carried, len(node.outputs))
     ]
 
 
-def _of_scan(node: ir.Node) -> list[Tie]:
+def _of_scan(node: ir.Node) -> list[TypeEquality]:
     (body,) = bodies(node)
     if len(node.inputs) != len(body.inputs):
         return []  # before opset 9 its first input is the lengths of the sequences
     states = len(node.inputs) - node.attributes.get_int("num_scan_inputs", 0)
-    made = [Tie((index,), (index,), (body.inputs[index],), ((body, index),)) for index in range(states)]
-    made += [Tie(inputs=(index,), body_inputs=(body.inputs[index],)) for index in range(states, len(node.inputs))]
-    return made + [Tie(outputs=(index,), body_outputs=((body, index),)) for index in range(states, len(node.outputs))]
+    made = [TypeEquality((index,), (index,), (body.inputs[index],), ((body, index),)) for index in range(states)]
+    made += [
+        TypeEquality(inputs=(index,), body_inputs=(body.inputs[index],)) for index in range(states, len(node.inputs))
+    ]
+    return made + [
+        TypeEquality(outputs=(index,), body_outputs=((body, index),)) for index in range(states, len(node.outputs))
+    ]
