@@ -35,7 +35,7 @@ def solved(path: Path, backend: str, name: str) -> dict:
         problem, setting_up = timed(TypingProblem, model, ctx)
         _, solving = timed(solve, problem)
     joins = sum(len(flow.wanted - {flow.held}) for flow in find_flows(problem) if not flow.constant)
-    cost = cost_of(problem, MovedBytes(problem.cost_table, problem.repeats))
+    cost = cost_of(problem, MovedBytes(problem.cost_table, problem.trip_counts))
     return {"problem": setting_up, "solve": solving, "joins": joins, "cost": cost}
 
 

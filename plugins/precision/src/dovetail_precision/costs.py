@@ -59,12 +59,12 @@ class MovedBytes:
 
     Args:
         table: The rates; without one, those that are shipped.
-        repeats: How often bodies run, by the `id` of their graph; once where it says nothing.
+        trip_counts: How often bodies run, by the `id` of their graph; once where it says nothing.
     """
 
-    def __init__(self, table: CostTable | None = None, repeats: dict[int, int] | None = None):
+    def __init__(self, table: CostTable | None = None, trip_counts: dict[int, int] | None = None):
         self.table = table or CostTable()
-        self._repeats = repeats or {}
+        self._trip_counts = trip_counts or {}
         self._sizes: dict[ir.Value, int] = {}
         # A variable stands beside its work, so that no other takes its id.
         self._work: dict[int, tuple[int, int, Variable]] = {}
@@ -73,7 +73,7 @@ class MovedBytes:
         """Reading all inputs and writing all outputs, and the products."""
         known = self._work.get(id(variable))
         if known is None:
-            times = self._repeats.get(id(variable.node.graph), 1) if self._repeats else 1
+            times = self._trip_counts.get(id(variable.node.graph), 1) if self._trip_counts else 1
             elements = times * sum([self._size(value) for _, value in (*variable.inputs, *variable.outputs)])
             known = self._work[id(variable)] = (elements, times * _operations(variable), variable)
         elements, operations, _ = known
@@ -83,7 +83,7 @@ class MovedBytes:
     def join(self, value: ir.Value, held: str, wanted: str) -> int:
         """Starting a Cast, reading the one type and writing the other."""
         once = int(self.table.start + self._size(value) * (_width(held) + _width(wanted)) / self.table.casts)
-        return once * self._repeats.get(id(value.graph), 1) if self._repeats else once
+        return once * self._trip_counts.get(id(value.graph), 1) if self._trip_counts else once
 
     def version(self, value: ir.Value, kind: str) -> int:
         """Fetching it once more than computing does: two versions take the caches that one would."""

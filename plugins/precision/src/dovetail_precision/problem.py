@@ -20,9 +20,9 @@ from dovetail_precision.lists import Listed, apply_list, find_listed
 from dovetail_precision.obstacles import Obstacles
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ranges.evidence import Evidence
-from dovetail_precision.repeats import repeats_of
 from dovetail_precision.rules import TAKES_ANY
 from dovetail_precision.trig_inputs import find_trig_inputs
+from dovetail_precision.trip_counts import trip_counts
 from dovetail_precision.type_equalities import TypeEquality, holds_bodies, type_equalities
 from dovetail_precision.variable import Variable
 
@@ -46,7 +46,7 @@ class TypingProblem:
         variables: In graph order; the variables of bodies follow those of the node that holds them.
         impossible: Nodes (with their reasons) for which the rules leave no type; they must be placed elsewhere.
         equated_outputs: The outputs of bodies that a variable of the holding node reads, as (`id` of the body, index).
-        repeats: How often bodies run, by the `id` of their graph.
+        trip_counts: How often bodies run, by the `id` of their graph.
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -70,7 +70,7 @@ class TypingProblem:
         self._obstacles = Obstacles(ctx.analysis(Evidence, model), self._conditions, self.is_constant)
         self._trig_inputs = find_trig_inputs(flat.nodes, self.is_constant, self._is_trig)
         self._nodes = flat.nodes
-        self.repeats = repeats_of(flat)
+        self.trip_counts = trip_counts(flat)
         for node in flat.nodes:
             self._add(node)
 

@@ -35,7 +35,7 @@ def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> Non
         DovetailError: The cost model is not one, or SciPy is missing.
     """
     flows = find_flows(problem)
-    builder = _Builder(problem, flows, costs or MovedBytes(problem.cost_table, problem.repeats))
+    builder = _Builder(problem, flows, costs or MovedBytes(problem.cost_table, problem.trip_counts))
     for flow in flows:
         builder.add(flow)
     low = builder.energy.minimise()

@@ -4,8 +4,8 @@ import pytest
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.opening import open_text
 from dovetail_precision.costs import MovedBytes, cost_of
-from dovetail_precision.repeats import repeats_of
 from dovetail_precision.solvers import solver
+from dovetail_precision.trip_counts import trip_counts
 
 LOOP = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4,8] x, int64 given, bool go) => (float[4,8] y) <float[8,8] w, {counts}> {{
@@ -47,8 +47,8 @@ def loop(count, counts="int64 three = {3}, int64 huge = {9223372036854775807}"):
 def test_how_often_bodies_run(text, expected):
     model = open_text(text, "test")
     flat = FlatGraph(model)
-    times = repeats_of(flat)
-    assert {graph.name: times[id(graph)] for graph in flat.graphs if id(graph) in times} == expected
+    counts = trip_counts(flat)
+    assert {graph.name: counts[id(graph)] for graph in flat.graphs if id(graph) in counts} == expected
 
 
 def test_conversions_stand_around_a_loop_rather_than_in_it(placed):
@@ -58,8 +58,8 @@ def test_conversions_stand_around_a_loop_rather_than_in_it(placed):
     state = next(variable for variable in problem.variables if variable.node.op_type == "Loop")
     assert state.chosen == "float32"
     unaware = MovedBytes(problem.cost_table)
-    as_it_is = cost_of(problem, MovedBytes(problem.cost_table, problem.repeats)), cost_of(problem, unaware)
+    as_it_is = cost_of(problem, MovedBytes(problem.cost_table, problem.trip_counts)), cost_of(problem, unaware)
     state.chosen = "float16"
-    low = cost_of(problem, MovedBytes(problem.cost_table, problem.repeats)), cost_of(problem, unaware)
+    low = cost_of(problem, MovedBytes(problem.cost_table, problem.trip_counts)), cost_of(problem, unaware)
     assert low[0] > as_it_is[0]
     assert low[1] < as_it_is[1]

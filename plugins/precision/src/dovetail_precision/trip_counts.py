@@ -8,26 +8,26 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
 
-__all__ = ["repeats_of"]
+__all__ = ["trip_counts"]
 
 _UNKNOWN = 64  # as an extent that is not known
 _MOST = 4096  # a loop that runs until its condition fails is often given the largest number there is
 
 
-def repeats_of(flat: FlatGraph) -> dict[int, int]:
+def trip_counts(flat: FlatGraph) -> dict[int, int]:
     """The number of times that each body runs, by the `id` of its graph; without those that run once at most."""
     found: dict[int, int] = {}
     for graph in flat.graphs:
         holder = flat.holders.get(id(graph))
         if holder is None:
             continue
-        times = min(_times(holder) * found.get(id(holder.graph), 1), _MOST)
+        times = min(_trip_count(holder) * found.get(id(holder.graph), 1), _MOST)
         if times > 1:
             found[id(graph)] = times
     return found
 
 
-def _times(holder: ir.Node) -> int:
+def _trip_count(holder: ir.Node) -> int:
     if holder.op_type == "Loop":
         count = holder.inputs[0]
         given = count.const_value if count is not None and not count.is_graph_input() else None
