@@ -9,7 +9,7 @@ from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.ir.types import float_name
 from dovetail.planning.placement import HOST, get_placement
 
-from dovetail_precision.states import find_states
+from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.type_equalities import type_equalities
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def find_borders(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = Tru
                 border(value, held, wanted).uses.append((node, index))
     for graph in flat.graphs:
         free = graph is main and not keep_io_types
-        states = {id(output): types.given(value) for value, output in find_states(graph)} if free else {}
+        states = {id(output): types.given(value) for value, output in find_recurrent_io(graph)} if free else {}
         for index, value in enumerate(graph.outputs):
             held = types.held(value)
             wanted = states.get(id(value), held) if free else types.body_gives(graph, index)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
+from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.rules import choices, follows
-from dovetail_precision.states import find_states
 from dovetail_precision.type_attributes import carries_type
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _free_inputs(problem: TypingProblem, found: dict[int, Flow]) -> None:
         known = found.get(id(value))
         if known is not None and not value.is_initializer() and not value.is_graph_output():
             known.follows = _low_of_readers(problem, known)
-    for value, output in find_states(problem.model.graph):
+    for value, output in find_recurrent_io(problem.model.graph):
         known, back = found.get(id(value)), found.get(id(output))
         if known is not None and back is not None and known.follows and len({id(one) for one in known.readers}) == 1:
             back.readers.append(known.readers[0])

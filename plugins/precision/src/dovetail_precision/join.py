@@ -16,8 +16,8 @@ from dovetail.planning.placement import Placement, get_placement, set_placement
 from dovetail_precision.attributes import set_attributes
 from dovetail_precision.borders import Border, PlannedTypes, find_borders
 from dovetail_precision.conversion_places import ConversionPlaces
+from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.scopes import Scopes
-from dovetail_precision.states import find_states
 from dovetail_precision.type_attributes import rewrite_carried_types
 from dovetail_precision.weights import convert_weights
 
@@ -53,7 +53,7 @@ class Join(Pass):
         borders = find_borders(flat, joiner.types, ctx.request.keep_io_types)
         decided = list(joiner.retyped(flat))
         outputs = model.graph.outputs
-        states = {id(value): outputs.index(output) for value, output in find_states(model.graph)}
+        states = {id(value): outputs.index(output) for value, output in find_recurrent_io(model.graph)}
         # Weights go along: a node whose activations are converted and whose weights are not would be invalid.
         converted = convert_weights(flat, joiner.types, ctx)
         for border in borders:

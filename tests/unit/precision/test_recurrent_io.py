@@ -4,7 +4,7 @@ import onnx
 import pytest
 from dovetail import api
 from dovetail.ir.opening import open_text
-from dovetail_precision.states import find_states
+from dovetail_precision.recurrent_io import find_recurrent_io
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
 SOLVERS = ("fixpoint", "forward", "min-cut")
@@ -35,7 +35,7 @@ def test_pairs_by_name(given, result, pair):
     model = open_text(
         f'{HEAD}g (float[2,4] "{given}") => (float[2,4] "{result}") {{ "{result}" = Neg ("{given}") }}', "t"
     )
-    assert bool(find_states(model.graph)) is pair
+    assert bool(find_recurrent_io(model.graph)) is pair
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_pairs_by_name(given, result, pair):
 )
 def test_pairs_by_type(given, result, pair):
     model = open_text(f"{HEAD}g ({given} past, {result} o) => ({result} present) {{ present = Neg (o) }}", "t")
-    assert bool(find_states(model.graph)) is pair
+    assert bool(find_recurrent_io(model.graph)) is pair
 
 
 GROWING = """g (float[2,3,8] past, float[2,1,8] x) => (float[2,4,8] present, float[2,4,8] y) <float[8,8] w> {

@@ -17,43 +17,46 @@ from dovetail.ir.types import float_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["find_states"]
+__all__ = ["find_recurrent_io"]
 
 _BEFORE = frozenset({"past", "old", "prev", "previous", "last", "in", "input", "init", "initial"})
 _AFTER = frozenset({"present", "new", "next", "updated", "out", "output"})
 _ALONE = frozenset({("past", "present"), ("old", "new"), ("prev", "next"), ("previous", "next")})
-_STEPS = {"h0": "hn", "c0": "cn", "h_0": "h_n", "c_0": "c_n"}
+_INITIAL_TO_FINAL = {"h0": "hn", "c0": "cn", "h_0": "h_n", "c_0": "c_n"}
 
 
-def find_states(graph: ir.Graph) -> list[tuple[ir.Value, ir.Value]]:
+def find_recurrent_io(graph: ir.Graph) -> list[tuple[ir.Value, ir.Value]]:
     """The inputs of `graph` with the outputs that come back as them; of names that fit several times, none is taken."""
     by_rest: dict[tuple[str, ...], list[ir.Value]] = {}
     by_name: dict[str, list[ir.Value]] = {}
     for output in graph.outputs:
         if output.name:
-            by_rest.setdefault(_taken_apart(output.name, _AFTER)[1], []).append(output)
+            by_rest.setdefault(_split_name(output.name, _AFTER)[1], []).append(output)
             by_name.setdefault(output.name, []).append(output)
     found, taken = [], {}
     for value in graph.inputs:
         name = value.name or ""
-        near = [*by_rest.get(_taken_apart(name, _BEFORE)[1], ()), *by_name.get(_STEPS.get(name, ""), ())]
-        partners = [other for other in near if _are_a_pair(name, other.name) and _agree(value, other)]
+        candidates = [
+            *by_rest.get(_split_name(name, _BEFORE)[1], ()),
+            *by_name.get(_INITIAL_TO_FINAL.get(name, ""), ()),
+        ]
+        partners = [other for other in candidates if _names_match(name, other.name) and _types_match(value, other)]
         if len(partners) == 1 and float_name(value) is not None and not value.is_initializer():
             found.append((value, partners[0]))
             taken[id(partners[0])] = taken.get(id(partners[0]), 0) + 1
     return [(value, other) for value, other in found if taken[id(other)] == 1]
 
 
-def _are_a_pair(given: str, result: str) -> bool:
-    if _STEPS.get(given) == result:
+def _names_match(given: str, result: str) -> bool:
+    if _INITIAL_TO_FINAL.get(given) == result:
         return True
-    (before, rest), (after, other) = _taken_apart(given, _BEFORE), _taken_apart(result, _AFTER)
+    (before, rest), (after, other) = _split_name(given, _BEFORE), _split_name(result, _AFTER)
     if rest != other or before is None and after is None:
         return False
     return bool(rest) or (before, after) in _ALONE
 
 
-def _taken_apart(name: str, marks: frozenset[str]) -> tuple[str | None, tuple[str, ...]]:
+def _split_name(name: str, marks: frozenset[str]) -> tuple[str | None, tuple[str, ...]]:
     """The first word of `name` that tells its side, if there is one, and the other words."""
     text = re.sub(r"(?<=past|sent)_key_values", "", name.lower())
     words = [word for word in re.split(r"[^a-z0-9]+", text) if word]
@@ -63,7 +66,7 @@ def _taken_apart(name: str, marks: frozenset[str]) -> tuple[str | None, tuple[st
     return mark, tuple(words)
 
 
-def _agree(value: ir.Value, other: ir.Value) -> bool:
+def _types_match(value: ir.Value, other: ir.Value) -> bool:
     if value is other or value.dtype is None or value.dtype != other.dtype:
         return False
     if value.shape is None or other.shape is None:
