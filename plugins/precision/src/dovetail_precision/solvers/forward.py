@@ -2,7 +2,7 @@
 
 Types come from the source model: a node whose policy is `lower` goes low, one whose policy is `fp32` goes high, and
 whatever lies between takes the type that reaches it, as under torch.autocast
-(https://pytorch.org/docs/stable/amp.html). Constants take the type of their peers, and so do selections of constants.
+(https://pytorch.org/docs/stable/amp.html). Constants take the type of their peers, and so do selects of constants.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name, promote
 
+from dovetail_precision.constant_selects import find_constant_selects, take_types_of_readers
 from dovetail_precision.flows import find_flows
 from dovetail_precision.rules import activations, demanded, settled
-from dovetail_precision.selections import find_selections, follow_readers
 from dovetail_precision.tails import raise_tails
 from dovetail_precision.type_attributes import carries_type
 
@@ -28,15 +28,15 @@ __all__ = ["solve_forward"]
 
 def solve_forward(problem: TypingProblem) -> None:
     """Choose a type for every variable of `problem`."""
-    selections = find_selections(problem)
-    _sweep(problem, selections)
-    followed = follow_readers(problem, selections)
-    if len(followed) < len(selections):
+    selects = find_constant_selects(problem)
+    _sweep(problem, selects)
+    followed = take_types_of_readers(problem, selects)
+    if len(followed) < len(selects):
         # The others count like any value for what they reach; where that takes more of them along, all do.
-        selections = followed
-        _sweep(problem, selections)
-        followed = follow_readers(problem, selections)
-        if len(followed) < len(selections):
+        selects = followed
+        _sweep(problem, selects)
+        followed = take_types_of_readers(problem, selects)
+        if len(followed) < len(selects):
             followed = []
             _sweep(problem, followed)
     for variable in followed:
@@ -47,11 +47,11 @@ def solve_forward(problem: TypingProblem) -> None:
             flow.follow()
 
 
-def _sweep(problem: TypingProblem, selections: list[Variable]) -> None:
-    """Choose types in graph order; those of `selections`, which count for nothing, come later."""
+def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
+    """Choose types in graph order; those of `selects`, which count for nothing, come later."""
     # What the readers of a value take it for, where that is not the type it is computed in.
     taken_for: dict[int, str] = {}
-    selected = {id(value) for variable in selections for _, value in variable.outputs}
+    selected = {id(value) for variable in selects for _, value in variable.outputs}
 
     def arriving(value: ir.Value) -> str:
         known = taken_for.get(id(value))

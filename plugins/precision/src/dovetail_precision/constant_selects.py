@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["find_selections", "follow_readers"]
+__all__ = ["find_constant_selects", "take_types_of_readers"]
 
 # Gather is not among them: the tables that it reads are weights, and what it takes from them is data.
 _HANDS_ON = frozenset(
@@ -22,7 +22,7 @@ _HANDS_ON = frozenset(
 _FILLS = frozenset({"ConstantOfShape", "EyeLike"})
 
 
-def find_selections(problem: TypingProblem) -> list[Variable]:
+def find_constant_selects(problem: TypingProblem) -> list[Variable]:
     """Every `Where` of constants, every fill with a constant, and what only hands their results on, in graph order.
 
     Like a constant, such a value can be had in the type of its peers: its constants are stored in that type.
@@ -44,13 +44,13 @@ def find_selections(problem: TypingProblem) -> list[Variable]:
     return found
 
 
-def follow_readers(problem: TypingProblem, selections: list[Variable]) -> list[Variable]:
+def take_types_of_readers(problem: TypingProblem, selects: list[Variable]) -> list[Variable]:
     """Give every selection the low type if all of its readers, which have theirs, read it so; returns those."""
-    if not selections:
+    if not selects:
         return []
     flows = {id(flow.value): flow for flow in find_flows(problem)}
     followed = []
-    for variable in reversed(selections):  # readers first
+    for variable in reversed(selects):  # readers first
         wanted = set().union(*(flows[id(value)].wanted for _, value in variable.outputs))
         if wanted == {variable.low} == {settled(problem, variable, variable.low)}:
             variable.chosen, variable.because = variable.low, ()
