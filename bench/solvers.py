@@ -24,7 +24,7 @@ def solved(path: Path, backend: str, name: str) -> dict:
     from dovetail.passes.composition import compose
     from dovetail.plugins import load_plugins
     from dovetail_precision.costs import MovedBytes, cost_of
-    from dovetail_precision.flows import find_flows
+    from dovetail_precision.def_use import def_use_chains
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.solvers import solver
 
@@ -34,7 +34,7 @@ def solved(path: Path, backend: str, name: str) -> dict:
     with gc_paused():
         problem, setting_up = timed(TypingProblem, model, ctx)
         _, solving = timed(solve, problem)
-    joins = sum(len(flow.wanted - {flow.held}) for flow in find_flows(problem) if not flow.constant)
+    joins = sum(len(chain.wanted - {chain.held}) for chain in def_use_chains(problem) if not chain.constant)
     cost = cost_of(problem, MovedBytes(problem.cost_table, problem.trip_counts))
     return {"problem": setting_up, "solve": solving, "joins": joins, "cost": cost}
 

@@ -11,7 +11,7 @@ from dovetail.ir import open_model, verify_model
 from dovetail.passes import Context, Pipeline, Request
 from dovetail_precision.cost_table import CostTable
 from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
-from dovetail_precision.flows import find_flows
+from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.rules import choices
 from dovetail_precision.solvers import solver
@@ -54,12 +54,12 @@ def cheapest(problem, costs):
     types = {id(variable): choices(problem, variable) for variable in problem.variables}
     # The input of a Cast has the type of what it reads.
     leader = {}
-    for flow in find_flows(problem):
-        for follower in flow.followers:
-            if flow.producer is None or types[id(flow.producer)][0] == types[id(flow.producer)][1]:
-                types[id(follower)] = (types[id(flow.producer)][1] if flow.producer else flow.present,) * 2
+    for chain in def_use_chains(problem):
+        for follower in chain.cast_readers:
+            if chain.producer is None or types[id(chain.producer)][0] == types[id(chain.producer)][1]:
+                types[id(follower)] = (types[id(chain.producer)][1] if chain.producer else chain.present,) * 2
             else:
-                leader[id(follower)] = id(flow.producer)
+                leader[id(follower)] = id(chain.producer)
     free = [key for key, (low, high) in types.items() if low != high and key not in leader]
     assume(len(free) <= 14)
     bit = {key: index for index, key in enumerate(free)}
@@ -79,24 +79,24 @@ def cheapest(problem, costs):
             where = where * 2 + (plans >> bit[key] & 1)
         np.add(total, table[where], out=total)
 
-    flows = find_flows(problem)
-    carried = {id(flow.producer) for flow in flows if flow.follows and flow.producer}
+    chains = def_use_chains(problem)
+    carried = {id(chain.producer) for chain in chains if chain.follows and chain.producer}
     for variable in problem.variables:
         if id(variable) not in carried:
             add([variable], lambda chosen, variable=variable: costs.compute(variable, chosen[id(variable)]))
-    for flow in flows:
-        ends = [*flow.readers, flow.producer] if flow.producer else flow.readers
+    for chain in chains:
+        ends = [*chain.readers, chain.producer] if chain.producer else chain.readers
 
-        def price(chosen, flow=flow):
-            wanted = {chosen[id(reader)] for reader in flow.readers} | ({flow.present} if flow.kept else set())
-            if flow.constant:
-                return sum(costs.version(flow.value, kind) for kind in wanted)
-            held = chosen[id(flow.producer)] if flow.producer else flow.present
+        def price(chosen, chain=chain):
+            wanted = {chosen[id(reader)] for reader in chain.readers} | ({chain.present} if chain.kept else set())
+            if chain.constant:
+                return sum(costs.version(chain.value, kind) for kind in wanted)
+            held = chosen[id(chain.producer)] if chain.producer else chain.present
             own = 0
-            if flow.follows:  # low if all want it so
-                held = flow.follows if wanted == {flow.follows} else flow.present
-                own = costs.compute(flow.producer, held) if flow.producer else 0
-            return own + sum(costs.join(flow.value, held, kind) for kind in wanted - {held})
+            if chain.follows:  # low if all want it so
+                held = chain.follows if wanted == {chain.follows} else chain.present
+                own = costs.compute(chain.producer, held) if chain.producer else 0
+            return own + sum(costs.join(chain.value, held, kind) for kind in wanted - {held})
 
         add(ends, price)
     return int(total.min())
@@ -128,30 +128,30 @@ def test_no_island_of_fixpoint_saves_joins_by_going_back(placed, proto, keep):
     note(onnx.printer.to_text(proto))
     problem = placed(proto, keep_io_types=keep)
     solver("fixpoint")(problem)
-    flows, least = find_flows(problem), cost_of(problem, UnitJoins())
-    for island in islands(problem, flows):
+    chains, least = def_use_chains(problem), cost_of(problem, UnitJoins())
+    for island in islands(problem, chains):
         for kind in ("present", "low"):
             for variable in island:
                 variable.chosen = getattr(variable, kind)
-            for flow in flows:
-                flow.lead()
-                flow.follow()
+            for chain in chains:
+                chain.type_cast_readers()
+                chain.adopt_type_of_readers()
             assert cost_of(problem, UnitJoins()) >= least
     assert cost_of(problem, UnitJoins()) == least
 
 
-def islands(problem, flows):
+def islands(problem, chains):
     """Low variables that may choose, in sets that share values."""
-    followers = {id(variable) for flow in flows for variable in flow.followers}
+    cast_readers = {id(variable) for chain in chains for variable in chain.cast_readers}
     free = {}
     for variable in problem.variables:
         low, high = choices(problem, variable)
-        if low != high and variable.chosen == low and id(variable) not in followers:
+        if low != high and variable.chosen == low and id(variable) not in cast_readers:
             free[id(variable)] = variable
     groups = [{key} for key in free]
-    for flow in flows:
-        ends = {id(end) for end in (flow.producer, *flow.readers) if id(end) in free}
-        if flow.constant or not ends:
+    for chain in chains:
+        ends = {id(end) for end in (chain.producer, *chain.readers) if id(end) in free}
+        if chain.constant or not ends:
             continue
         merged = set().union(*(group for group in groups if group & ends))
         groups = [group for group in groups if not group & ends] + [merged]

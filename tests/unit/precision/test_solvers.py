@@ -1,4 +1,4 @@
-"""What is common to all solvers: their names, the command line, flows and costs."""
+"""What is common to all solvers: their names, the command line, chains and costs."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from dovetail.cli.main import main
 from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
-from dovetail_precision.flows import find_flows
+from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.solvers import solver
 
 NAMES = ("fixpoint", "forward", "min-cut")
@@ -56,8 +56,8 @@ def test_an_operator_without_a_policy_is_left_alone_or_chosen_for(solved, name, 
     assert types == {"a": "float16", "b": kind, "y": "float16"}
 
 
-def flows(problem):
-    return {flow.value.name: flow for flow in find_flows(problem)}
+def chains(problem):
+    return {chain.value.name: chain for chain in def_use_chains(problem)}
 
 
 def test_flows(placed):
@@ -68,14 +68,14 @@ def test_flows(placed):
                then_branch = t () => (float[4,8] p) { p = Neg (s) },
                else_branch = e () => (float[4,8] q) { q = MatMul (s, w) }> }"""
     )
-    found = flows(problem)
+    found = chains(problem)
     ends = {
         name: (
-            flow.producer and flow.producer.node.outputs[0].name,
-            [reader.node.outputs[0].name for reader in flow.readers],
-            [reader.node.outputs[0].name for reader in flow.followers],
+            chain.producer and chain.producer.node.outputs[0].name,
+            [reader.node.outputs[0].name for reader in chain.readers],
+            [reader.node.outputs[0].name for reader in chain.cast_readers],
         )
-        for name, flow in found.items()
+        for name, chain in found.items()
     }
     assert ends["x"] == (None, ["a"], [])
     assert ends["a"] == ("a", ["b", "b"], [])
@@ -83,8 +83,8 @@ def test_flows(placed):
     assert ends["s"] == ("s", ["p", "q"], [])
     assert ends["w"] == (None, ["a", "q"], [])
     assert (ends["p"][1], ends["q"][1]) == (["y"], ["y"])
-    assert {name for name, flow in found.items() if flow.kept} == {"a", "y"}
-    assert {name for name, flow in found.items() if flow.constant} == {"w"}
+    assert {name for name, chain in found.items() if chain.kept} == {"a", "y"}
+    assert {name for name, chain in found.items() if chain.constant} == {"w"}
 
 
 def test_costs_count_every_join_and_version_once(placed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_precision.flows import find_flows
+from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.rules import activations, demanded, settled
 from dovetail_precision.type_attributes import carries_type
 
@@ -48,10 +48,10 @@ def take_types_of_readers(problem: TypingProblem, selects: list[Variable]) -> li
     """Give every selection the low type if all of its readers, which have theirs, read it so; returns those."""
     if not selects:
         return []
-    flows = {id(flow.value): flow for flow in find_flows(problem)}
+    chains = {id(chain.value): chain for chain in def_use_chains(problem)}
     followed = []
     for variable in reversed(selects):  # readers first
-        wanted = set().union(*(flows[id(value)].wanted for _, value in variable.outputs))
+        wanted = set().union(*(chains[id(value)].wanted for _, value in variable.outputs))
         if wanted == {variable.low} == {settled(problem, variable, variable.low)}:
             variable.chosen, variable.because = variable.low, ()
             followed.append(variable)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from dovetail.ir.types import from_name
 
 from dovetail_precision.cost_table import CostTable
-from dovetail_precision.flows import find_flows
+from dovetail_precision.def_use import def_use_chains
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -99,11 +99,11 @@ class MovedBytes:
 def cost_of(problem: TypingProblem, costs: CostModel) -> int:
     """What the types that a solver chose for `problem` cost: every variable, join and version of a weight."""
     total = sum(costs.compute(variable, variable.chosen) for variable in problem.variables)
-    for flow in find_flows(problem):
-        if flow.constant:
-            total += sum(costs.version(flow.value, kind) for kind in flow.wanted)
+    for chain in def_use_chains(problem):
+        if chain.constant:
+            total += sum(costs.version(chain.value, kind) for kind in chain.wanted)
         else:
-            total += sum(costs.join(flow.value, flow.held, kind) for kind in flow.wanted if kind != flow.held)
+            total += sum(costs.join(chain.value, chain.held, kind) for kind in chain.wanted if kind != chain.held)
     return total
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from dovetail_precision.flows import Flow, find_flows
+from dovetail_precision.def_use import DefUseChain, def_use_chains
 from dovetail_precision.rules import choices, demanded
 
 if TYPE_CHECKING:
@@ -26,22 +26,22 @@ __all__ = ["solve_fixpoint"]
 def solve_fixpoint(problem: TypingProblem) -> None:
     """Choose a type for every variable of `problem`."""
     candidates: dict[int, Variable] = {}
-    flows = find_flows(problem)
-    followers = {id(variable) for flow in flows for variable in flow.followers}
+    chains = def_use_chains(problem)
+    cast_readers = {id(variable) for chain in chains for variable in chain.cast_readers}
     for variable in problem.variables:
         low, high = choices(problem, variable)
         variable.chosen = low
-        if low != high and id(variable) not in followers:
+        if low != high and id(variable) not in cast_readers:
             candidates[id(variable)] = variable
             variable.why = f"{low}: nothing forbids it"
         elif _could_be_low(variable) and problem.obstacle(variable, variable.low):
             variable.why = f"{high}: {problem.obstacle(variable, variable.low)}"
-    worklist = _Worklist(flows, candidates)
+    worklist = _Worklist(chains, candidates)
     worklist.run()
     worklist.take_back_islands()
-    for flow in flows:
-        flow.lead()
-        flow.follow()
+    for chain in chains:
+        chain.type_cast_readers()
+        chain.adopt_type_of_readers()
 
 
 def _could_be_low(variable: Variable) -> bool:
@@ -51,18 +51,18 @@ def _could_be_low(variable: Variable) -> bool:
 class _Joins:
     """How often one value is read in each type, and how many joins that takes."""
 
-    def __init__(self, flow: Flow):
-        self.flow = flow
-        self.readings = Counter(reader.chosen for reader in flow.readers)
-        if flow.kept:
-            self.readings[flow.present] += 1
+    def __init__(self, chain: DefUseChain):
+        self.chain = chain
+        self.readings = Counter(reader.chosen for reader in chain.readers)
+        if chain.kept:
+            self.readings[chain.present] += 1
 
     def held(self) -> str:
         """The type that it is computed in, as things are."""
-        flow = self.flow
-        if not flow.follows:
-            return flow.held
-        return flow.present if self.readings[flow.present] else flow.follows
+        chain = self.chain
+        if not chain.follows:
+            return chain.held
+        return chain.present if self.readings[chain.present] else chain.follows
 
     def number(self) -> int:
         """How many types it has to be converted to."""
@@ -81,15 +81,15 @@ class _Worklist:
     which happens a few times per value because candidates never return: the whole is linear.
     """
 
-    def __init__(self, flows: list[Flow], candidates: dict[int, Variable]):
+    def __init__(self, chains: list[DefUseChain], candidates: dict[int, Variable]):
         self._candidates = candidates
         # Each value that a candidate reads or computes, with how often it reads it.
         self._around: dict[int, list[tuple[_Joins, int]]] = {key: [] for key in candidates}
-        for flow in flows:
-            if flow.constant:
+        for chain in chains:
+            if chain.constant:
                 continue
-            joins, times = _Joins(flow), Counter(map(id, flow.readers))
-            for variable in _ends(flow):
+            joins, times = _Joins(chain), Counter(map(id, chain.readers))
+            for variable in _ends(chain):
                 if id(variable) in candidates:
                     self._around[id(variable)].append((joins, times[id(variable)]))
 
@@ -157,12 +157,12 @@ class _Worklist:
         variable.because = tuple(_high(variable, around))[:8]
         variable.why = f"{variable.chosen}: {variable.low} here would take {_more(joins_low - joins_high)}"
         changed = [joins for (joins, _), state in zip(around, before, strict=True) if joins.state() != state]
-        return [other for joins in changed for other in _ends(joins.flow)]
+        return [other for joins in changed for other in _ends(joins.chain)]
 
 
-def _ends(flow: Flow) -> list[Variable]:
+def _ends(chain: DefUseChain) -> list[Variable]:
     """Who computes the value and who reads it, each once."""
-    ends = [flow.producer, *flow.readers] if flow.producer else flow.readers
+    ends = [chain.producer, *chain.readers] if chain.producer else chain.readers
     return list({id(variable): variable for variable in ends}.values())
 
 
@@ -177,7 +177,7 @@ def _high(variable: Variable, around: list[tuple[_Joins, int]]) -> dict[ir.Node,
     """The nodes around `variable` that are high: they compute or read what it reads, or read what it computes."""
     found = {}
     for joins, _ in around:
-        for other in (joins.flow.producer, *joins.flow.readers[:8]):
+        for other in (joins.chain.producer, *joins.chain.readers[:8]):
             if other is not None and other is not variable and other.chosen == variable.chosen:
                 found[other.node] = None
     return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir.types import float_name, promote
 
 from dovetail_precision.constant_selects import find_constant_selects, take_types_of_readers
-from dovetail_precision.flows import find_flows
+from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.rules import activations, demanded, settled
 from dovetail_precision.tails import raise_tails
 from dovetail_precision.type_attributes import carries_type
@@ -43,8 +43,8 @@ def solve_forward(problem: TypingProblem) -> None:
         variable.policy, variable.why = "follow-consumer", f"{variable.low}, as all of its readers want it"
     raise_tails(problem)
     if any(map(carries_type, problem.variables)):  # in nearly all models none does
-        for flow in find_flows(problem):
-            flow.follow()
+        for chain in def_use_chains(problem):
+            chain.adopt_type_of_readers()
 
 
 def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 
 from dovetail_precision.costs import CostModel, MovedBytes
-from dovetail_precision.flows import Flow, find_flows
+from dovetail_precision.def_use import DefUseChain, def_use_chains
 from dovetail_precision.rules import choices
 from dovetail_precision.solvers.energy import INF, Energy
 
@@ -34,18 +34,18 @@ def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> Non
     Raises:
         DovetailError: The cost model is not one, or SciPy is missing.
     """
-    flows = find_flows(problem)
-    builder = _Builder(problem, flows, costs or MovedBytes(problem.cost_table, problem.trip_counts))
-    for flow in flows:
-        builder.add(flow)
+    chains = def_use_chains(problem)
+    builder = _Builder(problem, chains, costs or MovedBytes(problem.cost_table, problem.trip_counts))
+    for chain in chains:
+        builder.add(chain)
     low = builder.energy.minimise()
     for variable in problem.variables:
         vertex = builder.vertices.get(id(variable))
         variable.chosen = builder.types[id(variable)][0 if vertex is not None and low[vertex] else 1]
-    for flow in flows:
-        flow.lead()
-        flow.follow()
-    _explain(problem, flows, builder.vertices)
+    for chain in chains:
+        chain.type_cast_readers()
+        chain.adopt_type_of_readers()
+    _explain(problem, chains, builder.vertices)
 
 
 class _Builder:
@@ -56,29 +56,29 @@ class _Builder:
         vertices: The vertex of each variable that may choose, by its id.
     """
 
-    def __init__(self, problem: TypingProblem, flows: list[Flow], costs: CostModel):
+    def __init__(self, problem: TypingProblem, chains: list[DefUseChain], costs: CostModel):
         self.energy = Energy()
         self.types = {id(variable): choices(problem, variable) for variable in problem.variables}
         self.vertices: dict[int, int] = {}
         self._costs = costs
-        followers = {id(variable) for flow in flows for variable in flow.followers}
+        cast_readers = {id(variable) for chain in chains for variable in chain.cast_readers}
         for variable in problem.variables:
             low, high = self.types[id(variable)]
-            if low != high and id(variable) not in followers:
+            if low != high and id(variable) not in cast_readers:
                 self.vertices[id(variable)] = self.energy.add(self._gain(variable, low, high))
 
-    def add(self, flow: Flow) -> None:
-        """Add what it costs to convert `flow`, or to have its weight in one type or more."""
-        producer = self.vertices.get(id(flow.producer))
-        if flow.followers and producer is not None:
-            types = self.types[id(flow.producer)]
-            self.energy.bias[producer] += sum(self._gain(follower, *types) for follower in flow.followers)
-        if flow.follows and self._add_following(flow):
+    def add(self, chain: DefUseChain) -> None:
+        """Add what it costs to convert `chain`, or to have its weight in one type or more."""
+        producer = self.vertices.get(id(chain.producer))
+        if chain.cast_readers and producer is not None:
+            types = self.types[id(chain.producer)]
+            self.energy.bias[producer] += sum(self._gain(follower, *types) for follower in chain.cast_readers)
+        if chain.follows and self._add_following(chain):
             return
-        always = {flow.present} if flow.kept else set()
+        always = {chain.present} if chain.kept else set()
         when_low: dict[str, list[int]] = {}
         when_high: list[int] = []
-        for reader in {id(variable): variable for variable in flow.readers}.values():
+        for reader in {id(variable): variable for variable in chain.readers}.values():
             low, high = self.types[id(reader)]
             vertex = self.vertices.get(id(reader))
             if vertex is None:
@@ -87,18 +87,18 @@ class _Builder:
                 when_low.setdefault(low, []).append(vertex)
                 when_high.append(vertex)
         for kind in sorted(always | when_low.keys() | ({"float32"} if when_high else set())):
-            self._add_need(flow, kind, kind in always, when_low.get(kind, ()), when_high if kind == "float32" else ())
+            self._add_need(chain, kind, kind in always, when_low.get(kind, ()), when_high if kind == "float32" else ())
 
-    def _add_following(self, flow: Flow) -> bool:
+    def _add_following(self, chain: DefUseChain) -> bool:
         """Add a value that is low if all of its readers read it so; whether that is possible."""
-        low, high = flow.follows, flow.present
-        readers = {id(variable) for variable in flow.readers}
+        low, high = chain.follows, chain.present
+        readers = {id(variable) for variable in chain.readers}
         fixed = {self.types[key][1] for key in readers - self.vertices.keys()}
         free = sorted(self.vertices[key] for key in readers & self.vertices.keys())
         if high in fixed or not free:
             return high not in fixed
-        join, some_high = self._join(flow, high, low), self._need(free, low=False)
-        gain = self._gain(flow.producer, low, high) if flow.producer else 0
+        join, some_high = self._join(chain, high, low), self._need(free, low=False)
+        gain = self._gain(chain.producer, low, high) if chain.producer else 0
         self.energy.bias[some_high] += gain + (join if fixed else 0)
         if not fixed and len(free) > 1:
             self._differ(self._need(free, low=True), some_high, join)
@@ -108,12 +108,12 @@ class _Builder:
         """How much less computing takes in the low type."""
         return _price(self._costs.compute(variable, high)) - _price(self._costs.compute(variable, low))
 
-    def _add_need(self, flow: Flow, kind: str, always: bool, when_low, when_high) -> None:
-        """Add the cost of `flow` in type `kind`, which some vertices need when they are low, or others when high."""
-        producer = self.vertices.get(id(flow.producer))
+    def _add_need(self, chain: DefUseChain, kind: str, always: bool, when_low, when_high) -> None:
+        """Add the cost of `chain` in type `kind`, which some vertices need when they are low, or others when high."""
+        producer = self.vertices.get(id(chain.producer))
         if always and producer is None:
             return  # paid for whatever anybody chooses
-        from_low, from_high = self._prices(flow, kind)
+        from_low, from_high = self._prices(chain, kind)
         if always:
             self.energy.bias[producer] += from_high - from_low
         elif when_low:
@@ -125,18 +125,18 @@ class _Builder:
             self.energy.bias[need] += from_high
             self._differ(producer, need, from_low - from_high)
 
-    def _prices(self, flow: Flow, kind: str) -> tuple[int, int]:
-        """What `flow` in type `kind` costs when its producer is low, and when it is high."""
-        if flow.constant:
-            return (_price(self._costs.version(flow.value, kind)),) * 2
-        if id(flow.producer) in self.vertices:
-            low, high = self.types[id(flow.producer)]
-            return self._join(flow, low, kind), self._join(flow, high, kind)
-        held = self.types[id(flow.producer)][1] if flow.producer else flow.present
-        return (self._join(flow, held, kind),) * 2
+    def _prices(self, chain: DefUseChain, kind: str) -> tuple[int, int]:
+        """What `chain` in type `kind` costs when its producer is low, and when it is high."""
+        if chain.constant:
+            return (_price(self._costs.version(chain.value, kind)),) * 2
+        if id(chain.producer) in self.vertices:
+            low, high = self.types[id(chain.producer)]
+            return self._join(chain, low, kind), self._join(chain, high, kind)
+        held = self.types[id(chain.producer)][1] if chain.producer else chain.present
+        return (self._join(chain, held, kind),) * 2
 
-    def _join(self, flow: Flow, held: str, kind: str) -> int:
-        return _price(self._costs.join(flow.value, held, kind)) if held != kind else 0
+    def _join(self, chain: DefUseChain, held: str, kind: str) -> int:
+        return _price(self._costs.join(chain.value, held, kind)) if held != kind else 0
 
     def _need(self, vertices: list[int], low: bool) -> int:
         """The vertex that is low when any of `vertices` is (or high, when any of them is)."""
@@ -162,7 +162,7 @@ def _price(cost: int) -> int:
     return cost
 
 
-def _explain(problem: TypingProblem, flows: list[Flow], free: dict[int, int]) -> None:
+def _explain(problem: TypingProblem, chains: list[DefUseChain], free: dict[int, int]) -> None:
     """Say which neighbours a variable goes along with."""
     beside: dict[int, list[ir.Node]] = {key: [] for key in free}
 
@@ -170,11 +170,11 @@ def _explain(problem: TypingProblem, flows: list[Flow], free: dict[int, int]) ->
         if variable and other and id(variable) in beside and variable.chosen == other.chosen:
             beside[id(variable)].append(other.node)
 
-    for flow in flows:
-        if not flow.constant:
-            for reader in flow.readers:
-                note(reader, flow.producer)
-                note(flow.producer, reader)
+    for chain in chains:
+        if not chain.constant:
+            for reader in chain.readers:
+                note(reader, chain.producer)
+                note(chain.producer, reader)
     for variable in problem.variables:
         if id(variable) in beside:
             variable.because = tuple(dict.fromkeys(beside[id(variable)]))[:8]

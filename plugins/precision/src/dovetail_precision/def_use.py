@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["Flow", "find_flows"]
+__all__ = ["DefUseChain", "def_use_chains"]
 
 
 @dataclass(slots=True, eq=False)
-class Flow:
+class DefUseChain:
     """The way of one float value.
 
     Attributes:
@@ -31,8 +31,8 @@ class Flow:
         constant: It is a weight, of which there is one version per type that it is read in.
         readers: Variables that read it, one entry per reading. What reads a state that comes back as an input is one
             of the output's, too.
-        followers: Inputs of Casts that read it in the type that it has.
-        kept: It is also read in the type of the source model: by control flow, or as the output of a graph.
+        cast_readers: Inputs of Casts that read it in the type that it has.
+        kept: It is also read in the type of the source model: by control chain, or as the output of a graph.
         follows: The low type that it has if all of its readers read it so; else it is as it was. Such are values whose
             type stands in an attribute, and inputs of a model that need not keep their types.
     """
@@ -42,7 +42,7 @@ class Flow:
     producer: Variable | None
     constant: bool
     readers: list[Variable] = field(default_factory=list)
-    followers: list[Variable] = field(default_factory=list)
+    cast_readers: list[Variable] = field(default_factory=list)
     kept: bool = False
     follows: str = ""
 
@@ -56,10 +56,10 @@ class Flow:
     @property
     def wanted(self) -> set[str]:
         """The types it is read in, once its readers have one."""
-        types = {variable.chosen for variable in (*self.readers, *self.followers)}
+        types = {variable.chosen for variable in (*self.readers, *self.cast_readers)}
         return types | {self.present} if self.kept else types
 
-    def follow(self) -> None:
+    def adopt_type_of_readers(self) -> None:
         """Let a value that carries its type have that of its readers, which they have by now."""
         producer = self.producer
         if not self.follows or producer is None:
@@ -68,29 +68,29 @@ class Flow:
         if producer.chosen == producer.low:
             producer.policy, producer.why = "follow-consumer", f"{producer.low}, as all of its readers want it"
 
-    def lead(self) -> None:
-        """Let the followers have the type of the value, which its producer has by now, or the next that they take."""
-        for variable in self.followers:
+    def type_cast_readers(self) -> None:
+        """Let the cast_readers have the type of the value, which its producer has by now, or the next that they take."""
+        for variable in self.cast_readers:
             variable.chosen = self.held if self.held in variable.allowed else variable.present
 
 
-def find_flows(problem: TypingProblem) -> list[Flow]:
-    """The flows of all float values that a variable reads or computes, in graph order."""
-    found: dict[int, Flow] = {}
+def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
+    """The chains of all float values that a variable reads or computes, in graph order."""
+    found: dict[int, DefUseChain] = {}
 
-    def flow(value: ir.Value) -> Flow:
+    def chain(value: ir.Value) -> DefUseChain:
         known = found.get(id(value))
         if known is None:
             producer, constant = problem.defined_by(value), problem.is_constant(value)
-            known = found[id(value)] = Flow(value, float_name(value), producer, constant)
+            known = found[id(value)] = DefUseChain(value, float_name(value), producer, constant)
         return known
 
     for variable in problem.variables:
         for _, value in variable.inputs:
-            known = flow(value)
-            (known.followers if follows(problem, variable) else known.readers).append(variable)
+            known = chain(value)
+            (known.cast_readers if follows(problem, variable) else known.readers).append(variable)
         for _, value in variable.outputs:
-            flow(value)
+            chain(value)
     for value in _kept(problem):
         if id(value) in found:
             found[id(value)].kept = True
@@ -105,7 +105,7 @@ def find_flows(problem: TypingProblem) -> list[Flow]:
     return list(found.values())
 
 
-def _free_inputs(problem: TypingProblem, found: dict[int, Flow]) -> None:
+def _free_inputs(problem: TypingProblem, found: dict[int, DefUseChain]) -> None:
     """Inputs follow their readers; a state that comes back as one is read as that is."""
     for value in problem.model.graph.inputs:
         known = found.get(id(value))
@@ -117,13 +117,13 @@ def _free_inputs(problem: TypingProblem, found: dict[int, Flow]) -> None:
             back.readers.append(known.readers[0])
 
 
-def _low_of_readers(problem: TypingProblem, flow: Flow) -> str:
-    """The low type that all readers of `flow` may read it in; none where two low types meet."""
-    if flow.kept or flow.followers or not flow.readers or flow.present != "float32":
+def _low_of_readers(problem: TypingProblem, chain: DefUseChain) -> str:
+    """The low type that all readers of `chain` may read it in; none where two low types meet."""
+    if chain.kept or chain.cast_readers or not chain.readers or chain.present != "float32":
         return ""
-    low = flow.readers[0].low
-    types = {kind for reader in flow.readers for kind in choices(problem, reader)}
-    return low if low in types and low != flow.present and types <= {low, flow.present} else ""
+    low = chain.readers[0].low
+    types = {kind for reader in chain.readers for kind in choices(problem, reader)}
+    return low if low in types and low != chain.present and types <= {low, chain.present} else ""
 
 
 def _kept(problem: TypingProblem) -> list[ir.Value]:
