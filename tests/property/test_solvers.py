@@ -129,9 +129,9 @@ def test_no_island_of_fixpoint_saves_joins_by_going_back(placed, proto, keep):
     problem = placed(proto, keep_io_types=keep)
     solver("fixpoint")(problem)
     chains, least = def_use_chains(problem), cost_of(problem, UnitJoins())
-    for island in islands(problem, chains):
+    for component in components(problem, chains):
         for kind in ("present", "low"):
-            for variable in island:
+            for variable in component:
                 variable.chosen = getattr(variable, kind)
             for chain in chains:
                 chain.type_cast_readers()
@@ -140,7 +140,7 @@ def test_no_island_of_fixpoint_saves_joins_by_going_back(placed, proto, keep):
     assert cost_of(problem, UnitJoins()) == least
 
 
-def islands(problem, chains):
+def components(problem, chains):
     """Low variables that may choose, in sets that share values."""
     cast_readers = {id(variable) for chain in chains for variable in chain.cast_readers}
     free = {}

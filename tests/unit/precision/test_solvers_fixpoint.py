@@ -35,11 +35,11 @@ CASES = {
         HEAD + "{ a = Exp (x)  c = Log (x)  d = Add (a, c)  e = Neg (d)  y = Log (e) }",
         {"d": HIGH, "e": HIGH},
     ),
-    "an island goes back as a whole": (
+    "a component goes back as a whole": (
         HEAD + "{ a = Exp (x)  b = Tanh (a)  c = Neg (b)  y = Exp (c) }",
         {"b": HIGH, "c": HIGH},
     ),
-    "an island with as many joins either way stays low": (
+    "a component with as many joins either way stays low": (
         HEAD + "{ a = Exp (x)  b = Tanh (a)  c = Neg (b)  y = MatMul (c, w) }",
         {"b": LOW, "c": LOW, "y": LOW},
     ),

@@ -38,7 +38,7 @@ def solve_fixpoint(problem: TypingProblem) -> None:
             variable.why = f"{high}: {problem.obstacle(variable, variable.low)}"
     worklist = _Worklist(chains, candidates)
     worklist.run()
-    worklist.take_back_islands()
+    worklist.revert_components()
     for chain in chains:
         chain.type_cast_readers()
         chain.adopt_type_of_readers()
@@ -105,10 +105,10 @@ class _Worklist:
                     queued.add(id(other))
                     waiting.append(other)
 
-    def take_back_islands(self) -> None:
+    def revert_components(self) -> None:
         """Take back what needs fewer joins high as a whole, though no member of it does alone.
 
-        Members of an island share values; those of two islands never do, so one look at each is enough.
+        Members of a component share values; those of two components never do, so one look at each is enough.
         """
         beside: dict[int, list[Variable]] = {}
         for variable in self._candidates.values():
@@ -119,29 +119,29 @@ class _Worklist:
             if id(first) in seen:
                 continue
             seen.add(id(first))
-            island, touched = [first], {}
-            for variable in island:
+            component, touched = [first], {}
+            for variable in component:
                 for joins, _ in self._around[id(variable)]:
                     if id(joins) in touched:
                         continue
                     touched[id(joins)] = joins
                     fresh = [other for other in beside[id(joins)] if id(other) not in seen]
                     seen.update(map(id, fresh))
-                    island.extend(fresh)
-            self._reconsider_island(island, list(touched.values()))
+                    component.extend(fresh)
+            self._reconsider_component(component, list(touched.values()))
 
-    def _reconsider_island(self, island: list[Variable], values: list[_Joins]) -> None:
+    def _reconsider_component(self, component: list[Variable], values: list[_Joins]) -> None:
         joins_low = sum(joins.number() for joins in values)
-        for variable in island:
+        for variable in component:
             _move(variable, self._around[id(variable)], variable.present)
         saved = joins_low - sum(joins.number() for joins in values)
-        for variable in island:
+        for variable in component:
             if saved <= 0:
                 _move(variable, self._around[id(variable)], variable.low)
                 continue
             del self._candidates[id(variable)]
             variable.because = tuple(_high(variable, self._around[id(variable)]))[:8]
-            among = f"{len(island)} nodes around here" if len(island) > 1 else "it"
+            among = f"{len(component)} nodes around here" if len(component) > 1 else "it"
             variable.why = f"{variable.chosen}: {variable.low} for {among} would take {_more(saved)}"
 
     def _reconsider(self, variable: Variable) -> list[Variable]:
