@@ -17,7 +17,7 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer, claims_of
 
 from dovetail_precision.assumptions import remark_assumptions
-from dovetail_precision.borders import Border, PlannedTypes, find_borders
+from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
 from dovetail_precision.lists import remark_lists, why_listed
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.solvers import solver
@@ -57,8 +57,8 @@ class AssignTypes(Pass):
         _annotate(problem, model, ctx)
         number_regions(model, ctx)
         flat = ctx.analysis(FlatGraph, model)
-        borders = find_borders(flat, PlannedTypes(model, flat), ctx.request.keep_io_types)
-        ctx.joins = [_join(border) for border in borders]
+        conversions = find_conversions(flat, PlannedTypes(model, flat), ctx.request.keep_io_types)
+        ctx.joins = [_join(conversion) for conversion in conversions]
         return False
 
 
@@ -71,12 +71,12 @@ def _ban(problem: TypingProblem, placer: Placer, ctx: Context) -> None:
         placer.ban(node, backend)
 
 
-def _join(border: Border) -> PlannedJoin:
-    shape, size = border.value.shape, None
+def _join(conversion: Conversion) -> PlannedJoin:
+    shape, size = conversion.value.shape, None
     if shape is not None and shape.is_static():
-        size = math.prod(shape.numpy()) * from_name(border.wanted).bitwidth // 8
-    at = border.uses[0][0].name if border.uses else border.value.name
-    return PlannedJoin(border.value.name, border.held, border.wanted, "cast", at, size)
+        size = math.prod(shape.numpy()) * from_name(conversion.wanted).bitwidth // 8
+    at = conversion.uses[0][0].name if conversion.uses else conversion.value.name
+    return PlannedJoin(conversion.value.name, conversion.held, conversion.wanted, "cast", at, size)
 
 
 def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
@@ -132,7 +132,7 @@ def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     if variable.policy in ("keep", "none") or variable.policy == "pass" and not variable.inputs:
         return
     if variable.policy == "recurse" and not went_low:
-        return  # the borders of bodies keep their types unless a solver says otherwise
+        return  # the conversions of bodies keep their types unless a solver says otherwise
     ctx.remark(
         "passed" if went_low or _as_asked(variable) else "missed",
         variable.node,

@@ -1,4 +1,4 @@
-"""The pass that makes a plan's types real: one conversion per value and type at borders, one version of each weight."""
+"""The pass that makes a plan's types real: one conversion per value and type at conversions, one version of each weight."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
 from dovetail_precision.attributes import set_attributes
-from dovetail_precision.borders import Border, PlannedTypes, find_borders
-from dovetail_precision.conversion_places import ConversionPlaces
+from dovetail_precision.conversion_placement import ConversionPlacement
+from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
 from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.scopes import Scopes
 from dovetail_precision.type_attributes import rewrite_carried_types
@@ -50,14 +50,14 @@ class Join(Pass):
         """Insert joins, then give every value its type."""
         flat = ctx.analysis(FlatGraph, model)
         joiner = _Joiner(model, flat, ctx)
-        borders = find_borders(flat, joiner.types, ctx.request.keep_io_types)
+        conversions = find_conversions(flat, joiner.types, ctx.request.keep_io_types)
         decided = list(joiner.retyped(flat))
         outputs = model.graph.outputs
         states = {id(value): outputs.index(output) for value, output in find_recurrent_io(model.graph)}
         # Weights go along: a node whose activations are converted and whose weights are not would be invalid.
         converted = convert_weights(flat, joiner.types, ctx)
-        for border in borders:
-            joiner.join(border)
+        for conversion in conversions:
+            joiner.join(conversion)
         for value, dtype in decided:
             value.dtype = dtype
         if not ctx.request.keep_io_types:
@@ -65,7 +65,7 @@ class Join(Pass):
         rewritten = rewrite_carried_types(flat.nodes, ctx)
         _drop_idle_casts(model, ctx)
         rewritten |= set_attributes(flat.nodes, ctx)
-        return bool(borders or decided or converted or rewritten)
+        return bool(conversions or decided or converted or rewritten)
 
 
 def _lower_inputs(model: Model, states: dict[int, int], ctx: Context) -> None:
@@ -120,7 +120,7 @@ class _Joiner:
         self._scopes = Scopes(flat)
         self._names = _Names(flat)
         self._main = model.graph
-        self._places = ConversionPlaces(model, ctx)
+        self._places = ConversionPlacement(model, ctx)
 
     def retyped(self, flat: FlatGraph) -> Iterator[tuple[ir.Value, ir.DataType]]:
         """Results of nodes, and what bodies take in, whose planned type is not the one they have."""
@@ -131,75 +131,75 @@ class _Joiner:
             if kind is not None and value.dtype != (dtype := from_name(kind)):
                 yield value, dtype
 
-    def join(self, border: Border) -> None:
-        """Let every reader at the border read its value in the wanted type."""
-        if (source := self._before_widening(border)) is not None:
+    def join(self, conversion: Conversion) -> None:
+        """Let every reader at the conversion read its value in the wanted type."""
+        if (source := self._before_widening(conversion)) is not None:
             self._ctx.count("widenings skipped")
-        elif (source := self._existing_cast(border)) is not None:
+        elif (source := self._existing_cast(conversion)) is not None:
             self._ctx.count("casts reused")
         else:
-            source = self._cast(border)
+            source = self._cast(conversion)
             self._ctx.count("casts")
-        for node, index in border.uses:
+        for node, index in conversion.uses:
             node.replace_input_with(index, source)
-        for graph, index in border.outputs:
-            self._become_output(graph, index, border.value, source)
+        for graph, index in conversion.outputs:
+            self._become_output(graph, index, conversion.value, source)
 
-    def _before_widening(self, border: Border) -> ir.Value | None:
+    def _before_widening(self, conversion: Conversion) -> ir.Value | None:
         """What a Cast widened without losing anything, if that has the wanted type."""
-        cast = border.value.producer()
-        if border.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
+        cast = conversion.value.producer()
+        if conversion.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
             return None
         source = cast.inputs[0]
-        if self.types.held(source) == border.wanted and border.held in FLOATS[border.wanted]:
+        if self.types.held(source) == conversion.wanted and conversion.held in FLOATS[conversion.wanted]:
             return source
         return None
 
-    def _existing_cast(self, border: Border) -> ir.Value | None:
+    def _existing_cast(self, conversion: Conversion) -> ir.Value | None:
         """The result of a Cast of the same value to the wanted type; it moves up to where every reader can see it."""
-        home = self._scopes.graph_of(border.value)
+        home = self._scopes.graph_of(conversion.value)
         # A Cast that is to read the converted value cannot be what converts it.
-        waiting = {id(node) for node, _ in border.uses}
-        for node, _ in border.value.uses():
+        waiting = {id(node) for node, _ in conversion.uses}
+        for node, _ in conversion.value.uses():
             if node.op_type != "Cast" or id(node) in waiting:
                 continue
             if node.domain in ("", "ai.onnx") and node.graph is home:
                 result = node.outputs[0]
-                if result.dtype == from_name(border.wanted) and not result.is_graph_output():
+                if result.dtype == from_name(conversion.wanted) and not result.is_graph_output():
                     home.remove(node)
-                    insert_after_value(home, border.value, node)
+                    insert_after_value(home, conversion.value, node)
                     return result
         return None
 
-    def _cast(self, border: Border) -> ir.Value:
+    def _cast(self, conversion: Conversion) -> ir.Value:
         import onnx_ir as ir
 
-        value, wanted = border.value, border.wanted
+        value, wanted = conversion.value, conversion.wanted
         dtype = from_name(wanted)
         name = self._names.fresh(f"{value.name}_{wanted}")
         result = ir.Value(name=name, type=ir.TensorType(dtype), shape=value.shape)
         node = ir.node(
             "Cast", [value], {"to": dtype.value}, outputs=[result], name=self._names.fresh(f"{value.name}_to_{wanted}")
         )
-        graph = self._scopes.place_for(border)
-        set_placement(node, Placement(self._backend_for(node, border, graph), wanted, {"input": border.held}))
+        graph = self._scopes.place_for(conversion)
+        set_placement(node, Placement(self._backend_for(node, conversion, graph), wanted, {"input": conversion.held}))
         insert_after_value(graph, value, node)
-        readers = len(border.uses) + len(border.outputs)
+        readers = len(conversion.uses) + len(conversion.outputs)
         self._ctx.remark(
             "passed",
             node,
             "join",
-            f"'{value.name}' goes from {border.held} to {wanted} once, for {readers} reader{'s' * (readers > 1)}",
-            because=tuple(dict.fromkeys(reader for reader, _ in border.uses))[:8],
+            f"'{value.name}' goes from {conversion.held} to {wanted} once, for {readers} reader{'s' * (readers > 1)}",
+            because=tuple(dict.fromkeys(reader for reader, _ in conversion.uses))[:8],
         )
         return result
 
-    def _backend_for(self, cast: ir.Node, border: Border, graph: ir.Graph) -> str:
+    def _backend_for(self, cast: ir.Node, conversion: Conversion, graph: ir.Graph) -> str:
         """Where a conversion runs; in a body that is where the node runs that holds it, as one engine runs it whole."""
-        ends = dict.fromkeys(get_placement(node).backend for node in border.ends)
+        ends = dict.fromkeys(get_placement(node).backend for node in conversion.ends)
         if graph is not self._main:
             return next(iter(ends))
-        return self._places.choose(cast, border.held, border.wanted, ends)
+        return self._places.choose(cast, conversion.held, conversion.wanted, ends)
 
     def _become_output(self, graph: ir.Graph, index: int, value: ir.Value, source: ir.Value) -> None:
         """Let the graph give `source` out under the name that callers know."""

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
 
-    from dovetail_precision.borders import Border
+    from dovetail_precision.conversions import Conversion
 
 __all__ = ["Scopes"]
 
@@ -30,13 +30,13 @@ class Scopes:
         producer = value.producer()
         return producer.graph if producer is not None else self._of_inputs[id(value)]
 
-    def place_for(self, border: Border) -> ir.Graph:
+    def place_for(self, conversion: Conversion) -> ir.Graph:
         """The graph to convert in: the innermost that holds all readers, but outside every loop the value comes from.
 
         A conversion that one branch alone reads runs only when that branch does.
         """
-        home = self.graph_of(border.value)
-        readers = [node.graph for node, _ in border.uses] + [graph for graph, _ in border.outputs]
+        home = self.graph_of(conversion.value)
+        readers = [node.graph for node, _ in conversion.uses] + [graph for graph, _ in conversion.outputs]
         chains = [self._chain(graph, home) for graph in readers]
         common = chains[0]
         for chain in chains[1:]:

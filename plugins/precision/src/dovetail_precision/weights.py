@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ir.flat_graph import FlatGraph
     from dovetail.passes import Context
 
-    from dovetail_precision.borders import PlannedTypes
+    from dovetail_precision.conversions import PlannedTypes
 
 __all__ = ["convert_weights"]
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.schema import Backend
 
-__all__ = ["ConversionPlaces"]
+__all__ = ["ConversionPlacement"]
 
 
-class ConversionPlaces:
+class ConversionPlacement:
     """The backends of a request, asked whether they convert one type into another."""
 
     def __init__(self, model: Model, ctx: Context):

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from dovetail.ir.flat_graph import FlatGraph
     from dovetail.ir.model import Model
 
-__all__ = ["Border", "PlannedTypes", "find_borders"]
+__all__ = ["Conversion", "PlannedTypes", "find_conversions"]
 
 
 @dataclass(slots=True)
-class Border:
+class Conversion:
     """One conversion that the plan implies.
 
     Attributes:
@@ -103,8 +103,8 @@ class PlannedTypes:
         return wanted.pop() if lone else float_name(value)
 
 
-def find_borders(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True) -> list[Border]:
-    """All borders of a planned model in the order of their first readers; weights are none, they are converted.
+def find_conversions(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True) -> list[Conversion]:
+    """All conversions of a planned model in the order of their first readers; weights are none, they are converted.
 
     Args:
         flat: The flat graph of a model whose nodes have placements, before joins.
@@ -112,12 +112,12 @@ def find_borders(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = Tru
         keep_io_types: Give the model's outputs in the types of the source model. Else only a state, which comes back
             as an input, has a type that it must be given in: the one that the input has.
     """
-    found: dict[tuple[int, str], Border] = {}
+    found: dict[tuple[int, str], Conversion] = {}
     main = flat.graphs[0]
     overridable = {id(value) for value in main.inputs}
 
-    def border(value: ir.Value, held: str, wanted: str) -> Border:
-        return found.setdefault((id(value), wanted), Border(value, held, wanted))
+    def conversion(value: ir.Value, held: str, wanted: str) -> Conversion:
+        return found.setdefault((id(value), wanted), Conversion(value, held, wanted))
 
     for node in flat.nodes:
         for index, value in enumerate(node.inputs):
@@ -125,7 +125,7 @@ def find_borders(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = Tru
                 continue
             wanted = types.wanted(node, index)
             if wanted is not None and wanted != (held := types.held(value)):
-                border(value, held, wanted).uses.append((node, index))
+                conversion(value, held, wanted).uses.append((node, index))
     for graph in flat.graphs:
         free = graph is main and not keep_io_types
         states = {id(output): types.given(value) for value, output in find_recurrent_io(graph)} if free else {}
@@ -133,5 +133,5 @@ def find_borders(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = Tru
             held = types.held(value)
             wanted = states.get(id(value), held) if free else types.body_gives(graph, index)
             if held is not None and held != wanted:
-                border(value, held, wanted).outputs.append((graph, index))
+                conversion(value, held, wanted).outputs.append((graph, index))
     return list(found.values())
