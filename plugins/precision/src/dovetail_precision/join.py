@@ -1,4 +1,4 @@
-"""The pass that makes a plan's types real: one conversion per value and type at conversions, one version of each weight."""
+"""The pass that makes a plan's types real: one Cast per value and type, one version of each weight."""
 
 from __future__ import annotations
 

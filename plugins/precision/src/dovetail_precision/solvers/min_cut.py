@@ -1,7 +1,7 @@
 """The `min-cut` solver: of all plans that the hard rules allow, the one that costs least.
 
-A variable that may choose is a vertex of an energy, low or high. Values equality them together: however many read a value
-in one type, it is converted to that type once, and a weight has one version per type. Such a need of several readers
+A variable that may choose is a vertex of an energy, low or high. Values couple them: however many read a value in one
+type, it is converted to that type once, and a weight has one version per type. Such a need of several readers
 is a vertex by itself, as low (or as high) as any of the readers; these are the label costs of Delong, Osokin, Isack and
 Boykov, "Fast approximate energy minimization with label costs", 2012, which two labels make exact.
 """
