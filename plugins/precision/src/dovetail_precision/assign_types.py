@@ -18,7 +18,7 @@ from dovetail_placement.place import Placer, claims_of
 
 from dovetail_precision.assumptions import remark_assumptions
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
-from dovetail_precision.lists import remark_lists, why_listed
+from dovetail_precision.overrides import remark_overrides, why_overridden
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.solvers import solver
 from dovetail_precision.type_equalities import holds_bodies
@@ -85,7 +85,7 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     for variable in problem.variables:
         by_node.setdefault(id(variable.node), []).append(variable)
         _remark(problem, variable, ctx)
-    remark_lists(problem, ctx)
+    remark_overrides(problem, ctx)
     counts: Counter[str] = Counter()
     plain: dict[tuple[str, str], Placement] = {}
     for node in ctx.analysis(FlatGraph, model).nodes:
@@ -154,8 +154,8 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
         return f"{chosen}, as pinned{_in_spite(problem, variable)}"
     if variable.present != "float32":
         return f"stays {chosen}: the model has it in {variable.present} already"
-    if variable.listed:
-        return why_listed(variable, _forced(problem, variable)) + _in_spite(problem, variable)
+    if variable.override:
+        return why_overridden(variable, _forced(problem, variable)) + _in_spite(problem, variable)
     if variable.why:
         return variable.why
     if policy in ("lower", "pass", "promote") and chosen == variable.high != variable.low:

@@ -43,7 +43,7 @@ class Obstacles:
 
     def of_conditioning(self, variable: Variable, name: str) -> str:
         """What conditioning says against `name`; nothing where the user lists the node as low, or pins it."""
-        if variable.policy in ("keep", "pinned") or variable.listed and variable.policy == "lower":
+        if variable.policy in ("keep", "pinned") or variable.override and variable.policy == "lower":
             return ""
         return self._conditions.against(variable.node, name)
 

@@ -16,8 +16,8 @@ from dovetail_placement.place import claims_of
 
 from dovetail_precision.conditioning.conditions import Conditions
 from dovetail_precision.cost_table import CostTable, table_for
-from dovetail_precision.lists import Listed, apply_list, find_listed
 from dovetail_precision.obstacles import Obstacles
+from dovetail_precision.overrides import Override, apply_override, find_overrides
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ranges.evidence import Evidence
 from dovetail_precision.rules import TAKES_ANY
@@ -57,7 +57,7 @@ class TypingProblem:
         self.impossible: list[tuple[ir.Node, str]] = []
         self.equated_outputs: set[tuple[int, int]] = set()
         self._defined_by: dict[int, Variable] = {}
-        self._listed = find_listed(model, ctx)
+        self._overrides = find_overrides(model, ctx)
         self._signatures = Signatures(model.ir.opset_imports)
         self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
@@ -102,9 +102,9 @@ class TypingProblem:
     def _is_trig(self, node: ir.Node) -> bool:
         return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)
 
-    def listed_nodes(self) -> list[tuple[ir.Node, Listed]]:
+    def overridden_nodes(self) -> list[tuple[ir.Node, Override]]:
         """The nodes that the user wants low or high, in graph order."""
-        return [(node, self._listed[id(node)]) for node in self._nodes if id(node) in self._listed]
+        return [(node, self._overrides[id(node)]) for node in self._nodes if id(node) in self._overrides]
 
     def _add(self, node: ir.Node) -> None:
         if holds_bodies(node):
@@ -139,8 +139,8 @@ class TypingProblem:
                 [(name, node.inputs[index]) for index, name in group.inputs],
                 [(name, node.outputs[index]) for index, name in group.outputs],
             )
-            if id(node) in self._listed:
-                against = apply_list(variable, self._listed[id(node)], group.allowed, claim)
+            if id(node) in self._overrides:
+                against = apply_override(variable, self._overrides[id(node)], group.allowed, claim)
                 if against:
                     self.impossible.append((node, against))
             self.variables.append(variable)
@@ -159,7 +159,7 @@ class TypingProblem:
         given = [graph.outputs[index] for graph, index in equality.body_outputs]
         # A weight that a body gives out as it is has no reader that could ask for a version.
         free = present == "float32" and backend.name != HOST and not any(value.is_initializer() for value in given)
-        free = free and not (id(node) in self._listed and self._listed[id(node)].side == "high")
+        free = free and not (id(node) in self._overrides and self._overrides[id(node)].side == "high")
         inputs = [(input_name(index, sig), node.inputs[index]) for index in equality.inputs]
         outputs = [(output_name(index, sig), node.outputs[index]) for index in equality.outputs]
         name = (inputs or outputs)[0][0]

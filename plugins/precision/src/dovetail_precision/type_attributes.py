@@ -36,7 +36,7 @@ _ATTRIBUTES = {
 def carries_type(variable: Variable) -> bool:
     """Whether `variable` is a result whose type may be written into an attribute, and which the low type holds."""
     node = variable.node
-    if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES or variable.inputs or variable.listed:
+    if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES or variable.inputs or variable.override:
         return False
     if variable.policy not in ("follow-consumer", "pass") or variable.present != "float32":
         return False

@@ -28,7 +28,7 @@ class Variable:
         chosen: The solver's choice.
         because: Nodes that forced the choice.
         why: The choice in one clause, where a solver has more to say than the policy.
-        listed: The option that set the policy, as a user writes it: `--high type:Exp`.
+        override: The option that set the policy, as a user writes it: `--high type:Exp`.
     """
 
     node: ir.Node
@@ -44,4 +44,4 @@ class Variable:
     chosen: str = ""
     because: tuple[ir.Node, ...] = ()
     why: str = ""
-    listed: str = ""
+    override: str = ""

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["Listed", "apply_list", "find_listed", "remark_lists", "why_listed"]
+__all__ = ["Override", "apply_override", "find_overrides", "remark_overrides", "why_overridden"]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Override:
     """What a list says of a node.
 
     Attributes:
@@ -36,74 +36,76 @@ class Listed:
     text: str
 
 
-def find_listed(model: Model, ctx: Context) -> Mapping[int, Listed]:
+def find_overrides(model: Model, ctx: Context) -> Mapping[int, Override]:
     """What the lists and accuracy goals say, by `id(node)`; a control-flow node stands for all nodes of its bodies.
 
     Raises:
         DovetailError: A selector matches nothing, or a node is selected by both lists.
     """
-    found: dict[int, Listed] = {}
+    found: dict[int, Override] = {}
 
-    def enter(selected: ir.Node, listed: Listed) -> None:
+    def enter(selected: ir.Node, override: Override) -> None:
         for node in (selected, *body_nodes(selected)):
-            other = found.setdefault(id(node), listed)
-            if other.side != listed.side:
-                raise _contradiction(node, other.text, listed.text)
+            other = found.setdefault(id(node), override)
+            if other.side != override.side:
+                raise _contradiction(node, other.text, override.text)
 
     for side in ("low", "high"):
         for selector in getattr(ctx.request, side):
             for selected in select(model, selector):
-                enter(selected, Listed(side, f"--{side} {selector}"))
+                enter(selected, Override(side, f"--{side} {selector}"))
     for node in model.graph if ctx.asked else ():
         if node.name in ctx.asked:
-            enter(node, Listed(*ctx.asked[node.name]))
+            enter(node, Override(*ctx.asked[node.name]))
     return found
 
 
-def apply_list(variable: Variable, listed: Listed, schema: frozenset[str], claim: Claim | None) -> str:
+def apply_override(variable: Variable, override: Override, schema: frozenset[str], claim: Claim | None) -> str:
     """Let `variable` obey; what stands against it where it is, or empty.
 
     Args:
         variable: A new variable; its policy is replaced.
-        listed: What the list says of its node.
+        override: What the list says of its node.
         schema: The types that the operator's schema takes.
         claim: What its strategy says of the node; a pin is a claim too.
 
     Raises:
         DovetailError: The node is pinned to another type.
     """
-    wanted = variable.low if listed.side == "low" else variable.present
+    wanted = variable.low if override.side == "low" else variable.present
     if variable.policy == "pinned":
         if wanted in schema and len(variable.allowed) == 1 and wanted not in variable.allowed:
             pin = claim.because.removeprefix("as ").removesuffix(" says")
-            raise _contradiction(variable.node, listed.text, pin)
+            raise _contradiction(variable.node, override.text, pin)
         return ""
     # Ports that are kept apart keep their type, and what computes in another type than float32 does so on purpose.
-    if variable.policy == "keep" or variable.present != "float32" or not variable.policy and listed.side == "high":
+    if variable.policy == "keep" or variable.present != "float32" or not variable.policy and override.side == "high":
         return ""
-    if listed.side == "high":
-        variable.policy, variable.listed = "high", listed.text
+    if override.side == "high":
+        variable.policy, variable.override = "high", override.text
         if wanted in schema and wanted not in variable.allowed:
-            return f"{variable.backend} does not compute it in {wanted}, as {listed.text} says"
+            return f"{variable.backend} does not compute it in {wanted}, as {override.text} says"
     elif variable.low != variable.high and variable.inputs:
-        variable.policy, variable.listed = "lower", listed.text
+        variable.policy, variable.override = "lower", override.text
     return ""
 
 
-def why_listed(variable: Variable, against: str) -> str:
+def why_overridden(variable: Variable, against: str) -> str:
     """What came of the list that names `variable`; `against` says what stood against it, if known."""
     obeyed = variable.chosen == (variable.present if variable.policy == "high" else variable.low)
     if obeyed:
-        return f"computed in {variable.chosen}, as {variable.listed} says"
-    return f"computed in {variable.chosen} in spite of {variable.listed}: {against or 'its types do not allow another'}"
+        return f"computed in {variable.chosen}, as {variable.override} says"
+    return (
+        f"computed in {variable.chosen} in spite of {variable.override}: {against or 'its types do not allow another'}"
+    )
 
 
-def remark_lists(problem: TypingProblem, ctx: Context) -> None:
+def remark_overrides(problem: TypingProblem, ctx: Context) -> None:
     """Say of which nodes a list asks for a low type that nothing there has."""
-    reached = {id(variable.node) for variable in problem.variables if variable.listed or variable.policy == "pinned"}
-    for node, listed in problem.listed_nodes():
-        if listed.side == "low" and id(node) not in reached:
-            why = f"not low in spite of {listed.text}: {_obstacle(problem, node)}"
+    reached = {id(variable.node) for variable in problem.variables if variable.override or variable.policy == "pinned"}
+    for node, override in problem.overridden_nodes():
+        if override.side == "low" and id(node) not in reached:
+            why = f"not low in spite of {override.text}: {_obstacle(problem, node)}"
             ctx.remark("missed", node, "list", why)
 
 
