@@ -9,11 +9,11 @@ import pytest
 from dovetail import api
 from dovetail.ir import open_model, verify_model
 from dovetail.passes import Context, Pipeline, Request
+from dovetail_precision.constraints import choices
 from dovetail_precision.cost_table import CostTable
 from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
 from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.problem import TypingProblem
-from dovetail_precision.rules import choices
 from dovetail_precision.solvers import solver
 from dovetail_precision.solvers.energy import INF, Energy
 from dovetail_precision.solvers.max_flow import low_side

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
+from dovetail_precision.constraints import choices, reads_any_type
 from dovetail_precision.recurrent_io import find_recurrent_io
-from dovetail_precision.rules import choices, follows
 from dovetail_precision.type_attributes import carries_type
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
     for variable in problem.variables:
         for _, value in variable.inputs:
             known = chain(value)
-            (known.cast_readers if follows(problem, variable) else known.readers).append(variable)
+            (known.cast_readers if reads_any_type(problem, variable) else known.readers).append(variable)
         for _, value in variable.outputs:
             chain(value)
     for value in _kept(problem):

@@ -15,12 +15,12 @@ from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claims_of
 
 from dovetail_precision.conditioning.conditions import Conditions
+from dovetail_precision.constraints import TAKES_ANY
 from dovetail_precision.cost_table import CostTable, table_for
 from dovetail_precision.obstacles import Obstacles
 from dovetail_precision.overrides import Override, apply_override, find_overrides
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.ranges.evidence import Evidence
-from dovetail_precision.rules import TAKES_ANY
 from dovetail_precision.trig_inputs import find_trig_inputs
 from dovetail_precision.trip_counts import trip_counts
 from dovetail_precision.type_equalities import TypeEquality, holds_bodies, type_equalities

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_precision.rules import activations
+from dovetail_precision.constraints import activations
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from dovetail_precision.constraints import choices, required_type
 from dovetail_precision.def_use import DefUseChain, def_use_chains
-from dovetail_precision.rules import choices, demanded
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -45,7 +45,7 @@ def solve_fixpoint(problem: TypingProblem) -> None:
 
 
 def _could_be_low(variable: Variable) -> bool:
-    return variable.low in variable.allowed and demanded(variable) in (None, variable.low)
+    return variable.low in variable.allowed and required_type(variable) in (None, variable.low)
 
 
 class _Joins:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from dovetail.ir.types import float_name, promote
 
 from dovetail_precision.constant_selects import find_constant_selects, take_types_of_readers
+from dovetail_precision.constraints import activations, legal_type, required_type
 from dovetail_precision.def_use import def_use_chains
-from dovetail_precision.rules import activations, demanded, settled
 from dovetail_precision.tails import raise_tails
 from dovetail_precision.type_attributes import carries_type
 
@@ -64,7 +64,7 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
         arrives = activations(problem, variable)
         arrives = [value for value in arrives if id(value) not in selected] or arrives
         wanted = _wanted(variable, arrives, arriving)
-        variable.chosen = settled(problem, variable, wanted)
+        variable.chosen = legal_type(problem, variable, wanted)
         variable.because = ()
         if variable.chosen == variable.high:
             variable.because = tuple(_producers(problem, arrives, variable.high))
@@ -77,7 +77,7 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
 
 
 def _wanted(variable: Variable, arrives: list[ir.Value], arriving) -> str:
-    wanted = demanded(variable)
+    wanted = required_type(variable)
     if wanted is not None:
         return wanted
     if variable.policy in ("", "recurse") or not arrives:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 
+from dovetail_precision.constraints import choices
 from dovetail_precision.costs import CostModel, MovedBytes
 from dovetail_precision.def_use import DefUseChain, def_use_chains
-from dovetail_precision.rules import choices
 from dovetail_precision.solvers.energy import INF, Energy
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["activations", "choices", "demanded", "follows", "settled", "TAKES_ANY"]
+__all__ = ["activations", "choices", "required_type", "reads_any_type", "legal_type", "TAKES_ANY"]
 
 
 TAKES_ANY = frozenset({"Cast", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
@@ -24,7 +24,7 @@ def activations(problem: TypingProblem, variable: Variable) -> list[ir.Value]:
     return [value for _, value in variable.inputs if not problem.is_constant(value)]
 
 
-def demanded(variable: Variable) -> str | None:
+def required_type(variable: Variable) -> str | None:
     """The type that `variable` must have whatever is around it; None where that is for a solver to say."""
     policy, present = variable.policy, variable.present
     if policy == "pinned":
@@ -39,7 +39,7 @@ def demanded(variable: Variable) -> str | None:
     return None
 
 
-def settled(problem: TypingProblem, variable: Variable, wanted: str) -> str:
+def legal_type(problem: TypingProblem, variable: Variable, wanted: str) -> str:
     """What becomes of `wanted`: a type that holds the constants of `variable` and is allowed.
 
     That is `wanted` if possible, else the smallest allowed type that holds it, else the widest there is.
@@ -58,16 +58,16 @@ def choices(problem: TypingProblem, variable: Variable) -> tuple[str, str]:
     It may choose where the policy is to hand on or promote what arrives, or where there is none, and where both the low
     type of the backend and float32 are allowed. What arrives may be weights alone, as in the Gather of an embedding.
     """
-    wanted = demanded(variable)
+    wanted = required_type(variable)
     if wanted is None and variable.inputs:
-        low = settled(problem, variable, variable.low) if variable.low in variable.allowed else ""
-        high = settled(problem, variable, variable.present)
+        low = legal_type(problem, variable, variable.low) if variable.low in variable.allowed else ""
+        high = legal_type(problem, variable, variable.present)
         return (low, high) if low == variable.low and high == variable.present else (high, high)
-    only = settled(problem, variable, wanted or variable.present)
+    only = legal_type(problem, variable, wanted or variable.present)
     return only, only
 
 
-def follows(problem: TypingProblem, variable: Variable) -> bool:
+def reads_any_type(problem: TypingProblem, variable: Variable) -> bool:
     """Whether `variable` is an input that may be in either type, because it is converted, or only its shape is read."""
     node = variable.node
     if node.op_type not in TAKES_ANY or node.domain not in ("", "ai.onnx") or variable.outputs:
