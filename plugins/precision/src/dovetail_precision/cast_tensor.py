@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from dovetail_precision.in_order import in_order
+from dovetail_precision.ordered_map import ordered_map
 from dovetail_precision.rounding import Losses, converter
 
 __all__ = ["CastTensor"]
@@ -35,7 +35,9 @@ class CastTensor(ir.LazyTensor):
         losses = Losses()
         flat = self.source.numpy().reshape(-1)
         convert = converter(self.dtype.numpy(), self.endless)
-        for piece, lost in in_order(convert, (flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE))):
+        for piece, lost in ordered_map(
+            convert, (flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE))
+        ):
             losses += lost
             yield piece
         self.losses = losses

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TypeVar
 
-__all__ = ["in_order"]
+__all__ = ["ordered_map"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -17,7 +17,7 @@ _THREADS = min(4, os.cpu_count() or 1)  # more would wait for memory
 _AHEAD = 2 * _THREADS
 
 
-def in_order(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """The results of `function` for all `items`, in their order; it should spend its time outside of Python.
 
     At most a few results exist at a time. A stream of one item starts no thread.
