@@ -16,7 +16,7 @@ from dovetail.planning.placement import HOST, Placement, get_placement, set_plac
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer, claims_of
 
-from dovetail_precision.assumptions import remark_assumptions
+from dovetail_precision.assumed_ranges import remark_assumed_ranges
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
 from dovetail_precision.overrides import remark_overrides, why_overridden
 from dovetail_precision.problem import TypingProblem
@@ -81,7 +81,7 @@ def _join(conversion: Conversion) -> PlannedJoin:
 
 def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     by_node: dict[int, list[Variable]] = {}
-    remark_assumptions(problem, model, ctx)
+    remark_assumed_ranges(problem, model, ctx)
     for variable in problem.variables:
         by_node.setdefault(id(variable.node), []).append(variable)
         _remark(problem, variable, ctx)

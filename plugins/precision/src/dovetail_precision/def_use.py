@@ -9,7 +9,7 @@ from dovetail.ir.types import float_name
 
 from dovetail_precision.constraints import choices, reads_any_type
 from dovetail_precision.recurrent_io import find_recurrent_io
-from dovetail_precision.type_attributes import carries_type
+from dovetail_precision.type_attributes import has_type_attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -98,7 +98,7 @@ def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
         _free_inputs(problem, found)
     for known in found.values():
         producer = known.producer
-        if producer is None or producer.inputs or not carries_type(producer):
+        if producer is None or producer.inputs or not has_type_attribute(producer):
             continue
         if not problem.obstacle(producer, producer.low):
             known.follows = _low_of_readers(problem, known)

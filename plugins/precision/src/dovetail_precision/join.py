@@ -13,12 +13,12 @@ from dovetail.ir.types import FLOATS, dtype_name, float_name, from_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
-from dovetail_precision.attributes import set_attributes
+from dovetail_precision.backend_attributes import set_backend_attributes
 from dovetail_precision.conversion_placement import ConversionPlacement
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
 from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.scopes import Scopes
-from dovetail_precision.type_attributes import rewrite_carried_types
+from dovetail_precision.type_attributes import rewrite_type_attributes
 from dovetail_precision.weights import convert_weights
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Join(Pass):
             value.dtype = dtype
         if not ctx.request.keep_io_types:
             _lower_inputs(model, states, ctx)
-        rewritten = rewrite_carried_types(flat.nodes, ctx)
+        rewritten = rewrite_type_attributes(flat.nodes, ctx)
         _drop_idle_casts(model, ctx)
-        rewritten |= set_attributes(flat.nodes, ctx)
+        rewritten |= set_backend_attributes(flat.nodes, ctx)
         return bool(conversions or decided or converted or rewritten)
 
 

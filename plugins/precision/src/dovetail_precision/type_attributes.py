@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dovetail_precision.variable import Variable
 
-__all__ = ["carries_type", "rewrite_carried_types"]
+__all__ = ["has_type_attribute", "rewrite_type_attributes"]
 
 _ATTRIBUTES = {
     "Bernoulli": "dtype",
@@ -33,7 +33,7 @@ _ATTRIBUTES = {
 }
 
 
-def carries_type(variable: Variable) -> bool:
+def has_type_attribute(variable: Variable) -> bool:
     """Whether `variable` is a result whose type may be written into an attribute, and which the low type holds."""
     node = variable.node
     if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES or variable.inputs or variable.override:
@@ -49,7 +49,7 @@ def carries_type(variable: Variable) -> bool:
     return "seed" not in node.attributes and (filled is None or not misfit(filled.as_tensor(), variable.low))
 
 
-def rewrite_carried_types(nodes: Iterable[ir.Node], ctx: Context) -> bool:
+def rewrite_type_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
     """Write the type that a result has by now into the attribute that says it.
 
     Returns:

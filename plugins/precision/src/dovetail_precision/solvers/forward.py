@@ -14,8 +14,8 @@ from dovetail.ir.types import float_name, promote
 from dovetail_precision.constant_selects import find_constant_selects, take_types_of_readers
 from dovetail_precision.constraints import activations, legal_type, required_type
 from dovetail_precision.def_use import def_use_chains
-from dovetail_precision.tails import raise_tails
-from dovetail_precision.type_attributes import carries_type
+from dovetail_precision.output_tails import raise_output_tails
+from dovetail_precision.type_attributes import has_type_attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -41,8 +41,8 @@ def solve_forward(problem: TypingProblem) -> None:
             _sweep(problem, followed)
     for variable in followed:
         variable.policy, variable.why = "follow-consumer", f"{variable.low}, as all of its readers want it"
-    raise_tails(problem)
-    if any(map(carries_type, problem.variables)):  # in nearly all models none does
+    raise_output_tails(problem)
+    if any(map(has_type_attribute, problem.variables)):  # in nearly all models none does
         for chain in def_use_chains(problem):
             chain.adopt_type_of_readers()
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from dovetail_precision.problem import TypingProblem
 
-__all__ = ["raise_tails"]
+__all__ = ["raise_output_tails"]
 
 
-def raise_tails(problem: TypingProblem) -> None:
+def raise_output_tails(problem: TypingProblem) -> None:
     """Compute high what only leads out of the model through what is high, and only hands on or promotes.
 
     The conversion then stands before such a node instead of behind it: there are no more conversions, fewer where

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from dovetail_precision.problem import TypingProblem
 
-__all__ = ["remark_assumptions"]
+__all__ = ["remark_assumed_ranges"]
 
 _RULE = "assumed-range"
 _OF_NODE = f"how far its values reach is not known without data; they are assumed to fit {NARROW}"
 
 
-def remark_assumptions(problem: TypingProblem, model: Model, ctx: Context) -> None:
+def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) -> None:
     """Say of every node that went to float16 on trust that it did, and of the model of how many values that is true.
 
     Without data only; what was measured is known.

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Context
 
-__all__ = ["set_attributes"]
+__all__ = ["set_backend_attributes"]
 
 
-def set_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
+def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
     """Rewrite the attributes of every node that went low and whose claim says so.
 
     Returns:
