@@ -5,7 +5,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail_precision.cast_tensor import _PIECE, CastTensor
-from dovetail_precision.fits import fits
+from dovetail_precision.constant_range import fits
 from dovetail_precision.rounding import converter
 
 BFLOAT16, FLOAT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)

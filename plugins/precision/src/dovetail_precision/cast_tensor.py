@@ -20,21 +20,21 @@ class CastTensor(ir.LazyTensor):
 
     Attributes:
         source: The tensor that is converted.
-        endless: What becomes of values at the end of float32, as a share of the largest finite value of `dtype`.
+        sentinel_share: What becomes of values at the end of float32, as a share of the largest finite value of `dtype`.
         losses: What the last conversion could not keep; None before the first.
     """
 
-    def __init__(self, source: ir.TensorProtocol, dtype: ir.DataType, name: str, endless: float = 1.0):
+    def __init__(self, source: ir.TensorProtocol, dtype: ir.DataType, name: str, sentinel_share: float = 1.0):
         super().__init__(self._whole, dtype, ir.Shape(source.shape), name=name)
         self.source = source
-        self.endless = endless
+        self.sentinel_share = sentinel_share
         self.losses: Losses | None = None
 
     def pieces(self) -> Iterator[np.ndarray]:
         """The converted elements in order, some at a time."""
         losses = Losses()
         flat = self.source.numpy().reshape(-1)
-        convert = converter(self.dtype.numpy(), self.endless)
+        convert = converter(self.dtype.numpy(), self.sentinel_share)
         for piece, lost in ordered_map(
             convert, (flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE))
         ):

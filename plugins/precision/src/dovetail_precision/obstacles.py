@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dovetail_precision.fits import fits_surely, misfit
+from dovetail_precision.constant_range import magnitude_fits, misfit
 from dovetail_precision.ranges.range import NARROW
 
 if TYPE_CHECKING:
@@ -58,6 +58,6 @@ class Obstacles:
         return ""
 
     def _misfit(self, value: ir.Value) -> str:
-        if fits_surely(self._evidence.intervals.constant_magnitude(value), NARROW):
+        if magnitude_fits(self._evidence.intervals.constant_magnitude(value), NARROW):
             return ""
         return misfit(value.const_value, NARROW)

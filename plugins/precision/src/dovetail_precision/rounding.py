@@ -9,7 +9,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
-from dovetail_precision.fits import ENDLESS
+from dovetail_precision.constant_range import SENTINEL
 
 __all__ = ["Losses", "converter"]
 
@@ -47,12 +47,12 @@ class Losses:
 
 
 @cache
-def converter(target: np.dtype, endless: float = 1.0) -> Callable[[np.ndarray], tuple[np.ndarray, Losses]]:
+def converter(target: np.dtype, sentinel_share: float = 1.0) -> Callable[[np.ndarray], tuple[np.ndarray, Losses]]:
     """A function that rounds one piece of an array to `target`, to nearest even, and says what that lost.
 
     Args:
         target: The type.
-        endless: What becomes of values at the end of float32, as a share of the largest finite value of `target`.
+        sentinel_share: What becomes of values at the end of float32, as a share of the largest finite value of `target`.
     """
     limits = ml_dtypes.finfo(target)
     bits = np.dtype(f"u{target.itemsize}")
@@ -68,7 +68,7 @@ def converter(target: np.dtype, endless: float = 1.0) -> Callable[[np.ndarray], 
             return result, losses
         magnitude = result.view(bits) & unsigned
         if magnitude.max() >= infinity:
-            _keep_finite(piece, result, limits.max, endless, losses)
+            _keep_finite(piece, result, limits.max, sentinel_share, losses)
         if not magnitude.min():
             losses.flushed = int(np.count_nonzero(piece) - np.count_nonzero(magnitude))
         return result, losses
@@ -76,11 +76,11 @@ def converter(target: np.dtype, endless: float = 1.0) -> Callable[[np.ndarray], 
     return convert
 
 
-def _keep_finite(piece: np.ndarray, result: np.ndarray, largest, endless: float, losses: Losses) -> None:
+def _keep_finite(piece: np.ndarray, result: np.ndarray, largest, sentinel_share: float, losses: Losses) -> None:
     """What was finite stays so: a mask of -3.4e38 must not become an infinity that makes NaNs later."""
     finite = np.isfinite(piece)
     losses.non_finite += int(piece.size - np.count_nonzero(finite))
     lost = finite & ~np.isfinite(result)
     losses.clamped += int(np.count_nonzero(lost))
-    magnitude = np.where(np.abs(piece[lost]) >= ENDLESS, float(largest) * endless, float(largest))
+    magnitude = np.where(np.abs(piece[lost]) >= SENTINEL, float(largest) * sentinel_share, float(largest))
     result[lost] = np.copysign(magnitude, piece[lost]).astype(result.dtype)

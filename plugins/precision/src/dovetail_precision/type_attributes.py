@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import FLOATS, dtype_name
 
-from dovetail_precision.fits import misfit
+from dovetail_precision.constant_range import misfit
 
 if TYPE_CHECKING:
     import onnx_ir as ir

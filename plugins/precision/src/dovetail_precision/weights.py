@@ -52,12 +52,12 @@ def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, accumulates:
         return False
     ctx.count("weights converted", len(wanted))
     if len(readers) == 1 and not value.is_graph_output():
-        tensor = CastTensor(value.const_value, from_name(wanted[0]), value.name, _endless(readers[wanted[0]]))
+        tensor = CastTensor(value.const_value, from_name(wanted[0]), value.name, _sentinel_share(readers[wanted[0]]))
         value.const_value, value.dtype = tensor, tensor.dtype
         _keep_digits(value, readers[wanted[0]], accumulates, ctx)
         return True
     for kind in wanted:
-        version = _version(graph, value, kind, _endless(readers[kind]))
+        version = _version(graph, value, kind, _sentinel_share(readers[kind]))
         _keep_digits(version, readers[kind], accumulates, ctx)
         for node, index in readers[kind]:
             node.replace_input_with(index, version)
@@ -91,7 +91,7 @@ def _keep_digits(value: ir.Value, readers: list[tuple[ir.Node, int]], accumulate
         ctx.count("constants kept in float32")
 
 
-def _endless(readers: list[tuple[ir.Node, int]]) -> float:
+def _sentinel_share(readers: list[tuple[ir.Node, int]]) -> float:
     """What values at the end of float32 become, as a share of the largest of the new type.
 
     A bound without a limit becomes the largest. A mask becomes half of it: were it all of it, adding a score would give
@@ -100,13 +100,13 @@ def _endless(readers: list[tuple[ir.Node, int]]) -> float:
     return 1.0 if any(node.op_type in _BOUNDING for node, _ in readers) else 0.5
 
 
-def _version(graph: ir.Graph, value: ir.Value, kind: str, endless: float) -> ir.Value:
+def _version(graph: ir.Graph, value: ir.Value, kind: str, sentinel_share: float) -> ir.Value:
     import onnx_ir as ir
 
     name = f"{value.name}_{kind}"
     while name in graph.initializers:
         name += "_"
-    tensor = CastTensor(value.const_value, from_name(kind), name, endless)
+    tensor = CastTensor(value.const_value, from_name(kind), name, sentinel_share)
     version = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
     graph.register_initializer(version)
     return version

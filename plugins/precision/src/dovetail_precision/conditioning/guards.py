@@ -10,7 +10,7 @@ from dovetail.ir.types import float_name
 
 from dovetail_precision.conditioning.finding import Finding
 from dovetail_precision.conditioning.movement import hands_on, is_standard
-from dovetail_precision.fits import SMALLEST
+from dovetail_precision.constant_range import LARGEST_FLUSHED
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.range import NARROW, Range
 
@@ -101,10 +101,10 @@ def _passes_zero(node: ir.Node, intervals: Intervals) -> ir.Value | None:
 
 def _smallest(node: ir.Node, interval: Range, measured: Range | None) -> float | None:
     """The smallest magnitude of a value, if float16 takes that for zero; 0 for what may come as near as it likes."""
-    if 0 < interval.away <= SMALLEST:
+    if 0 < interval.away <= LARGEST_FLUSHED:
         return interval.away
     if measured is not None:
-        return measured.smallest if 0 < measured.smallest <= SMALLEST else None
+        return measured.smallest if 0 < measured.smallest <= LARGEST_FLUSHED else None
     return 0.0 if node.op_type in _POSITIVE else None
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sizes"]
 
-_LOOKED_AT = 1 << 20  # elements of a weight; larger ones are no operands of sums
+_MAX_ELEMENTS = 1 << 20  # elements of a weight; larger ones are no operands of sums
 
 
 class Sizes:
@@ -65,7 +65,7 @@ class Sizes:
         known = self._measured.get(id(value))
         if known is not None:
             return known.rms
-        if value.const_value is None or value.const_value.size > _LOOKED_AT:
+        if value.const_value is None or value.const_value.size > _MAX_ELEMENTS:
             return math.nan
         if id(value) not in self._weights:
             self._weights[id(value)] = _rms_of(value.const_value)

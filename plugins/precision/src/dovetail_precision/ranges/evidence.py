@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
 
-from dovetail_precision.fits import LARGEST
+from dovetail_precision.constant_range import LARGEST_FINITE
 from dovetail_precision.ranges.held import held_constants
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.measure import measured_ranges
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Evidence"]
 
 _UNKNOWN = "holds integers of which nothing says how far they reach"
-_END = f"{NARROW} ends at {LARGEST[NARROW]:.0f}"
+_END = f"{NARROW} ends at {LARGEST_FINITE[NARROW]:.0f}"
 
 
 # How many times what was measured must fit.
@@ -44,7 +44,7 @@ class Evidence:
 
     def __init__(self, intervals: Intervals, nodes: Sequence[ir.Node], model: Model):
         self.intervals = intervals
-        measured, end = measured_ranges(model), LARGEST[NARROW]
+        measured, end = measured_ranges(model), LARGEST_FINITE[NARROW]
         self._measured = measured
         held = held_constants(nodes, intervals)
         self._wide = {key: f"may hold a constant of {magnitude:.4g}" for key, magnitude in held.items()}

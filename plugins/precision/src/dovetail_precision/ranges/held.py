@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
-from dovetail_precision.fits import LARGEST, largest_quantity
+from dovetail_precision.constant_range import LARGEST_FINITE, largest_magnitude
 from dovetail_precision.ranges.arithmetic import MOVED
 from dovetail_precision.ranges.range import NARROW
 
@@ -65,5 +65,5 @@ def _constant(value: ir.Value, intervals: Intervals) -> float:
         return 0.0
     magnitude = intervals.constant_magnitude(value)
     if math.isnan(magnitude):
-        magnitude = largest_quantity(value.const_value)
-    return magnitude if magnitude > LARGEST[NARROW] else 0.0
+        magnitude = largest_magnitude(value.const_value)
+    return magnitude if magnitude > LARGEST_FINITE[NARROW] else 0.0

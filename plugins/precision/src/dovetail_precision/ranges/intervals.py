@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Intervals"]
 
-_LOOKED_AT = 65536  # elements of a constant; larger ones are weights, whose products are left to data
+_MAX_ELEMENTS = 65536  # elements of a constant; larger ones are weights, whose products are left to data
 # Operators whose result reaches at least about as far as an operand of unknown size does.
 _AS_FAR = frozenset({"Abs", "Add", "Neg", "ReduceSum", "Relu", "Sub", "Sum"})
 
@@ -159,7 +159,7 @@ def _of_tensor(tensor: ir.TensorProtocol) -> tuple[Range, bool]:
     import numpy as np
 
     size = tensor.size
-    if not 0 < size <= _LOOKED_AT or tensor.dtype.numpy().kind not in "fiu":
+    if not 0 < size <= _MAX_ELEMENTS or tensor.dtype.numpy().kind not in "fiu":
         return UNKNOWN, False
     array = tensor.numpy()
     found = Range(float(array.min()), float(array.max()))

@@ -13,7 +13,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
 
-from dovetail_precision.fits import LARGEST
+from dovetail_precision.constant_range import LARGEST_FINITE
 from dovetail_precision.ranges.extrema import range_of_array
 from dovetail_precision.ranges.instrument import Instrumented, instrumented, measurable
 from dovetail_precision.ranges.range import LOW, NARROW, Range
@@ -198,7 +198,7 @@ def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:
     bound = float(extents)
     for value in node.inputs[: SUMS[node.op_type]]:
         bound *= _magnitude(value, found)
-    return not bound <= LARGEST[NARROW]
+    return not bound <= LARGEST_FINITE[NARROW]
 
 
 def _magnitude(value: ir.Value, found: dict[int, Range]) -> float:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ENDLESS", "LARGEST", "SMALLEST", "fits", "fits_surely", "largest_quantity", "misfit"]
+__all__ = ["SENTINEL", "LARGEST_FINITE", "LARGEST_FLUSHED", "fits", "magnitude_fits", "largest_magnitude", "misfit"]
 
-LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+LARGEST_FINITE = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 # From here on a value is no quantity: it says "no limit", or "never" as in the mask of an attention. The ends of
 # float32 and bfloat16 both do.
-ENDLESS = 3.38e38
+SENTINEL = 3.38e38
 # Half of float16's smallest subnormal: up to here everything rounds to zero.
-SMALLEST = 2.0**-25
+LARGEST_FLUSHED = 2.0**-25
 # Larger constants are weights. Their range is checked while they are converted, where one pass over them is enough.
-_LOOKED_AT = 65536  # elements
+_MAX_ELEMENTS = 65536  # elements
 
 
 def fits(tensor: ir.TensorProtocol, name: str) -> bool:
@@ -27,9 +27,9 @@ def fits(tensor: ir.TensorProtocol, name: str) -> bool:
     return not misfit(tensor, name)
 
 
-def fits_surely(magnitude: float, name: str) -> bool:
+def magnitude_fits(magnitude: float, name: str) -> bool:
     """Whether a constant with this largest magnitude fits whatever its elements are; nearly always. NaN does not."""
-    return SMALLEST < magnitude <= LARGEST[name]
+    return LARGEST_FLUSHED < magnitude <= LARGEST_FINITE[name]
 
 
 def misfit(tensor: ir.TensorProtocol, name: str) -> str:
@@ -39,25 +39,25 @@ def misfit(tensor: ir.TensorProtocol, name: str) -> str:
     float32 become the end of the other type, or near it.
     """
 
-    if name != "float16" or tensor.size > _LOOKED_AT:
+    if name != "float16" or tensor.size > _MAX_ELEMENTS:
         return ""
     array = tensor.numpy()
-    if array.size and fits_surely(max(array.max(), -array.min()), name):
+    if array.size and magnitude_fits(max(array.max(), -array.min()), name):
         return ""
-    largest = largest_quantity(tensor)
-    if largest > LARGEST[name]:
-        return f"reaches {largest:.4g}, and {name} ends at {LARGEST[name]:.0f}"
-    if 0 < largest <= SMALLEST:
+    largest = largest_magnitude(tensor)
+    if largest > LARGEST_FINITE[name]:
+        return f"reaches {largest:.4g}, and {name} ends at {LARGEST_FINITE[name]:.0f}"
+    if 0 < largest <= LARGEST_FLUSHED:
         return f"is at most {largest:.4g}, which {name} takes for zero"
     return ""
 
 
-def largest_quantity(tensor: ir.TensorProtocol) -> float:
+def largest_magnitude(tensor: ir.TensorProtocol) -> float:
     """The largest magnitude in `tensor` that is neither the end of a type nor an infinity or NaN; 0 for weights."""
     import numpy as np
 
-    if tensor.size > _LOOKED_AT or tensor.dtype.numpy().kind != "f":
+    if tensor.size > _MAX_ELEMENTS or tensor.dtype.numpy().kind != "f":
         return 0.0
     array = np.abs(tensor.numpy().astype(np.float64))
-    array = array[array < ENDLESS]
+    array = array[array < SENTINEL]
     return float(array.max()) if array.size else 0.0
