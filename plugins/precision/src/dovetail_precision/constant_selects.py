@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_precision.constraints import activations, legal_type, required_type
 from dovetail_precision.def_use import def_use_chains
-from dovetail_precision.type_attributes import carries_type
+from dovetail_precision.type_attributes import has_type_attribute
 
 if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["find_constant_selects", "take_types_of_readers"]
 
 # Gather is not among them: the tables that it reads are weights, and what it takes from them is data.
-_HANDS_ON = frozenset(
+_DATA_MOVEMENT = frozenset(
     {"Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 )
 _FILLS = frozenset({"ConstantOfShape", "EyeLike"})
@@ -31,9 +31,9 @@ def find_constant_selects(problem: TypingProblem) -> list[Variable]:
     values: set[int] = set()
     for variable in problem.variables:
         node = variable.node
-        fills = node.op_type in _FILLS and carries_type(variable)
+        fills = node.op_type in _FILLS and has_type_attribute(variable)
         picks = node.op_type == "Where" or fills
-        if not picks and not (values and node.op_type in _HANDS_ON):
+        if not picks and not (values and node.op_type in _DATA_MOVEMENT):
             continue
         if node.domain not in ("", "ai.onnx") or not fills and required_type(variable) is not None:
             continue

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
+from dovetail_precision.conditioning.data_movement import is_standard
 from dovetail_precision.conditioning.finding import Finding
-from dovetail_precision.conditioning.movement import is_standard
-from dovetail_precision.conditioning.sizes import Sizes
+from dovetail_precision.conditioning.magnitudes import Magnitudes
 from dovetail_precision.ranges.reductions import AVERAGES, TERMS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _GAIN = 4.0  # how many times smaller the error must become, or nothing is gaine
 
 
 def find_amplified(
-    nodes: Sequence[ir.Node], sizes: Sizes, is_product: Callable[[ir.Node], bool], name: str
+    nodes: Sequence[ir.Node], magnitudes: Magnitudes, is_product: Callable[[ir.Node], bool], name: str
 ) -> Iterator[Finding]:
     """Sums of float type `name` that lose too many digits, with the producers whose results must not be rounded.
 
@@ -36,61 +36,61 @@ def find_amplified(
 
     Args:
         nodes: All nodes; a node comes after those whose results it reads.
-        sizes: How large values are.
+        magnitudes: How large values are.
         is_product: Whether a node is computed low whatever is around it.
         name: The low type.
     """
-    ratios = _suspects(nodes, sizes, THRESHOLDS[name])
+    ratios = _suspects(nodes, magnitudes, THRESHOLDS[name])
     if not ratios:
         return
     brought: dict[int, float] = {}  # the error of a value, by id, if everything but products were computed high
     for node in nodes:
-        error = 1.0 if is_product(node) else _brought(node, sizes, brought)
+        error = 1.0 if is_product(node) else _propagated_error(node, magnitudes, brought)
         if error * _GAIN > ratios.get(id(node), math.inf):
             del ratios[id(node)]
         brought.update((id(value), error) for value in node.outputs)
     if ratios:
-        yield from _with_producers(nodes, sizes, is_product, name, ratios)
+        yield from _with_producers(nodes, magnitudes, is_product, name, ratios)
 
 
-def _suspects(nodes: Sequence[ir.Node], sizes: Sizes, threshold: float) -> dict[int, float]:
+def _suspects(nodes: Sequence[ir.Node], magnitudes: Magnitudes, threshold: float) -> dict[int, float]:
     """By the id of a sum, how many times its result its operands are, where that is beyond the threshold."""
     found: dict[int, float] = {}
     for node in nodes:
-        if node.op_type in TERMS and is_standard(node) and sizes.knows(node.outputs[0]):
-            ratio = max(sizes.ratio(value, node.outputs[0]) for value in node.inputs)
+        if node.op_type in TERMS and is_standard(node) and magnitudes.knows(node.outputs[0]):
+            ratio = max(magnitudes.ratio(value, node.outputs[0]) for value in node.inputs)
             if ratio >= threshold:
                 found[id(node)] = ratio
     return found
 
 
-def _brought(node: ir.Node, sizes: Sizes, brought: Mapping[int, float]) -> float:
+def _propagated_error(node: ir.Node, magnitudes: Magnitudes, brought: Mapping[int, float]) -> float:
     errors = [
-        brought[id(value)] * _factor(node, value, sizes)
+        brought[id(value)] * _error_factor(node, value, magnitudes)
         for value in node.inputs
         if value is not None and id(value) in brought
     ]
     return math.hypot(*errors) if node.op_type in TERMS else max(errors, default=0.0)
 
 
-def _factor(node: ir.Node, value: ir.Value, sizes: Sizes) -> float:
+def _error_factor(node: ir.Node, value: ir.Value, magnitudes: Magnitudes) -> float:
     """How many times the relative error of `value` is in the result of `node`."""
     if not is_standard(node):
         return 1.0
     result = node.outputs[0]
     if node.op_type in TERMS:
-        return sizes.likely_ratio(value, result)
+        return magnitudes.likely_ratio(value, result)
     if node.op_type in AVERAGES:
         # Errors of single elements cancel each other out as the elements do.
-        number = sizes.elements(value) / max(sizes.elements(result), 1)
-        share = sizes.ratio(value, result) * (number if node.op_type == "ReduceSum" else 1.0)
+        number = magnitudes.elements(value) / max(magnitudes.elements(result), 1)
+        share = magnitudes.ratio(value, result) * (number if node.op_type == "ReduceSum" else 1.0)
         return share / math.sqrt(number) if number > 1 and share else 1.0
     return 1.0
 
 
 def _with_producers(
     nodes: Sequence[ir.Node],
-    sizes: Sizes,
+    magnitudes: Magnitudes,
     is_product: Callable[[ir.Node], bool],
     name: str,
     ratios: Mapping[int, float],
@@ -105,7 +105,7 @@ def _with_producers(
         need, why = max((needs.get(id(value), (0.0, "")) for value in node.outputs), default=(0.0, ""))
         if ratio:
             need = max(need, _GAIN / ratio)
-            result, source = node.outputs[0], sizes.source(node.outputs[0])
+            result, source = node.outputs[0], magnitudes.source(node.outputs[0])
             yield Finding((node,), f"its inputs are {ratio:.3g} times its result {source}", frozenset({name}))
             why = f"little is left of its result in '{result.name}', which is {ratio:.3g} times smaller {source}"
         elif need < 1 or is_product(node):
@@ -114,6 +114,6 @@ def _with_producers(
             yield Finding((node,), why, frozenset({name}))
         for value in node.inputs:
             if value is not None and float_name(value) is not None:
-                share = need * _factor(node, value, sizes)
+                share = need * _error_factor(node, value, magnitudes)
                 if share >= 1 and share > needs.get(id(value), (0.0, ""))[0]:
                     needs[id(value)] = (share, why)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
+from dovetail_precision.conditioning.data_movement import is_standard, moves_data
+from dovetail_precision.conditioning.epsilon_guards import divisor_port
 from dovetail_precision.conditioning.finding import Finding
-from dovetail_precision.conditioning.guards import divisor_port
-from dovetail_precision.conditioning.movement import hands_on, is_standard
 from dovetail_precision.ranges.intervals import Intervals
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["find_complements"]
 
 _NEAR_ONE = frozenset({"Acos", "Acosh", "Asin", "Atanh"})
-_CHANCES = frozenset({"Sigmoid", "Softmax"})
+_PROBABILITIES = frozenset({"Sigmoid", "Softmax"})
 _BOUNDS = frozenset({"Clip", "Max", "Min"})
-_STEPS = 12  # operators before one that is ill-conditioned
+_MAX_STEPS = 12  # operators before one that is ill-conditioned
 
 
 def find_complements(
@@ -44,28 +44,30 @@ def find_complements(
         if node.op_type in _NEAR_ONE:
             way = _behind(node.inputs[0], is_product)
             yield Finding((node, *way), f"'{node.name}' turns on digits that its operand has near one")
-        elif (port := divisor_port(node, intervals)) is not None and (way := _from_chance(node, port, intervals)):
+        elif (port := divisor_port(node, intervals)) is not None and (
+            way := _path_from_probability(node, port, intervals)
+        ):
             yield Finding((node, *way), f"'{node.name}' turns on how far from one '{way[-1].outputs[0].name}' is")
 
 
-def _from_chance(node: ir.Node, port: int, intervals: Intervals) -> list[ir.Node]:
+def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> list[ir.Node]:
     """What leads from a chance to that port, the operator that makes the chance last; nothing if none does.
 
     A logarithm may read the chance itself, everything else reads its complement.
     """
     way: list[ir.Node] = []
     value, complement = node.inputs[port], False
-    for _ in range(_STEPS):
+    for _ in range(_MAX_STEPS):
         maker = value.producer() if value is not None else None
         if maker is None or not is_standard(maker):
             return []
         way.append(maker)
-        if maker.op_type in _CHANCES:
+        if maker.op_type in _PROBABILITIES:
             return way if complement or node.op_type == "Log" else []
         first = maker.inputs[0]
         if maker.op_type == "Sub" and not complement and intervals.of(first).low == intervals.of(first).high == 1:
             value, complement = maker.inputs[1], True
-        elif maker.op_type in _BOUNDS or hands_on(maker):
+        elif maker.op_type in _BOUNDS or moves_data(maker):
             value = first
         elif maker.op_type == "Add":
             value = maker.inputs[1] if first.const_value is not None else first
@@ -78,7 +80,7 @@ def _behind(value: ir.Value | None, is_product: Callable[[ir.Node], bool]) -> li
     """What makes `value`, back to the results of products and inputs, a few operators at most."""
     found: dict[int, ir.Node] = {}
     waiting = [value]
-    while waiting and len(found) < _STEPS:
+    while waiting and len(found) < _MAX_STEPS:
         current = waiting.pop(0)
         maker = current.producer() if current is not None and float_name(current) is not None else None
         if maker is not None and not is_product(maker):

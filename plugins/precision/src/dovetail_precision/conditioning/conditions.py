@@ -11,9 +11,9 @@ from dovetail_placement.place import claims_of
 
 from dovetail_precision.conditioning.amplification import THRESHOLDS, find_amplified
 from dovetail_precision.conditioning.complements import find_complements
+from dovetail_precision.conditioning.epsilon_guards import find_epsilon_guards
 from dovetail_precision.conditioning.finding import Finding
-from dovetail_precision.conditioning.guards import find_guards
-from dovetail_precision.conditioning.sizes import Sizes
+from dovetail_precision.conditioning.magnitudes import Magnitudes
 from dovetail_precision.conditioning.statistics import find_statistics
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.measure import measured_ranges
@@ -41,13 +41,13 @@ class Conditions:
         """What is known of `model` as it is now."""
         nodes, intervals = ctx.analysis(FlatGraph, model).nodes, ctx.analysis(Intervals, model)
         measured = {key: known for key, (_, known) in measured_ranges(model).items()}
-        sizes = Sizes(measured, intervals)
+        magnitudes = Magnitudes(measured, intervals)
         low = {backend.low for backend in ctx.backends} & THRESHOLDS.keys()
         findings = [
             find_statistics(nodes, intervals.of, measured),
-            find_guards(nodes, intervals, measured),
+            find_epsilon_guards(nodes, intervals, measured),
             find_complements(nodes, intervals, _is_product),
-            *(find_amplified(nodes, sizes, _is_product, name) for name in sorted(low)),
+            *(find_amplified(nodes, magnitudes, _is_product, name) for name in sorted(low)),
         ]
         return cls(chain.from_iterable(findings))
 

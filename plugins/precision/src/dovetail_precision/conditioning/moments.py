@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
-from dovetail_precision.conditioning.movement import hands_on, is_standard
+from dovetail_precision.conditioning.data_movement import is_standard, moves_data
 from dovetail_precision.ranges.range import Range
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Moments:
         operator, result, first = node.op_type, node.outputs[0], node.inputs[0]
         if first is None:
             return
-        if hands_on(node):
+        if moves_data(node):
             self._hand_on(first, result)
             self._roots[id(result)] = self.root(first)
             if id(first) in self._counts:

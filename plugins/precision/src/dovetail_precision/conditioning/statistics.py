@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail_precision.conditioning.data_movement import is_standard, moves_data
 from dovetail_precision.conditioning.finding import Finding
 from dovetail_precision.conditioning.moments import FOLLOWED, Moments
-from dovetail_precision.conditioning.movement import hands_on, is_standard
 from dovetail_precision.ranges.range import NARROW, Range
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["find_statistics"]
 # What may stand between a variance and its root, besides constants that are added and multiplied.
 _BOUNDS = frozenset({"Abs", "Clip", "Max", "Min", "Relu"})
 _ROOTS = frozenset({"Pow", "Sqrt"})
-_STEPS = 8  # operators between a mean square and its root
+_MAX_STEPS = 8  # operators between a mean square and its root
 
 
 def find_statistics(
@@ -58,7 +58,7 @@ def find_statistics(
             differences[id(result)] = why
             yield Finding((node, *makers), why)
         elif known := next((differences[id(value)] for value in node.inputs if id(value) in differences), ""):
-            if _keeps_on(node, moments) or node.op_type in ("Pow", "Reciprocal", "Sqrt"):
+            if _is_scaling(node, moments) or node.op_type in ("Pow", "Reciprocal", "Sqrt"):
                 yield Finding((node,), known)
                 if node.op_type not in ("Pow", "Reciprocal"):
                     differences[id(result)] = known
@@ -70,7 +70,7 @@ def find_statistics(
                 steps = (value,)
             if steps is not None and _is_root(node, interval):
                 yield from _root_mean_square(node, steps, moments, measured)
-        elif _keeps_on(node, moments):
+        elif _is_scaling(node, moments):
             _follow_square(node, moments, squares)
         elif (root := _centres(node, moments)) is not None:
             centred.setdefault(root, []).append(node)
@@ -116,11 +116,11 @@ def _names(makers: list[ir.Node], moments: Moments, roots: frozenset[int]) -> st
     return " and ".join(f"'{name}'" for name in sorted(read)[: len(roots)])
 
 
-def _keeps_on(node: ir.Node, moments: Moments) -> bool:
+def _is_scaling(node: ir.Node, moments: Moments) -> bool:
     """Whether `node` only bounds, shifts, scales or moves what it reads."""
     if node.op_type in ("Add", "Mul", "Div"):
         return any(map(moments.is_factor, node.inputs))
-    return node.op_type in _BOUNDS or hands_on(node)
+    return node.op_type in _BOUNDS or moves_data(node)
 
 
 def _follow_square(node: ir.Node, moments: Moments, squares: dict) -> None:
@@ -131,7 +131,7 @@ def _follow_square(node: ir.Node, moments: Moments, squares: dict) -> None:
     for value in node.inputs:
         mean = moments.means_of_products.get(id(value))
         steps = squares.get(id(value)) or ((value,) if mean is not None and len(mean.of) == 1 else None)
-        if steps is not None and len(steps) < _STEPS:
+        if steps is not None and len(steps) < _MAX_STEPS:
             squares[id(result)] = (*steps, node)
             return
 

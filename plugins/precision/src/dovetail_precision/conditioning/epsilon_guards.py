@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
+from dovetail_precision.conditioning.data_movement import is_standard, moves_data
 from dovetail_precision.conditioning.finding import Finding
-from dovetail_precision.conditioning.movement import hands_on, is_standard
 from dovetail_precision.constant_range import LARGEST_FLUSHED
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.range import NARROW, Range
@@ -17,16 +17,18 @@ from dovetail_precision.ranges.range import NARROW, Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["divisor_port", "find_guards"]
+__all__ = ["divisor_port", "find_epsilon_guards"]
 
 _DIVISOR = {"Div": 1, "Log": 0, "Reciprocal": 0}
 # What is zero where its input is: a divisor behind it is one before it.
-_AS_ZERO = frozenset({"Abs", "Neg", "Sqrt"})
+_ZERO_PRESERVING = frozenset({"Abs", "Neg", "Sqrt"})
 # Above zero for every input, and as near to it as inputs take it.
 _POSITIVE = frozenset({"Exp", "Sigmoid", "Softmax", "Softplus"})
 
 
-def find_guards(nodes: Sequence[ir.Node], intervals: Intervals, measured: Mapping[int, Range]) -> Iterator[Finding]:
+def find_epsilon_guards(
+    nodes: Sequence[ir.Node], intervals: Intervals, measured: Mapping[int, Range]
+) -> Iterator[Finding]:
     """Divisions and logarithms of what is above zero, but rounds to zero in float16.
 
     From where such a value is made up to the division everything stays high, so that neither the value nor its root is
@@ -86,7 +88,7 @@ def divisor_port(node: ir.Node, intervals: Intervals) -> int | None:
 
 def _passes_zero(node: ir.Node, intervals: Intervals) -> ir.Value | None:
     """The input of `node` whose zeros are those of its result."""
-    if node.op_type in _AS_ZERO or hands_on(node):
+    if node.op_type in _ZERO_PRESERVING or moves_data(node):
         return node.inputs[0]
     if node.op_type == "Pow":
         return node.inputs[0] if intervals.of(node.inputs[1]).low > 0 else None

@@ -9,10 +9,10 @@ from dovetail.ir.types import float_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["hands_on", "is_standard"]
+__all__ = ["moves_data", "is_standard"]
 
 # Results hold all elements of the first input, or repeat them: a mean, or an epsilon in them, is the same.
-_HANDS_ON = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
+_DATA_MOVEMENT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
 
 
 def is_standard(node: ir.Node) -> bool:
@@ -20,8 +20,8 @@ def is_standard(node: ir.Node) -> bool:
     return node.domain in ("", "ai.onnx")
 
 
-def hands_on(node: ir.Node) -> bool:
+def moves_data(node: ir.Node) -> bool:
     """Whether `node` gives on the elements of its first input in another shape, or in another float type."""
     if node.op_type in ("Cast", "CastLike"):
         return is_standard(node) and float_name(node.inputs[0]) is not None and float_name(node.outputs[0]) is not None
-    return node.op_type in _HANDS_ON and is_standard(node)
+    return node.op_type in _DATA_MOVEMENT and is_standard(node)

@@ -12,13 +12,13 @@ from dovetail_precision.ranges.range import MASK, Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Sizes"]
+__all__ = ["Magnitudes"]
 
 _MAX_ELEMENTS = 1 << 20  # elements of a weight; larger ones are no operands of sums
 
 
-class Sizes:
-    """Sizes of the values of one model.
+class Magnitudes:
+    """Magnitudes of the values of one model.
 
     Args:
         measured: Ranges that were measured, by the `id` of a value.
