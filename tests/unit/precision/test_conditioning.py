@@ -6,7 +6,7 @@ import pytest
 from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
 from dovetail_precision.problem import TypingProblem
-from dovetail_precision.ranges.evidence import Evidence
+from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.solvers import solver
 
 TEXTS = sorted((Path(__file__).parents[2] / "filecheck" / "assign-types").glob("*.onnxtxt"))
@@ -25,7 +25,7 @@ def problem_of(fp16, text, backend, name):
     Pipeline.parse("normalise,edge-kinds,place", fp16.registry).run(model, ctx)
     problem = TypingProblem(model, ctx)
     solver(name)(problem)
-    return problem, ctx.analysis(Evidence, model)
+    return problem, ctx.analysis(OverflowAnalysis, model)
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)

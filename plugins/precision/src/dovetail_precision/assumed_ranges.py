@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
 
-from dovetail_precision.ranges.evidence import Evidence
+from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.ranges.range import NARROW
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) ->
     """
     if ctx.request.data is not None or all(backend.low != NARROW for backend in ctx.backends):
         return
-    evidence = ctx.analysis(Evidence, model)
+    overflow = ctx.analysis(OverflowAnalysis, model)
     assumed: dict[int, str] = {}
     for variable in problem.variables:
         if variable.chosen != NARROW or variable.present == NARROW:
             continue
         read = [value for _, value in variable.inputs if not problem.is_constant(value)]
-        unknown = [value for value in (*read, *(value for _, value in variable.outputs)) if not evidence.knows(value)]
+        unknown = [value for value in (*read, *(value for _, value in variable.outputs)) if not overflow.knows(value)]
         if unknown:
             assumed.update((id(value), value.name) for value in unknown)
             ctx.remark("analysis", variable.node, _RULE, _OF_NODE, suggest="--data")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail_precision.conditioning.conditions import Conditions
-    from dovetail_precision.ranges.evidence import Evidence
+    from dovetail_precision.ranges.overflow import OverflowAnalysis
     from dovetail_precision.variable import Variable
 
 __all__ = ["Obstacles"]
@@ -21,8 +21,8 @@ __all__ = ["Obstacles"]
 class Obstacles:
     """Answers by variable; each is worked out once. Only float16 has a range that is worth asking for."""
 
-    def __init__(self, evidence: Evidence, conditions: Conditions, is_constant: Callable[[ir.Value], bool]):
-        self._evidence = evidence
+    def __init__(self, overflow: OverflowAnalysis, conditions: Conditions, is_constant: Callable[[ir.Value], bool]):
+        self._overflow = overflow
         self._conditions = conditions
         self._is_constant = is_constant
         self._known: dict[int, str] = {}
@@ -38,7 +38,7 @@ class Obstacles:
             return ""
         known = self._known.get(id(variable))
         if known is None:
-            known = self._known[id(variable)] = self._constants(variable) or self._evidence.overflow(variable)
+            known = self._known[id(variable)] = self._constants(variable) or self._overflow.overflow(variable)
         return known
 
     def of_conditioning(self, variable: Variable, name: str) -> str:
@@ -58,6 +58,6 @@ class Obstacles:
         return ""
 
     def _misfit(self, value: ir.Value) -> str:
-        if magnitude_fits(self._evidence.intervals.constant_magnitude(value), NARROW):
+        if magnitude_fits(self._overflow.intervals.constant_magnitude(value), NARROW):
             return ""
         return misfit(value.const_value, NARROW)

@@ -20,7 +20,7 @@ from dovetail_precision.cost_table import CostTable, table_for
 from dovetail_precision.obstacles import Obstacles
 from dovetail_precision.overrides import Override, apply_override, find_overrides
 from dovetail_precision.port_groups import PortGroup, port_groups
-from dovetail_precision.ranges.evidence import Evidence
+from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.trig_inputs import find_trig_inputs
 from dovetail_precision.trip_counts import trip_counts
 from dovetail_precision.type_equalities import TypeEquality, holds_bodies, type_equalities
@@ -67,7 +67,7 @@ class TypingProblem:
         overridable = {id(value) for value in model.graph.inputs}
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
         self._conditions = ctx.analysis(Conditions, model)
-        self._obstacles = Obstacles(ctx.analysis(Evidence, model), self._conditions, self.is_constant)
+        self._obstacles = Obstacles(ctx.analysis(OverflowAnalysis, model), self._conditions, self.is_constant)
         self._trig_inputs = find_trig_inputs(flat.nodes, self.is_constant, self._is_trig)
         self._nodes = flat.nodes
         self.trip_counts = trip_counts(flat)

@@ -1,4 +1,4 @@
-"""Sums whose result is much smaller than what they add up, as data or intervals say."""
+"""PartialSums whose result is much smaller than what they add up, as data or intervals say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.ir.types import float_name
 from dovetail_precision.conditioning.data_movement import is_standard
 from dovetail_precision.conditioning.finding import Finding
 from dovetail_precision.conditioning.magnitudes import Magnitudes
-from dovetail_precision.ranges.reductions import AVERAGES, TERMS
+from dovetail_precision.ranges.reductions import ADDITIONS, MEANS
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,7 +26,7 @@ _GAIN = 4.0  # how many times smaller the error must become, or nothing is gaine
 def find_amplified(
     nodes: Sequence[ir.Node], magnitudes: Magnitudes, is_product: Callable[[ir.Node], bool], name: str
 ) -> Iterator[Finding]:
-    """Sums of float type `name` that lose too many digits, with the producers whose results must not be rounded.
+    """PartialSums of float type `name` that lose too many digits, with the producers whose results must not be rounded.
 
     Errors are counted in units of one rounding. A sum multiplies the error of an operand by how many times its result
     the operand is. Where that is beyond the threshold, operands must arrive unrounded: the sum is computed high, and so
@@ -57,7 +57,7 @@ def _suspects(nodes: Sequence[ir.Node], magnitudes: Magnitudes, threshold: float
     """By the id of a sum, how many times its result its operands are, where that is beyond the threshold."""
     found: dict[int, float] = {}
     for node in nodes:
-        if node.op_type in TERMS and is_standard(node) and magnitudes.knows(node.outputs[0]):
+        if node.op_type in ADDITIONS and is_standard(node) and magnitudes.knows(node.outputs[0]):
             ratio = max(magnitudes.ratio(value, node.outputs[0]) for value in node.inputs)
             if ratio >= threshold:
                 found[id(node)] = ratio
@@ -70,7 +70,7 @@ def _propagated_error(node: ir.Node, magnitudes: Magnitudes, brought: Mapping[in
         for value in node.inputs
         if value is not None and id(value) in brought
     ]
-    return math.hypot(*errors) if node.op_type in TERMS else max(errors, default=0.0)
+    return math.hypot(*errors) if node.op_type in ADDITIONS else max(errors, default=0.0)
 
 
 def _error_factor(node: ir.Node, value: ir.Value, magnitudes: Magnitudes) -> float:
@@ -78,9 +78,9 @@ def _error_factor(node: ir.Node, value: ir.Value, magnitudes: Magnitudes) -> flo
     if not is_standard(node):
         return 1.0
     result = node.outputs[0]
-    if node.op_type in TERMS:
+    if node.op_type in ADDITIONS:
         return magnitudes.likely_ratio(value, result)
-    if node.op_type in AVERAGES:
+    if node.op_type in MEANS:
         # Errors of single elements cancel each other out as the elements do.
         number = magnitudes.elements(value) / max(magnitudes.elements(result), 1)
         share = magnitudes.ratio(value, result) * (number if node.op_type == "ReduceSum" else 1.0)

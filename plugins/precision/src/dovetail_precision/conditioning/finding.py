@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail_precision.ranges.range import LOW
+from dovetail_precision.ranges.range import LOW_TYPES
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,4 +25,4 @@ class Finding:
 
     nodes: tuple[ir.Node, ...]
     why: str
-    types: frozenset[str] = LOW
+    types: frozenset[str] = LOW_TYPES

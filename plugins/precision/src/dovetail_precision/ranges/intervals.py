@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.types import float_name
 
-from dovetail_precision.ranges.arithmetic import (
+from dovetail_precision.ranges.integer_intervals import index_interval, integer_interval, is_integer, of_type
+from dovetail_precision.ranges.interval_arithmetic import (
     ARITHMETIC,
-    FIXED,
-    MERGED,
-    MOVED,
+    BOUNDED,
+    MERGING,
+    MOVEMENT,
     UNKNOWN,
     WITH_ZERO,
     extreme,
     square,
 )
-from dovetail_precision.ranges.integers import index_interval, integer_interval, is_integer, of_type
-from dovetail_precision.ranges.masks import chooses_a_mask
+from dovetail_precision.ranges.masks import selects_mask
 from dovetail_precision.ranges.range import MASK, Range
 
 if TYPE_CHECKING:
@@ -118,14 +118,14 @@ class Intervals:
 
     def _of_node(self, node: ir.Node) -> Range:
         operator, inputs = node.op_type, node.inputs
-        if (fixed := FIXED.get(operator)) is not None:
+        if (fixed := BOUNDED.get(operator)) is not None:
             return fixed
-        if operator in MOVED:
+        if operator in MOVEMENT:
             found = self.of(inputs[0])
-            if not found.bounded and is_integer(inputs[0]) and chooses_a_mask(node.outputs[0], self.of):
+            if not found.bounded and is_integer(inputs[0]) and selects_mask(node.outputs[0], self.of):
                 return Range(0.0, 1.0)
             return found | Range(0.0, 0.0) if operator in WITH_ZERO else found
-        if operator in MERGED:
+        if operator in MERGING:
             return extreme(operator, [self.of(value) for value in (inputs[1:] if operator == "Where" else inputs)])
         if operator == "Mul" and inputs[0] is inputs[1]:
             return square(self.of(inputs[0]))
@@ -148,7 +148,7 @@ class Intervals:
                 self._whole_numbers.add(id(node.outputs[0]))
         elif made:
             self._integers.add(id(node.outputs[0]))
-        elif self._integers and (node.op_type in MOVED or node.op_type in MERGED or node.op_type in _AS_FAR):
+        elif self._integers and (node.op_type in MOVEMENT or node.op_type in MERGING or node.op_type in _AS_FAR):
             read = node.inputs[1:] if node.op_type == "Where" else node.inputs
             if any(id(value) in self._integers for value in read):
                 self._integers.update(id(value) for value in node.outputs)

@@ -10,7 +10,7 @@ from dovetail_precision.ranges.range import Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["chooses_a_mask"]
+__all__ = ["selects_mask"]
 
 _STEPS = 16  # readings looked at
 _FAR = 1e3  # from here on a factor behind `1 - x` is a mask, as -10000 is
@@ -19,7 +19,7 @@ _ON_THE_WAY = frozenset(
 )
 
 
-def chooses_a_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
+def selects_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
     """Whether `value` is read only to be taken from one and multiplied by a large constant, as masks of attentions are.
 
     Nothing but 0 and 1 makes sense there.

@@ -16,9 +16,9 @@ from dovetail.passes import Pass
 from dovetail_precision.constant_range import LARGEST_FINITE
 from dovetail_precision.ranges.extrema import range_of_array
 from dovetail_precision.ranges.instrument import Instrumented, instrumented, measurable
-from dovetail_precision.ranges.range import LOW, NARROW, Range
-from dovetail_precision.ranges.reductions import AVERAGES, SUMS, TERMS
-from dovetail_precision.ranges.sums import Sums
+from dovetail_precision.ranges.partial_sums import PartialSums
+from dovetail_precision.ranges.range import LOW_TYPES, NARROW, Range
+from dovetail_precision.ranges.reductions import ADDITIONS, MEANS, SUMS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +51,7 @@ class MeasureRanges(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Measure; once more where a sum in a body may leave the narrow type."""
-        if ctx.request.data is None or not any(backend.low in LOW for backend in ctx.backends):
+        if ctx.request.data is None or not any(backend.low in LOW_TYPES for backend in ctx.backends):
             return False
         named = [
             (f"{path}/{value.name}" if path else value.name, value)
@@ -64,7 +64,7 @@ class MeasureRanges(Pass):
             found = {id(value): known.ranges[name] for name, value in named if name in known.ranges}
         else:
             try:
-                found = Measuring(model, ctx).ranges()
+                found = Measurement(model, ctx).ranges()
             except _NotMeasured as error:
                 why = f"ranges were not measured: {error}"
                 ctx.remark("failed", "", "ranges", why, suggest="see `dovetail verify`")
@@ -101,7 +101,7 @@ class _NotMeasured(DovetailError):
     """No engine of the host takes the model with its measurements."""
 
 
-class Measuring:
+class Measurement:
     """The measurement of one model on the data of a request."""
 
     def __init__(self, model: Model, ctx: Context):
@@ -110,10 +110,10 @@ class Measuring:
         self._model = model
         self._ctx = ctx
         self._engines = engines_of([ctx.host], ctx.registry)
-        self._sums = Sums(model, self._engines)
+        self._sums = PartialSums(model, self._engines)
         self._found: dict[int, Range] = {}
         # Only what is added up is compared with what comes of it, so only that needs its squares.
-        compared = [node for node in model.graph if node.op_type in TERMS | AVERAGES]
+        compared = [node for node in model.graph if node.op_type in ADDITIONS | MEANS]
         self._compared = {id(value) for node in compared for value in (*node.inputs, *node.outputs)}
 
     def ranges(self) -> dict[int, Range]:

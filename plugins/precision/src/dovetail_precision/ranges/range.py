@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["LOW", "MASK", "NARROW", "Range"]
+__all__ = ["LOW_TYPES", "MASK", "NARROW", "Range"]
 
 # What is at least this large is no quantity but a mask, of attention scores say, and has no part in a range.
 MASK = 1e30
@@ -13,7 +13,7 @@ MASK = 1e30
 # The only type whose range matters: bfloat16 has that of float32. How deep its sums go is for policies.
 NARROW = "float16"
 
-LOW = frozenset({"bfloat16", "float16"})
+LOW_TYPES = frozenset({"bfloat16", "float16"})
 """The types with few digits."""
 
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["AVERAGES", "SUMS", "TERMS", "Reductions"]
+__all__ = ["MEANS", "SUMS", "ADDITIONS", "Reductions"]
 
 # Operators that add up what they read: its products with a second input, or itself.
 SUMS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "MatMul": 2, "ReduceMean": 1, "ReduceSum": 1}
 # Operators that add their operands element by element, and operators that average elements, but for a factor.
-TERMS = frozenset({"Add", "Sub", "Sum"})
-AVERAGES = frozenset({"GlobalAveragePool", "ReduceMean", "ReduceSum"})
+ADDITIONS = frozenset({"Add", "Sub", "Sum"})
+MEANS = frozenset({"GlobalAveragePool", "ReduceMean", "ReduceSum"})
 _PREFIX = "dovetail_range"
 
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from dovetail.runtime.executor import Executor
     from dovetail.runtime.guard import GuardedEngine
 
-__all__ = ["Sums"]
+__all__ = ["PartialSums"]
 
 
-class Sums:
+class PartialSums:
     """Measures sums of single nodes, each with a small model of its own that is loaded once."""
 
     def __init__(self, model: Model, engines: Mapping[str, Sequence[GuardedEngine]]):

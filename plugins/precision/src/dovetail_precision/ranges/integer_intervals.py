@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dovetail_precision.ranges.arithmetic import ARITHMETIC, MERGED, MOVED, UNKNOWN, extreme
+from dovetail_precision.ranges.interval_arithmetic import ARITHMETIC, MERGING, MOVEMENT, UNKNOWN, extreme
 from dovetail_precision.ranges.range import Range
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def _computed(node: ir.Node, of: Callable[[ir.Value | None], Range]) -> Range:
         return _elements(inputs[0])
     if operator in _PRODUCTS:
         return _product(node, of)
-    if operator in MOVED and operator != "ReduceMean":
+    if operator in MOVEMENT and operator != "ReduceMean":
         return of(inputs[0])
-    if operator in MERGED:
+    if operator in MERGING:
         merged = [of(value) for value in (inputs[1:] if operator == "Where" else inputs)]
         return extreme(operator, merged)
     if operator in _KEPT and all(value is None or is_integer(value) for value in inputs):
@@ -99,7 +99,7 @@ def _extent(value: ir.Value | None, axis: int) -> float:
 
 
 def _product(node: ir.Node, of: Callable[[ir.Value | None], Range]) -> Range:
-    """Sums of products of 8 bits: as many terms as the weights are deep, of differences from the zero points."""
+    """PartialSums of products of 8 bits: as many terms as the weights are deep, of differences from the zero points."""
     weights = node.inputs[1]
     shape = weights.shape
     if shape is None or not shape.is_static() or len(shape) < 2:

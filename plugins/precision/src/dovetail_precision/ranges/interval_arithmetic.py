@@ -7,30 +7,30 @@ from collections.abc import Callable
 
 from dovetail_precision.ranges.range import Range
 
-__all__ = ["ARITHMETIC", "FIXED", "MERGED", "MOVED", "UNKNOWN", "WITH_ZERO", "extreme", "power", "square"]
+__all__ = ["ARITHMETIC", "BOUNDED", "MERGING", "MOVEMENT", "UNKNOWN", "WITH_ZERO", "extreme", "power", "square"]
 
 UNKNOWN = Range(-math.inf, math.inf)
 _POSITIVE = Range(0.0, math.inf)
 
-FIXED = {
+BOUNDED = {
     "Sigmoid": Range(0.0, 1.0), "Softmax": Range(0.0, 1.0), "HardSigmoid": Range(0.0, 1.0), "Hardmax": Range(0.0, 1.0),
     "Tanh": Range(-1.0, 1.0), "Erf": Range(-1.0, 1.0), "Sin": Range(-1.0, 1.0), "Cos": Range(-1.0, 1.0),
     "Softsign": Range(-1.0, 1.0), "Sign": Range(-1.0, 1.0), "ReduceL1": _POSITIVE, "ReduceL2": _POSITIVE,
     "ReduceSumSquare": _POSITIVE, "Softplus": _POSITIVE,
 }  # fmt: skip
 # What computes nothing new: values of the first input, and of others that are concatenated or chosen between.
-MOVED = frozenset({
+MOVEMENT = frozenset({
     "Identity", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Expand", "Tile", "Gather",
     "GatherElements", "GatherND", "Split", "DepthToSpace", "SpaceToDepth", "Cast", "CastLike", "Dropout", "MaxPool",
     "ReduceMax", "ReduceMin", "ReduceMean", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "TopK", "Compress",
     "Trilu",
 })  # fmt: skip
 WITH_ZERO = frozenset({"AveragePool", "Trilu", "MaxPool", "Dropout"})
-MERGED = frozenset({"Concat", "Max", "Min", "Where"})
+MERGING = frozenset({"Concat", "Max", "Min", "Where"})
 
 
 def extreme(operator: str, ranges: list[Range]) -> Range:
-    """The interval of what `operator`, one of `MERGED`, makes of values in `ranges`."""
+    """The interval of what `operator`, one of `MERGING`, makes of values in `ranges`."""
     if operator == "Max":
         return Range(max(r.low for r in ranges), max(r.high for r in ranges))
     if operator == "Min":

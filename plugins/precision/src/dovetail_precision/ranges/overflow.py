@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.ir.flat_graph import FlatGraph
 
 from dovetail_precision.constant_range import LARGEST_FINITE
-from dovetail_precision.ranges.held import held_constants
 from dovetail_precision.ranges.intervals import Intervals
+from dovetail_precision.ranges.large_constants import propagate_large_constants
 from dovetail_precision.ranges.measure import measured_ranges
 from dovetail_precision.ranges.range import NARROW
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dovetail_precision.variable import Variable
 
-__all__ = ["Evidence"]
+__all__ = ["OverflowAnalysis"]
 
 _UNKNOWN = "holds integers of which nothing says how far they reach"
 _END = f"{NARROW} ends at {LARGEST_FINITE[NARROW]:.0f}"
@@ -32,8 +32,8 @@ _OF_INTEGERS = 8.0
 _FEW_DIGITS = 2.0**-14  # below, steps no longer shrink with the values
 
 
-class Evidence:
-    """The values that leave float16: `ctx.analysis(Evidence, model)`.
+class OverflowAnalysis:
+    """The values that leave float16: `ctx.analysis(OverflowAnalysis, model)`.
 
     Where there is data, what was measured counts, with some room for other data; accumulators of integers get more, as
     rows that differ little may add up otherwise. Without, an interval says what may be reached.
@@ -46,7 +46,7 @@ class Evidence:
         self.intervals = intervals
         measured, end = measured_ranges(model), LARGEST_FINITE[NARROW]
         self._measured = measured
-        held = held_constants(nodes, intervals)
+        held = propagate_large_constants(nodes, intervals)
         self._wide = {key: f"may hold a constant of {magnitude:.4g}" for key, magnitude in held.items()}
         self._wide |= {
             key: f"may reach, by its constants, {interval.magnitude:.4g}"
@@ -65,7 +65,7 @@ class Evidence:
                 self._sums[key] = known.accumulated
 
     @classmethod
-    def compute(cls, model: Model, ctx: Context) -> Evidence:
+    def compute(cls, model: Model, ctx: Context) -> OverflowAnalysis:
         """The evidence in `model` as it is now."""
         return cls(ctx.analysis(Intervals, model), ctx.analysis(FlatGraph, model).nodes, model)
 

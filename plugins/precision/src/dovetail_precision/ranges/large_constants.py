@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir.types import float_name
 
 from dovetail_precision.constant_range import LARGEST_FINITE, largest_magnitude
-from dovetail_precision.ranges.arithmetic import MOVED
+from dovetail_precision.ranges.interval_arithmetic import MOVEMENT
 from dovetail_precision.ranges.range import NARROW
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from dovetail_precision.ranges.intervals import Intervals
 
-__all__ = ["held_constants"]
+__all__ = ["propagate_large_constants"]
 
 _KEEPING = frozenset({"Add", "Concat", "ScatterElements", "ScatterND", "Sub", "Where"})
 
 
-def held_constants(nodes: Sequence[ir.Node], intervals: Intervals) -> dict[int, float]:
+def propagate_large_constants(nodes: Sequence[ir.Node], intervals: Intervals) -> dict[int, float]:
     """The largest constant beyond float16 that values hold, by the `id` of the value.
 
     `Where(hidden, -1e9, scores)` does so, whatever the scores are, and whether or not anything was hidden in the data:
@@ -38,7 +38,7 @@ def held_constants(nodes: Sequence[ir.Node], intervals: Intervals) -> dict[int, 
             continue
         if node.op_type in _KEEPING or node.op_type == "Mul" and _chooses(node, intervals):
             reached = max((_constant(value, intervals) for value in node.inputs if _is_float(value)), default=0.0)
-        elif not found or node.op_type not in MOVED:
+        elif not found or node.op_type not in MOVEMENT:
             continue
         else:
             reached = 0.0
