@@ -87,7 +87,7 @@ CASES = {
     '"group > 1"': HEAD + "ops: {Conv: {limits: {group > 1: true}}}",
     'term.yaml:4: not a term: "group +"': HEAD + "ops: {Conv: {limits: {group +: 1}}}",
     "reverse.yaml:4: '7..1' is empty: 7 is more than 1": HEAD + "ops: {Conv: {limits: {group: 7..1}}}",
-    "sentinel_share.yaml:4: '..' has no end; leave the limit out if everything is allowed": HEAD
+    "endless.yaml:4: '..' has no end; leave the limit out if everything is allowed": HEAD
     + "ops: {Conv: {limits: {group: ..}}}",
     "dots.yaml:4: '1...7' is no range: one '..' between two ends": HEAD + "ops: {Conv: {limits: {group: 1...7}}}",
     "compare.yaml:4: '<= 7' is no range: 1..7, ..2048, 2.., [1, 2], [[2, 3]], pow2, =TERM, a word or true": HEAD
