@@ -17,8 +17,8 @@ import numpy as np
 import onnxruntime
 
 # What the reasons of conditioning say, and no others do.
-REASONS = ("whose digits cancel", "leave float16 from 256 on", "takes that for zero", "nearer to zero", "near one",
-           "how far from one", "times its result", "is left of its result")  # fmt: skip
+REASONS = ("whose digits cancel", "overflow float16 from 256 on", "may be as small as", "may underflow in", "near one",
+           "from one", "times its result", "its result cancels")  # fmt: skip
 
 
 def main():

@@ -172,9 +172,9 @@ def whys(result, node_of):
 @pytest.mark.parametrize(
     ("node", "said"),
     [
-        ("b = Min (a, k)", "computed in float32: its constant 'k' reaches 1e+05, and float16 ends at 65504"),
-        ("b = Add (a, e)", "computed in float32: its constant 'e' is at most 1e-12, which float16 takes for zero"),
-        ("b = Clip (a, m)", "computed in float32: its constant 'm' reaches 1e+30, and float16 ends at 65504"),
+        ("b = Min (a, k)", "computed in float32: its constant 'k' reaches 1e+05, beyond the 65504 of float16"),
+        ("b = Add (a, e)", "computed in float32: its constant 'e' is at most 1e-12, which rounds to zero in float16"),
+        ("b = Clip (a, m)", "computed in float32: its constant 'm' reaches 1e+30, beyond the 65504 of float16"),
         ("b = GridSample (g, p)", "computed in float32: its policy is fp32"),
     ],
 )
@@ -347,7 +347,7 @@ def test_angles_made_from_positions_stay_in_float32(tmp_path, solver):
     )
     feeds = inputs(model) | {"positions": np.array([[1, 1000, 3001, 30001]])}
     assert snr(model, tmp_path, feeds)["y"] > 55
-    assert "its sine needs digits of a position" in whys(result, "a")[0]
+    assert "is too coarse for an angle computed from positions" in whys(result, "a")[0]
 
 
 def test_a_sine_of_activations_is_no_angle(tmp_path):

@@ -93,7 +93,7 @@ def test_what_is_float16_already_stays_so_and_a_remark_says_it(compiled):
     assert set(types_in("out/model.onnx").values()) == {onnx.TensorProto.FLOAT16}
     assert not any(node.op_type == "Cast" for node in onnx.load("out/model.onnx").graph.node)
     remarks = {remark["node"]: remark["why"] for remark in said["remarks"]}
-    assert "stays float16: the model has it in float16 already" in remarks["mul"]
+    assert "stays float16: the source model uses float16 here" in remarks["mul"]
 
 
 Q, DQ = "QuantizeLinear", "DequantizeLinear"

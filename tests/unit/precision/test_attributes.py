@@ -20,5 +20,5 @@ def test_attributes_are_set_where_the_node_goes_low(fp16):
     assert stash == {"low": 1, "high": 16}
     said = [remark for remark in ctx.remarks if remark.rule == "set-attribute"]
     assert [(remark.node, remark.why) for remark in said] == [
-        ("low", "stash_type is 1, as test-fp16 wants it in float16")
+        ("low", "stash_type is 1, as the file of test-fp16 asks for in float16")
     ]

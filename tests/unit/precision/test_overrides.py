@@ -59,10 +59,10 @@ def test_what_cannot_be_low_says_why(typed, name):
     }"""
     remarks, _ = typed(name, text, low=("sum", "double"))
     assert remarks["sum"].why == (
-        "computed in float32 in spite of --low sum: its constant 'big' reaches 1e+09, and float16 ends at 65504"
+        "computed in float32 despite --low sum: its constant 'big' reaches 1e+09, beyond the 65504 of float16"
     )
     assert remarks["double"].kind == "missed"
-    assert "the model has it in float64 already" in remarks["double"].why or "host" in remarks["double"].why
+    assert "the source model uses float64 here" in remarks["double"].why or "host" in remarks["double"].why
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_constant_that_is_too_large_forbids_it(typed, large, constant, last):
                  [first] a = MatMul (x, w)  [large] c = {large}  [last] y = MatMul (c, v) }}"""
     remarks, joins = typed("fixpoint", text)
     assert remarks["large"].kind == "missed"
-    assert remarks["large"].why == f"float32: its constant '{constant}' reaches 7e+04, and float16 ends at 65504"
+    assert remarks["large"].why == f"float32: its constant '{constant}' reaches 7e+04, beyond the 65504 of float16"
     assert (remarks["first"].kind, remarks["last"].kind) == ("passed", last)
     assert joins == [("x", LOW), ("a", HIGH), *([("c", LOW), ("y", HIGH)] if last == "passed" else [])]
 

@@ -70,7 +70,7 @@ def test_a_pin_holds(solved):
 def test_remarks_name_what_it_goes_along_with(typed):
     remarks, _ = typed("min-cut", HEAD + "{ [m] a = MatMul (x, w)  [n] b = Neg (a)  [o] y = MatMul (b, u) }")
     assert remarks["n"].because == ("m", "o")
-    assert remarks["n"].why == "float16, the cheapest with what is around it"
+    assert remarks["n"].why == "float16, the cheapest type given its neighbours"
 
 
 class Wrong(UnitJoins):
@@ -86,7 +86,7 @@ class Wrong(UnitJoins):
 
 @pytest.mark.parametrize("cost", [-1, 0.5, float("inf"), None])
 def test_costs_are_integers_that_are_not_negative(placed, cost):
-    with pytest.raises(DovetailError, match="the cost model gives"):
+    with pytest.raises(DovetailError, match="the cost model returned"):
         solve_min_cut(placed(HEAD + "{ y = Neg (x) }"), Wrong(cost))
 
 

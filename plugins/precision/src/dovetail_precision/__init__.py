@@ -1,4 +1,4 @@
-"""Passes that choose precisions, join them at their borders, and convert weights."""
+"""Passes that measure ranges, choose a precision per node, insert casts, and convert weights."""
 
 from dovetail.hookspecs import hookimpl
 

@@ -1,4 +1,4 @@
-"""The pass that gives every float port a type."""
+"""The `assign-types` pass: choose a float type for every port."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ __all__ = ["AssignTypes"]
 
 @dataclass(frozen=True)
 class AssignTypes(Pass):
-    """Choose a precision for every node and port, and place again what cannot be typed where it is.
+    """Choose a precision for every node and port. Nodes that have no legal type on their backend are placed again.
 
     Given:  every node has a backend
-    Result: every node has a precision, and types for the ports that differ from it; the graph is as before.
+    Result: every node has a precision, and types for the ports that differ from it; the graph does not change.
     """
 
     name = "assign-types"
@@ -45,7 +45,7 @@ class AssignTypes(Pass):
     requires = ("place",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Type, ban and place again until nothing is banned; every round bans at least one node, so it ends."""
+        """Type, ban and re-place until every node has a legal type. Terminates: each round bans at least one node."""
         solve = solver(ctx.request.solver)
         problem, placer = TypingProblem(model, ctx), None
         while problem.impossible:
@@ -103,14 +103,14 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
 
 
 def _placement(backend: str, precision: str, ports: dict[str, str], plain: dict) -> Placement:
-    """Nodes without ports of another type share their placement."""
+    """Return a shared placement for nodes whose ports all have the node's type."""
     if ports:
         return Placement(backend, precision, ports)
     return plain.get((backend, precision)) or plain.setdefault((backend, precision), Placement(backend, precision))
 
 
 def _precision(node: ir.Node, variables) -> str:
-    """The type a node computes in: of its first float input that is not kept apart, else of its results."""
+    """Return the type a node computes in: that of its first variable that is not `keep`, else of its results."""
     for variable in variables:
         if variable.policy != "keep":
             return variable.chosen
@@ -119,7 +119,7 @@ def _precision(node: ir.Node, variables) -> str:
 
 
 def _ports_without_variable(node: ir.Node) -> dict[str, str]:
-    """Float ports keep their type where no variable stands for them."""
+    """Return the present types of all float ports, for ports that no variable covers."""
     named = {f"in{index}": value for index, value in enumerate(node.inputs)}
     named |= {f"out{index}": value for index, value in enumerate(node.outputs)}
     return {name: kind for name, value in named.items() if (kind := float_name(value)) is not None}
@@ -132,7 +132,7 @@ def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     if variable.policy in ("keep", "none") or variable.policy == "pass" and not variable.inputs:
         return
     if variable.policy == "recurse" and not went_low:
-        return  # the conversions of bodies keep their types unless a solver says otherwise
+        return  # control flow keeps its types unless a solver decides otherwise
     ctx.remark(
         "passed" if went_low or _as_asked(variable) else "missed",
         variable.node,
@@ -144,7 +144,7 @@ def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
 
 
 def _as_asked(variable: Variable) -> bool:
-    """Whether the user asked for the type that it has, by a pin or a list."""
+    """Whether a pin or `--high` asked for the chosen type."""
     return variable.policy == "pinned" or variable.policy == "high" and variable.chosen == variable.present
 
 
@@ -153,7 +153,7 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
     if policy == "pinned":
         return f"{chosen}, as pinned{_in_spite(problem, variable)}"
     if variable.present != "float32":
-        return f"stays {chosen}: the model has it in {variable.present} already"
+        return f"stays {chosen}: the source model uses {variable.present} here"
     if variable.override:
         return why_overridden(variable, _forced(problem, variable)) + _in_spite(problem, variable)
     if variable.why:
@@ -166,23 +166,23 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
         "lower": f"computed in {chosen}",
         "fp32": f"computed in {chosen}: its policy is fp32",
         "fp32-accumulate": f"computed in {chosen}: its sums lose digits in {variable.low}",
-        "fp32-round-trip": f"computed in {chosen}, its result goes back to the type of its input",
-        "angle": f"computed in {chosen}: its sine needs digits of a position that {variable.low} has not",
-        "promote": f"{chosen}, the widest type that reaches it",
+        "fp32-round-trip": f"computed in {chosen}, its result is cast back to the type of its input",
+        "angle": f"computed in {chosen}: {variable.low} is too coarse for an angle computed from positions",
+        "promote": f"{chosen}, the widest type among its inputs",
         "pass": f"{chosen}, the type of its input",
         "follow-consumer": f"stays {chosen}",
-        "tail": f"{chosen}, the type of the output that it leads to",
+        "tail": f"{chosen}, the type of the model output that it feeds",
     }.get(policy, f"computed in {chosen}")
 
 
 def _in_spite(problem: TypingProblem, variable: Variable) -> str:
-    """What conditioning says against a type that the user wants, to stand behind the reason; mostly nothing."""
+    """Return a clause with the conditioning problem of a type that the user asked for; usually empty."""
     against = problem.speaks_against(variable, variable.chosen)
-    return f"; against it speaks that {against}" if against else ""
+    return f"; conditioning warns: {against}" if against else ""
 
 
 def _forced(problem: TypingProblem, variable: Variable) -> str:
-    """Why it could not be low, whatever reaches it; empty if it could."""
+    """Return why the low type is impossible whatever its inputs are; empty if it is possible."""
     if variable.low not in variable.allowed:
         return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
     return problem.obstacle(variable, variable.low)

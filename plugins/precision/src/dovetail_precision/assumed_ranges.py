@@ -1,4 +1,4 @@
-"""What is said where ranges are assumed: values that are float16 though nothing tells how far they reach."""
+"""Remarks on values that were typed float16 although their range is unknown."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["remark_assumed_ranges"]
 
 _RULE = "assumed-range"
-_OF_NODE = f"how far its values reach is not known without data; they are assumed to fit {NARROW}"
+_OF_NODE = f"the range of its values is unknown without data; they are assumed to fit {NARROW}"
 
 
 def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) -> None:
-    """Say of every node that went to float16 on trust that it did, and of the model of how many values that is true.
+    """Remark every node that was typed float16 with values of unknown range, and count those values once.
 
-    Without data only; what was measured is known.
+    Does nothing when the request has data: then ranges are measured.
     """
     if ctx.request.data is not None or all(backend.low != NARROW for backend in ctx.backends):
         return
@@ -41,5 +41,5 @@ def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) ->
     if assumed:
         names = list(assumed.values())
         many = f"{counted(len(names), 'value')} (such as '{names[-1]}')"
-        why = f"how far {many} reach is not known without --data; they are assumed to fit {NARROW}"
+        why = f"the range of {many} is unknown without --data; they are assumed to fit {NARROW}"
         ctx.remark("analysis", "", _RULE, why, suggest="--data")

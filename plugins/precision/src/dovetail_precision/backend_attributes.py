@@ -1,4 +1,4 @@
-"""Attributes that a backend wants in its low precision: `set: {softmax_precision: 1}` of its file."""
+"""Set the attributes that a backend file asks for at low precision: `set: {softmax_precision: 1}`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["set_backend_attributes"]
 
 
 def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
-    """Rewrite the attributes of every node that went low and whose claim says so.
+    """Set the attributes listed in the claim of every node that was typed low.
 
     Returns:
         Whether any attribute changed.
@@ -36,7 +36,7 @@ def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
             before = node.attributes.get(name)
             if before is None or before.value != value:
                 node.attributes[name] = convert_attribute(name, value)
-                why = f"{name} is {value}, as {placement.backend} wants it in {placement.precision}"
+                why = f"{name} is {value}, as the file of {placement.backend} asks for in {placement.precision}"
                 ctx.remark("passed", node, "set-attribute", why, source=claim.source)
                 changed = True
     return changed

@@ -1,4 +1,4 @@
-"""A weight in another precision, converted piece by piece when its bytes are wanted."""
+"""A weight in another float type, converted chunk by chunk when it is read."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PIECE = 1 << 18  # elements: what a core's second-level cache holds in float32
 
 
 class CastTensor(ir.LazyTensor):
-    """`source` rounded to `dtype`: to nearest even, finite values staying finite.
+    """`source` rounded to `dtype`, to nearest even. Finite values stay finite: overflow is clamped.
 
     Attributes:
-        source: The tensor that is converted.
-        sentinel_share: What becomes of values at the end of float32, as a share of the largest finite value of `dtype`.
-        losses: What the last conversion could not keep; None before the first.
+        source: The tensor to convert.
+        sentinel_share: What +-FLT_MAX becomes, as a fraction of the largest finite value of `dtype`.
+        losses: Counts of clamped and flushed elements of the last conversion; None before the first.
     """
 
     def __init__(self, source: ir.TensorProtocol, dtype: ir.DataType, name: str, sentinel_share: float = 1.0):
@@ -31,7 +31,7 @@ class CastTensor(ir.LazyTensor):
         self.losses: Losses | None = None
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """The converted elements in order, some at a time."""
+        """Yield the converted elements in order, `_PIECE` at a time."""
         losses = Losses()
         flat = self.source.numpy().reshape(-1)
         convert = converter(self.dtype.numpy(), self.sentinel_share)
@@ -43,7 +43,7 @@ class CastTensor(ir.LazyTensor):
         self.losses = losses
 
     def chunks(self) -> Iterator[memoryview]:
-        """The bytes in order, little-endian, some at a time."""
+        """Yield the bytes in order, little-endian, chunk by chunk."""
         for piece in self.pieces():
             yield piece.view(np.uint8).data
 

@@ -1,5 +1,4 @@
-"""Selections: values that hold elements of constants and nothing else, as the mask of an attention or the state that a
-recurrence starts from."""
+"""Selects and fills of constants, such as attention masks or initial states: all elements come from constants."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["find_constant_selects", "take_types_of_readers"]
 
-# Gather is not among them: the tables that it reads are weights, and what it takes from them is data.
+# Gather is not among them: it reads weights, and its result is data.
 _DATA_MOVEMENT = frozenset(
     {"Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 )
@@ -23,9 +22,9 @@ _FILLS = frozenset({"ConstantOfShape", "EyeLike"})
 
 
 def find_constant_selects(problem: TypingProblem) -> list[Variable]:
-    """Every `Where` of constants, every fill with a constant, and what only hands their results on, in graph order.
+    """Return every `Where` between constants, every constant fill, and the data movement behind them, in graph order.
 
-    Like a constant, such a value can be had in the type of its peers: its constants are stored in that type.
+    Like a constant, such a value can take the type of its peers: its constants are then stored in that type.
     """
     found: list[Variable] = []
     values: set[int] = set()
@@ -45,7 +44,7 @@ def find_constant_selects(problem: TypingProblem) -> list[Variable]:
 
 
 def take_types_of_readers(problem: TypingProblem, selects: list[Variable]) -> list[Variable]:
-    """Give every selection the low type if all of its readers, which have theirs, read it so; returns those."""
+    """Type a select low if all of its readers, which must be typed already, read it low; return those selects."""
     if not selects:
         return []
     chains = {id(chain.value): chain for chain in def_use_chains(problem)}

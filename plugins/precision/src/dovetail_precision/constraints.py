@@ -1,4 +1,4 @@
-"""The hard rules of typing: what a policy, a pin or a constant leaves a solver to choose from."""
+"""Hard constraints of typing: the choices that policies, pins and constants leave to a solver."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["activations", "choices", "required_type", "reads_any_type", "legal_t
 
 
 TAKES_ANY = frozenset({"Cast", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
-"""Operators whose result has a type of its own, whatever that of the input is."""
+"""Operators whose output type does not depend on the input type."""
 
 
 def activations(problem: TypingProblem, variable: Variable) -> list[ir.Value]:
-    """The float inputs of `variable` that are no constants."""
+    """Return the float inputs of `variable` that are not constants."""
     return [value for _, value in variable.inputs if not problem.is_constant(value)]
 
 
 def required_type(variable: Variable) -> str | None:
-    """The type that `variable` must have whatever is around it; None where that is for a solver to say."""
+    """Return the type that policy or pin require for `variable`; None if the solver may choose."""
     policy, present = variable.policy, variable.present
     if policy == "pinned":
         return next(iter(variable.allowed)) if len(variable.allowed) == 1 else present
-    # What the source model keeps in another type than float32 is somebody's choice already.
+    # A type other than float32 in the source model is deliberate.
     if present != "float32" or policy in ("keep", "high", "follow-consumer"):
         return present
     if policy == "lower":
@@ -40,9 +40,10 @@ def required_type(variable: Variable) -> str | None:
 
 
 def legal_type(problem: TypingProblem, variable: Variable, wanted: str) -> str:
-    """What becomes of `wanted`: a type that holds the constants of `variable` and is allowed.
+    """Return the legal type closest to `wanted`.
 
-    That is `wanted` if possible, else the smallest allowed type that holds it, else the widest there is.
+    That is `wanted` if it is allowed and nothing speaks against it, else the smallest allowed type that holds it, else
+    the widest allowed type.
     """
     if wanted in FLOATS and problem.obstacle(variable, wanted):
         wanted = promote(wanted, variable.high)
@@ -53,10 +54,10 @@ def legal_type(problem: TypingProblem, variable: Variable, wanted: str) -> str:
 
 
 def choices(problem: TypingProblem, variable: Variable) -> tuple[str, str]:
-    """The two types, low and high, that a solver which optimises may give `variable`; equal where it may not choose.
+    """Return the low and the high type that an optimising solver may give `variable`; equal if it has no choice.
 
-    It may choose where the policy is to hand on or promote what arrives, or where there is none, and where both the low
-    type of the backend and float32 are allowed. What arrives may be weights alone, as in the Gather of an embedding.
+    It has a choice if no policy requires a type (`pass`, `promote`, `none` or no policy) and both the low type of the
+    backend and float32 are legal. The inputs may all be weights, as in the Gather of an embedding.
     """
     wanted = required_type(variable)
     if wanted is None and variable.inputs:
@@ -68,7 +69,7 @@ def choices(problem: TypingProblem, variable: Variable) -> tuple[str, str]:
 
 
 def reads_any_type(problem: TypingProblem, variable: Variable) -> bool:
-    """Whether `variable` is an input that may be in either type, because it is converted, or only its shape is read."""
+    """Whether `variable` is an input that accepts any type: a Cast converts it, or only its shape is read."""
     node = variable.node
     if node.op_type not in TAKES_ANY or node.domain not in ("", "ai.onnx") or variable.outputs:
         return False

@@ -1,4 +1,4 @@
-"""Where a conversion runs: on a backend whose file and whose engine take both of its types."""
+"""Choose the backend of a conversion: its file and its engine must accept both types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ConversionPlacement"]
 
 
 class ConversionPlacement:
-    """The backends of a request, asked whether they convert one type into another."""
+    """Chooses, for each conversion, a backend of the request that supports it."""
 
     def __init__(self, model: Model, ctx: Context):
         self._ctx = ctx
@@ -27,15 +27,14 @@ class ConversionPlacement:
         self._engines: dict[str, list[frozenset[str]]] = {}
 
     def choose(self, cast: ir.Node, held: str, wanted: str, candidates: Iterable[str]) -> str:
-        """The first candidate that takes both types; the host if none does.
+        """Return the first candidate that accepts both types; the host if none does.
 
-        A file that does not list the conversion lets it pass where it lists both of the types; one that does is asked
-        as for any other node.
+        If the backend file lists the operator, its rule decides. Otherwise both types must appear in the file.
 
         Args:
-            cast: The node, with its types.
-            held: The type that it reads.
-            wanted: The type that it gives.
+            cast: The Cast node, with typed input and output.
+            held: Type of its input.
+            wanted: Type of its output.
             candidates: Names of backends, in order of preference.
         """
         for name in candidates:
@@ -56,7 +55,7 @@ class ConversionPlacement:
         return {held, wanted} <= named | {backend.low, backend.high}
 
     def _engine_types(self, backend: Backend) -> list[frozenset[str]]:
-        """The types that each engine of a backend reads; one that does not import says nothing."""
+        """Return the types that each engine of a backend accepts; an engine that fails to import is skipped."""
         if backend.name not in self._engines:
             from dovetail.errors import DovetailError
 

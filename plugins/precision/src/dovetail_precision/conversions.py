@@ -1,4 +1,4 @@
-"""Borders: where a value is read in another type than it is computed in."""
+"""The conversions that a plan implies: values that are read in another type than they are computed in."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["Conversion", "PlannedTypes", "find_conversions"]
 
 @dataclass(slots=True)
 class Conversion:
-    """One conversion that the plan implies.
+    """One conversion of one value to one type, shared by all readers of that type.
 
     Attributes:
-        value: What is converted.
+        value: The value to convert.
         held: The type it is computed in.
         wanted: The type it is read in.
         uses: Readers, with the index of the input.
-        outputs: Graphs that give it out, with the index of the output.
+        outputs: Graphs that return it, with the index of the output.
     """
 
     value: ir.Value
@@ -40,9 +40,9 @@ class Conversion:
 
     @property
     def ends(self) -> list[ir.Node]:
-        """The nodes whose backends may do the conversion, the best first.
+        """The nodes whose backends may run the conversion, in order of preference.
 
-        The producer comes first, unless it is on the host: what a reader converts is part of its region.
+        The producer comes first, unless it is on the host: then a reader's region can absorb the conversion.
         """
         producer = self.value.producer()
         readers = [node for node, _ in self.uses]
@@ -52,7 +52,7 @@ class Conversion:
 
 
 class PlannedTypes:
-    """The types that a plan gives to values, to the readers of values, and to what bodies take and give."""
+    """The types that a plan assigns to values, to their readers, and to inputs and outputs of bodies."""
 
     def __init__(self, model: Model, flat: FlatGraph):
         self._signatures = Signatures(model.ir.opset_imports)
@@ -66,7 +66,7 @@ class PlannedTypes:
                 self._given.update(((id(graph), index), (holder, port)) for graph, index in equality.body_outputs)
 
     def held(self, value: ir.Value) -> str | None:
-        """The float type that `value` is computed in; None where it carries no float."""
+        """Return the float type that `value` is computed in; None if it is no float tensor."""
         present = float_name(value)
         producer = value.producer()
         if producer is None and present is not None and id(value) in self._taken:
@@ -80,7 +80,7 @@ class PlannedTypes:
         return placement.port_type(output_name(value.index(), self._signatures(producer)))
 
     def wanted(self, node: ir.Node, index: int) -> str | None:
-        """The float type that `node` reads its input `index` in; None where that carries no float."""
+        """Return the float type in which `node` reads its input `index`; None if that is no float tensor."""
         if float_name(node.inputs[index]) is None:
             return None
         placement = get_placement(node)
@@ -89,7 +89,7 @@ class PlannedTypes:
         return placement.port_type(input_name(index, self._signatures(node)))
 
     def body_gives(self, graph: ir.Graph, index: int) -> str | None:
-        """The float type that a graph gives its output `index` out in; None where that carries no float."""
+        """Return the float type of output `index` of `graph`; None if that is no float tensor."""
         present = float_name(graph.outputs[index])
         if present is None or (id(graph), index) not in self._given:
             return present
@@ -97,20 +97,22 @@ class PlannedTypes:
         return get_placement(holder).port_type(port)
 
     def given(self, value: ir.Value) -> str:
-        """The type in which an input is given that need not keep its own: that of all of its readers."""
+        """Return the type that a model input takes if it need not keep its own: the common type of all readers."""
         wanted = {self.wanted(node, index) for node, index in value.uses()}
         lone = len(wanted) == 1 and None not in wanted and not value.is_graph_output()
         return wanted.pop() if lone else float_name(value)
 
 
 def find_conversions(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True) -> list[Conversion]:
-    """All conversions of a planned model in the order of their first readers; weights are none, they are converted.
+    """Return all conversions of a planned model in the order of their first readers.
+
+    Weights are not among them: they are stored in the wanted types instead.
 
     Args:
-        flat: The flat graph of a model whose nodes have placements, before joins.
+        flat: The flat graph of a model whose nodes have placements, before casts are inserted.
         types: Its planned types.
-        keep_io_types: Give the model's outputs in the types of the source model. Else only a state, which comes back
-            as an input, has a type that it must be given in: the one that the input has.
+        keep_io_types: Keep the source types of model outputs. Otherwise only an output that comes back as an input
+            (`recurrent_io`) has a required type: that of the input.
     """
     found: dict[tuple[int, str], Conversion] = {}
     main = flat.graphs[0]

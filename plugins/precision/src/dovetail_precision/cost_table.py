@@ -1,4 +1,4 @@
-"""Cost tables: what an engine on a machine takes to compute and to convert, as data.
+"""Cost tables: measured rates of an engine on a machine, as YAML.
 
 start: 500
 bytes: {float16: 4, other: 10}
@@ -26,7 +26,7 @@ _KEYS = ("engine", "start", "bytes", "operations", "casts", "operators")
 _OTHER = "other"
 
 Rates = Mapping[str, float]
-"""Per nanosecond, by float type; `other` for the types that are not named."""
+"""Rate per nanosecond by float type; `other` covers the types that are not named."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class CostTable:
     """Rates of an engine.
 
     Attributes:
-        start: Nanoseconds that one more operator takes before it does anything.
+        start: Fixed overhead of an operator, in nanoseconds.
         bytes: Bytes read and written per nanosecond.
-        operations: Multiplications and additions of products per nanosecond.
-        casts: Bytes that a Cast reads and writes per nanosecond.
-        operators: Bytes per nanosecond of operators that have rates of their own.
+        operations: Multiplications and additions per nanosecond, for Conv, Gemm and MatMul.
+        casts: Bytes read and written per nanosecond by a Cast.
+        operators: Bytes per nanosecond of operators with rates of their own.
     """
 
     start: float = 500
@@ -48,21 +48,20 @@ class CostTable:
     operators: Mapping[str, Rates] = field(default_factory=dict)
 
     def moving(self, op_type: str, kind: str) -> float:
-        """Bytes per nanosecond of an operator in a type."""
+        """Return the bytes per nanosecond that an operator moves in a type."""
         rates = self.operators.get(op_type, self.bytes)
         return rates.get(kind) or rates[_OTHER]
 
     def multiplying(self, kind: str) -> float:
-        """Operations per nanosecond of a product in a type."""
+        """Return the operations per nanosecond of a matrix product in a type."""
         return self.operations.get(kind) or self.operations[_OTHER]
 
 
 def table_for(ctx: Context) -> CostTable:
-    """The table that the request names, by its registered name or as a file; else one with the name of a backend, else
-    the default.
+    """Return the cost table of the request: by registered name or file, else that of a backend, else the default.
 
     Raises:
-        DovetailError: There is none of that name, or its file is at fault.
+        DovetailError: No table has that name, or its file is invalid.
     """
     known, wanted = ctx.registry.cost_table, ctx.request.costs
     if wanted and wanted not in known and Path(wanted).suffix in (".yaml", ".yml"):
@@ -75,7 +74,7 @@ def load_cost_table(source: Source) -> CostTable:
     """Read a cost table.
 
     Raises:
-        SchemaError: An unknown key or type, or a rate that is no positive number; with the line.
+        SchemaError: An unknown key or type, or a rate that is not positive; names the line.
     """
     from dovetail.schema.yaml_source import load_tree
 

@@ -1,4 +1,4 @@
-"""What a choice of types costs, in integers that are near to nanoseconds."""
+"""Cost models: the price of a type assignment, in integers of about one nanosecond."""
 
 from __future__ import annotations
 
@@ -21,56 +21,56 @@ __all__ = ["CostModel", "MovedBytes", "UnitJoins", "cost_of"]
 
 
 class CostModel(Protocol):
-    """Prices of everything that types decide; integers that are not negative.
+    """Prices that depend on types, as non-negative integers.
 
-    A join from a narrow type never costs more than one from a wide type to the same type.
+    A join from a narrower type must not cost more than one from a wider type to the same type: `min-cut` needs it.
     """
 
     def compute(self, variable: Variable, kind: str) -> int:
-        """Computing the part of a node that `variable` stands for in type `kind`."""
+        """Return the cost of computing the ports of `variable` in type `kind`."""
 
     def join(self, value: ir.Value, held: str, wanted: str) -> int:
-        """Converting `value` once, for all that read it in type `wanted`."""
+        """Return the cost of converting `value` once, for all readers of type `wanted`."""
 
     def version(self, value: ir.Value, kind: str) -> int:
-        """Having a version of the weight `value` in type `kind`; it is converted before the model runs."""
+        """Return the cost of one stored version of the weight `value` in type `kind`."""
 
 
 class UnitJoins:
-    """Every join costs one, and nothing else costs anything."""
+    """Counts joins: each costs one, everything else is free."""
 
     def compute(self, variable: Variable, kind: str) -> int:
-        """Nothing."""
+        """Return 0."""
         return 0
 
     def join(self, value: ir.Value, held: str, wanted: str) -> int:
-        """One."""
+        """Return 1."""
         return 1
 
     def version(self, value: ir.Value, kind: str) -> int:
-        """Nothing."""
+        """Return 0."""
         return 0
 
 
 class MovedBytes:
-    """Bytes moved, and operations of products, over the rates of a table.
+    """Estimated time: bytes moved, and arithmetic of matrix products, over the rates of a cost table.
 
-    An extent that is not known counts as 64, a value of unknown rank as 4096 elements.
+    An unknown extent counts as 64, a value of unknown rank as 4096 elements.
 
     Args:
-        table: The rates; without one, those that are shipped.
-        trip_counts: How often bodies run, by the `id` of their graph; once where it says nothing.
+        table: The rates; the shipped defaults if None.
+        trip_counts: How often each body runs, by the `id` of its graph; missing bodies run once.
     """
 
     def __init__(self, table: CostTable | None = None, trip_counts: dict[int, int] | None = None):
         self.table = table or CostTable()
         self._trip_counts = trip_counts or {}
         self._sizes: dict[ir.Value, int] = {}
-        # A variable stands beside its work, so that no other takes its id.
+        # The variable is kept alive beside its work: otherwise another object could reuse its id.
         self._work: dict[int, tuple[int, int, Variable]] = {}
 
     def compute(self, variable: Variable, kind: str) -> int:
-        """Reading all inputs and writing all outputs, and the products."""
+        """Return the time to read all inputs, write all outputs, and multiply."""
         known = self._work.get(id(variable))
         if known is None:
             times = self._trip_counts.get(id(variable.node.graph), 1) if self._trip_counts else 1
@@ -81,12 +81,12 @@ class MovedBytes:
         return int(moved) + (int(operations / self.table.multiplying(kind)) if operations else 0)
 
     def join(self, value: ir.Value, held: str, wanted: str) -> int:
-        """Starting a Cast, reading the one type and writing the other."""
+        """Return the time of one Cast: overhead, reading one type and writing the other."""
         once = int(self.table.start + self._size(value) * (_width(held) + _width(wanted)) / self.table.casts)
         return once * self._trip_counts.get(id(value.graph), 1) if self._trip_counts else once
 
     def version(self, value: ir.Value, kind: str) -> int:
-        """Fetching it once more than computing does: two versions take the caches that one would."""
+        """Return the time to fetch the weight once more: two versions compete for the same cache."""
         return int(self._size(value) * _width(kind) / self.table.moving("", kind))
 
     def _size(self, value: ir.Value) -> int:
@@ -97,7 +97,7 @@ class MovedBytes:
 
 
 def cost_of(problem: TypingProblem, costs: CostModel) -> int:
-    """What the types that a solver chose for `problem` cost: every variable, join and version of a weight."""
+    """Return the total cost of the types chosen for `problem`: variables, joins and versions of weights."""
     total = sum(costs.compute(variable, variable.chosen) for variable in problem.variables)
     for chain in def_use_chains(problem):
         if chain.constant:
@@ -123,7 +123,7 @@ def _elements(value: ir.Value) -> int:
 
 
 def _operations(variable: Variable) -> int:
-    """Multiplications and additions of a product; 0 for every other operator, whose time goes into moving bytes."""
+    """Return the multiplications and additions of a matrix product; 0 for other operators, which are memory-bound."""
     node = variable.node
     if node.domain not in ("", "ai.onnx") or node.op_type not in ("Conv", "Gemm", "MatMul") or not variable.outputs:
         return 0

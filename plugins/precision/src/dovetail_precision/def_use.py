@@ -1,4 +1,4 @@
-"""Flows: between which variables every float value goes."""
+"""Def-use chains of float values: the variable that defines a value and the variables that read it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["DefUseChain", "def_use_chains"]
 
 @dataclass(slots=True, eq=False)
 class DefUseChain:
-    """The way of one float value.
+    """The definition and the uses of one float value.
 
     Attributes:
         value: The value.
         present: Its type in the source model.
-        producer: The variable that decides its type; without one it has the type of the source model.
-        constant: It is a weight, of which there is one version per type that it is read in.
-        readers: Variables that read it, one entry per reading. What reads a state that comes back as an input is one
-            of the output's, too.
-        cast_readers: Inputs of Casts that read it in the type that it has.
-        kept: It is also read in the type of the source model: by control chain, or as the output of a graph.
-        follows: The low type that it has if all of its readers read it so; else it is as it was. Such are values whose
-            type stands in an attribute, and inputs of a model that need not keep their types.
+        producer: The variable that decides its type; None if it keeps the type of the source model.
+        constant: It is a weight: one version is stored per type that it is read in.
+        readers: Variables that read it, one entry per use. The readers of a recurrent input also count as readers of
+            the output that feeds it.
+        cast_readers: Inputs of Casts, which accept any type.
+        kept: It is also read in the type of the source model: by control flow, or as the output of a graph.
+        follows: The low type that it takes if all readers want it; otherwise it keeps `present`. Set for values whose
+            type stands in an attribute, and for model inputs that need not keep their types.
     """
 
     value: ir.Value
@@ -48,34 +48,34 @@ class DefUseChain:
 
     @property
     def held(self) -> str:
-        """The type it is computed in, once its producer has one; that of an input that follows, once its readers do."""
+        """The type it is computed in. Valid once the producer is typed, or the readers of a value that follows them."""
         if self.producer:
             return self.producer.chosen
         return self.follows if self.wanted == {self.follows} else self.present
 
     @property
     def wanted(self) -> set[str]:
-        """The types it is read in, once its readers have one."""
+        """The types it is read in. Valid once the readers are typed."""
         types = {variable.chosen for variable in (*self.readers, *self.cast_readers)}
         return types | {self.present} if self.kept else types
 
     def adopt_type_of_readers(self) -> None:
-        """Let a value that carries its type have that of its readers, which they have by now."""
+        """Type a producer that follows its readers, which must be typed already."""
         producer = self.producer
         if not self.follows or producer is None:
             return
         producer.chosen = producer.low if self.wanted == {producer.low} else producer.present
         if producer.chosen == producer.low:
-            producer.policy, producer.why = "follow-consumer", f"{producer.low}, as all of its readers want it"
+            producer.policy, producer.why = "follow-consumer", f"{producer.low}, as all of its readers do"
 
     def type_cast_readers(self) -> None:
-        """Let the cast_readers have the type of the value, which its producer has by now, or the next that they take."""
+        """Type the inputs of Casts like the value itself, where they allow it; the producer must be typed already."""
         for variable in self.cast_readers:
             variable.chosen = self.held if self.held in variable.allowed else variable.present
 
 
 def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
-    """The chains of all float values that a variable reads or computes, in graph order."""
+    """Return the chains of all float values that a variable reads or computes, in graph order."""
     found: dict[int, DefUseChain] = {}
 
     def chain(value: ir.Value) -> DefUseChain:
@@ -106,7 +106,7 @@ def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
 
 
 def _free_inputs(problem: TypingProblem, found: dict[int, DefUseChain]) -> None:
-    """Inputs follow their readers; a state that comes back as one is read as that is."""
+    """Let model inputs follow their readers, and a recurrent output be read like its input."""
     for value in problem.model.graph.inputs:
         known = found.get(id(value))
         if known is not None and not value.is_initializer() and not value.is_graph_output():
@@ -118,7 +118,7 @@ def _free_inputs(problem: TypingProblem, found: dict[int, DefUseChain]) -> None:
 
 
 def _low_of_readers(problem: TypingProblem, chain: DefUseChain) -> str:
-    """The low type that all readers of `chain` may read it in; none where two low types meet."""
+    """Return the low type that all readers of `chain` allow; empty if there is none or their low types differ."""
     if chain.kept or chain.cast_readers or not chain.readers or chain.present != "float32":
         return ""
     low = chain.readers[0].low

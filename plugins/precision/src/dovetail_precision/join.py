@@ -1,4 +1,4 @@
-"""The pass that makes a plan's types real: one Cast per value and type, one version of each weight."""
+"""The `join` pass: insert the casts of a plan and convert its weights."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ __all__ = ["Join"]
 
 @dataclass(frozen=True)
 class Join(Pass):
-    """Make the types of the plan the types of the graph.
+    """Apply the types of the plan to the graph, with one Cast per value and type.
 
     Given:  placements say that %a is computed in bfloat16 and read in float32 by two nodes, and that the float32
             weight %w is read in bfloat16 by one node and in float32 by another
     Result: %b = Cast(%a, to float32) right after %a, read by both; %w as before, and %w_bfloat16 for the first; every
             value has its decided type.
 
-    A cast that is there already serves; a value that was just widened is read before the widening; a cast stands
-    outside loops, and inside a branch only when that branch alone reads it.
+    Existing casts are reused, and consumers bypass a widening cast. A cast stands outside loops, and inside a branch
+    only if no other graph reads it.
     """
 
     name = "join"
@@ -47,14 +47,14 @@ class Join(Pass):
     requires = ("assign-types",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Insert joins, then give every value its type."""
+        """Insert casts, then type every value."""
         flat = ctx.analysis(FlatGraph, model)
         joiner = _Joiner(model, flat, ctx)
         conversions = find_conversions(flat, joiner.types, ctx.request.keep_io_types)
         decided = list(joiner.retyped(flat))
         outputs = model.graph.outputs
         states = {id(value): outputs.index(output) for value, output in find_recurrent_io(model.graph)}
-        # Weights go along: a node whose activations are converted and whose weights are not would be invalid.
+        # Weights are converted in the same pass: a node with mixed activations and weights would be invalid.
         converted = convert_weights(flat, joiner.types, ctx)
         for conversion in conversions:
             joiner.join(conversion)
@@ -69,11 +69,11 @@ class Join(Pass):
 
 
 def _lower_inputs(model: Model, states: dict[int, int], ctx: Context) -> None:
-    """An input that is only read through casts to one narrower type is given in that; the casts are idle then.
+    """Retype model inputs that are read only through casts to one narrower type; the casts become no-ops.
 
     Args:
-        model: The model, with its joins.
-        states: Which output comes back as an input, by the id of the input: both have one type.
+        model: The model, with its casts.
+        states: Index of the output that comes back as an input, by the `id` of the input: both keep one type.
         ctx: For remarks.
     """
     for value in model.graph.inputs:
@@ -91,15 +91,15 @@ def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None
         return
     dtype = readers[0].outputs[0].dtype
     if output is not None and output.dtype != dtype:
-        return  # the output was given what the plan says of the input
+        return  # the recurrent output already has its planned type
     narrower = dtype is not None and value.dtype is not None and dtype.bitwidth < value.dtype.bitwidth
     if narrower and float_name(value) is not None and dtype_name(dtype) in FLOATS:
-        ctx.remark("passed", readers[0], "input-type", f"input '{value.name}' is given in {dtype_name(dtype)}")
+        ctx.remark("passed", readers[0], "input-type", f"input '{value.name}' is expected in {dtype_name(dtype)}")
         value.dtype = dtype
 
 
 def _drop_idle_casts(model: Model, ctx: Context) -> None:
-    """A Cast of the source model may find that its input has the wanted type by now."""
+    """Remove Casts of the source model whose input has the target type by now."""
     for node in model.nodes():
         if node.op_type != "Cast" or node.domain not in ("", "ai.onnx"):
             continue
@@ -112,7 +112,7 @@ def _drop_idle_casts(model: Model, ctx: Context) -> None:
 
 
 class _Joiner:
-    """Inserts the joins of one model."""
+    """Inserts the casts of one model."""
 
     def __init__(self, model: Model, flat: FlatGraph, ctx: Context):
         self.types = PlannedTypes(model, flat)
@@ -123,7 +123,7 @@ class _Joiner:
         self._places = ConversionPlacement(model, ctx)
 
     def retyped(self, flat: FlatGraph) -> Iterator[tuple[ir.Value, ir.DataType]]:
-        """Results of nodes, and what bodies take in, whose planned type is not the one they have."""
+        """Yield results of nodes and inputs of bodies whose planned type differs from their present one."""
         made = (value for node in flat.nodes for value in node.outputs)
         taken = (value for graph in flat.graphs[1:] for value in graph.inputs)
         for value in itertools.chain(made, taken):
@@ -132,7 +132,7 @@ class _Joiner:
                 yield value, dtype
 
     def join(self, conversion: Conversion) -> None:
-        """Let every reader at the conversion read its value in the wanted type."""
+        """Let all readers and outputs of `conversion` use the value in the wanted type."""
         if (source := self._before_widening(conversion)) is not None:
             self._ctx.count("widenings skipped")
         elif (source := self._existing_cast(conversion)) is not None:
@@ -146,7 +146,7 @@ class _Joiner:
             self._become_output(graph, index, conversion.value, source)
 
     def _before_widening(self, conversion: Conversion) -> ir.Value | None:
-        """What a Cast widened without losing anything, if that has the wanted type."""
+        """Return the input of a widening Cast if it already has the wanted type."""
         cast = conversion.value.producer()
         if conversion.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
             return None
@@ -156,9 +156,9 @@ class _Joiner:
         return None
 
     def _existing_cast(self, conversion: Conversion) -> ir.Value | None:
-        """The result of a Cast of the same value to the wanted type; it moves up to where every reader can see it."""
+        """Return the result of an existing Cast to the wanted type, hoisted to dominate all readers."""
         home = self._scopes.graph_of(conversion.value)
-        # A Cast that is to read the converted value cannot be what converts it.
+        # A Cast that reads the converted value cannot produce it.
         waiting = {id(node) for node, _ in conversion.uses}
         for node, _ in conversion.value.uses():
             if node.op_type != "Cast" or id(node) in waiting:
@@ -189,20 +189,20 @@ class _Joiner:
             "passed",
             node,
             "join",
-            f"'{value.name}' goes from {conversion.held} to {wanted} once, for {readers} reader{'s' * (readers > 1)}",
+            f"'{value.name}' is cast from {conversion.held} to {wanted} once for {readers} reader{'s' * (readers > 1)}",
             because=tuple(dict.fromkeys(reader for reader, _ in conversion.uses))[:8],
         )
         return result
 
     def _backend_for(self, cast: ir.Node, conversion: Conversion, graph: ir.Graph) -> str:
-        """Where a conversion runs; in a body that is where the node runs that holds it, as one engine runs it whole."""
+        """Return the backend of a conversion; in a body that of the control-flow node, as one engine runs both."""
         ends = dict.fromkeys(get_placement(node).backend for node in conversion.ends)
         if graph is not self._main:
             return next(iter(ends))
         return self._places.choose(cast, conversion.held, conversion.wanted, ends)
 
     def _become_output(self, graph: ir.Graph, index: int, value: ir.Value, source: ir.Value) -> None:
-        """Let the graph give `source` out under the name that callers know."""
+        """Return `source` from the graph under the public name of the output."""
         name = value.name
         graph.outputs[index] = source
         if not value.is_graph_output() and value.producer() is not None and value.producer().graph is graph:
@@ -211,7 +211,7 @@ class _Joiner:
 
 
 class _Names:
-    """Names that are not taken in the whole model."""
+    """Generates names that are unused in the whole model."""
 
     def __init__(self, flat: FlatGraph):
         self._taken = {value.name for node in flat.nodes for value in node.outputs}

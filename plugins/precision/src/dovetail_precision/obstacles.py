@@ -1,4 +1,4 @@
-"""What keeps a variable out of a narrower type: constants that it reads, how far its values reach, and conditioning."""
+"""Reasons against a low type: constants out of range, overflow, and conditioning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Obstacles"]
 
 
 class Obstacles:
-    """Answers by variable; each is worked out once. Only float16 has a range that is worth asking for."""
+    """Collects the reasons of one model, cached per variable. Only float16 has a range narrower than float32's."""
 
     def __init__(self, overflow: OverflowAnalysis, conditions: Conditions, is_constant: Callable[[ir.Value], bool]):
         self._overflow = overflow
@@ -29,11 +29,11 @@ class Obstacles:
         self._misfits: dict[int, str] = {}
 
     def __call__(self, variable: Variable, name: str) -> str:
-        """What speaks against float type `name` for `variable`, in one clause; empty if nothing does."""
+        """Return the reason against float type `name` for `variable`, in one clause; empty if there is none."""
         return self.of_values(variable, name) or self.of_conditioning(variable, name)
 
     def of_values(self, variable: Variable, name: str) -> str:
-        """What the values that `variable` reads and computes say against `name`: it does not hold them."""
+        """Return which value of `variable` leaves the range of `name`; empty if none does."""
         if name != NARROW:
             return ""
         known = self._known.get(id(variable))
@@ -42,7 +42,7 @@ class Obstacles:
         return known
 
     def of_conditioning(self, variable: Variable, name: str) -> str:
-        """What conditioning says against `name`; nothing where the user lists the node as low, or pins it."""
+        """Return the conditioning problem of `name`; empty for pinned nodes and for `--low`, which take precedence."""
         if variable.policy in ("keep", "pinned") or variable.override and variable.policy == "lower":
             return ""
         return self._conditions.against(variable.node, name)

@@ -1,4 +1,4 @@
-"""Applying a function to a stream on all cores, in order and a few items ahead."""
+"""A parallel map over a stream that keeps the order and bounds the items in flight."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["ordered_map"]
 
 T = TypeVar("T")
 R = TypeVar("R")
-_THREADS = min(4, os.cpu_count() or 1)  # more would wait for memory
+_THREADS = min(4, os.cpu_count() or 1)  # more threads saturate memory bandwidth
 _AHEAD = 2 * _THREADS
 
 
 def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """The results of `function` for all `items`, in their order; it should spend its time outside of Python.
+    """Yield `function(item)` for all `items` in order, computed by threads; `function` should release the GIL.
 
     At most a few results exist at a time. A stream of one item starts no thread.
     """

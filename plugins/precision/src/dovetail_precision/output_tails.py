@@ -1,4 +1,4 @@
-"""Tails: what follows the last low results of a model on its way out."""
+"""Nodes between the last low node and the model outputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["raise_output_tails"]
 
 
 def raise_output_tails(problem: TypingProblem) -> None:
-    """Compute high what only leads out of the model through what is high, and only hands on or promotes.
+    """Keep pass-through nodes that feed only model outputs in float32.
 
-    The conversion then stands before such a node instead of behind it: there are no more conversions, fewer where
-    several such nodes read one value, and its result is not rounded.
+    The cast then stands before such a node instead of behind it. That adds no cast, saves some where several of these
+    nodes read one value, and avoids rounding the result.
     """
     typed = {id(variable.node) for variable in problem.variables}
     ends = {id(value) for value in problem.model.graph.outputs}
@@ -26,7 +26,7 @@ def raise_output_tails(problem: TypingProblem) -> None:
 
     def leads_out(value: ir.Value) -> bool:
         if value.is_graph_output() and id(value) not in ends:
-            return False  # out of a body, and on from there
+            return False  # an output of a body is read by the control-flow node
         return all(id(node) in tail or id(node) not in typed for node, _ in value.uses())
 
     for variable in reversed(problem.variables):

@@ -1,4 +1,4 @@
-"""What a user wants low or high: `--low type:Exp`, `--high layer4.*`."""
+"""User overrides of precision: `--low type:Exp`, `--high layer4.*`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["Override", "apply_override", "find_overrides", "remark_overrides", "
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What a list says of a node.
+    """An override of one node.
 
     Attributes:
         side: `low` or `high`.
-        text: The option as a user writes it, for messages; for a node that a goal raises, the goal.
+        text: The option as the user wrote it, for messages; the goal for a node that an accuracy goal raised.
     """
 
     side: str
@@ -37,10 +37,10 @@ class Override:
 
 
 def find_overrides(model: Model, ctx: Context) -> Mapping[int, Override]:
-    """What the lists and accuracy goals say, by `id(node)`; a control-flow node stands for all nodes of its bodies.
+    """Return the overrides by `id(node)`, from options and accuracy goals. Control flow includes its bodies.
 
     Raises:
-        DovetailError: A selector matches nothing, or a node is selected by both lists.
+        DovetailError: A selector matches no node, or a node is selected as low and as high.
     """
     found: dict[int, Override] = {}
 
@@ -61,13 +61,16 @@ def find_overrides(model: Model, ctx: Context) -> Mapping[int, Override]:
 
 
 def apply_override(variable: Variable, override: Override, schema: frozenset[str], claim: Claim | None) -> str:
-    """Let `variable` obey; what stands against it where it is, or empty.
+    """Replace the policy of `variable` by its override.
 
     Args:
         variable: A new variable; its policy is replaced.
-        override: What the list says of its node.
-        schema: The types that the operator's schema takes.
-        claim: What its strategy says of the node; a pin is a claim too.
+        override: The override of its node.
+        schema: The types that the operator's schema allows.
+        claim: The claim on the node; pins are claims too.
+
+    Returns:
+        Why the node cannot stay on its backend; empty if it can.
 
     Raises:
         DovetailError: The node is pinned to another type.
@@ -78,7 +81,7 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[str
             pin = claim.because.removeprefix("as ").removesuffix(" says")
             raise _contradiction(variable.node, override.text, pin)
         return ""
-    # Ports that are kept apart keep their type, and what computes in another type than float32 does so on purpose.
+    # `keep` ports keep their type, and a type other than float32 in the source model is deliberate.
     if variable.policy == "keep" or variable.present != "float32" or not variable.policy and override.side == "high":
         return ""
     if override.side == "high":
@@ -91,36 +94,34 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[str
 
 
 def why_overridden(variable: Variable, against: str) -> str:
-    """What came of the list that names `variable`; `against` says what stood against it, if known."""
+    """Return the outcome of the override of `variable`; `against` is the known reason if it was not obeyed."""
     obeyed = variable.chosen == (variable.present if variable.policy == "high" else variable.low)
     if obeyed:
         return f"computed in {variable.chosen}, as {variable.override} says"
-    return (
-        f"computed in {variable.chosen} in spite of {variable.override}: {against or 'its types do not allow another'}"
-    )
+    return f"computed in {variable.chosen} despite {variable.override}: {against or 'its types allow no other'}"
 
 
 def remark_overrides(problem: TypingProblem, ctx: Context) -> None:
-    """Say of which nodes a list asks for a low type that nothing there has."""
+    """Remark the nodes on `--low` that have no variable that could go low."""
     reached = {id(variable.node) for variable in problem.variables if variable.override or variable.policy == "pinned"}
     for node, override in problem.overridden_nodes():
         if override.side == "low" and id(node) not in reached:
-            why = f"not low in spite of {override.text}: {_obstacle(problem, node)}"
+            why = f"not low despite {override.text}: {_obstacle(problem, node)}"
             ctx.remark("missed", node, "list", why)
 
 
 def _obstacle(problem: TypingProblem, node: ir.Node) -> str:
     variables = [variable for variable in problem.variables if variable.node is node]
     if not variables:
-        return "no port of it has a type that could be chosen"
+        return "none of its ports has a type to choose"
     if variables[0].backend == HOST:
         return "it is on host, which computes in the types of the source model"
     if variables[0].present != "float32":
-        return f"the model has it in {variables[0].present} already"
+        return f"the source model uses {variables[0].present} here"
     return "its ports keep their types"
 
 
 def _contradiction(node: ir.Node, first: str, second: str) -> DovetailError:
     return DovetailError(
-        f"'{node.name}' ({node.op_type}) cannot be both: {first} and {second}", "take one of them back, or narrow it"
+        f"'{node.name}' ({node.op_type}) cannot be both: {first} and {second}", "remove or narrow one of them"
     )

@@ -1,4 +1,4 @@
-"""The float ports of an operator, grouped by what must have one type."""
+"""Float ports of an operator, grouped by the type parameter of its schema."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dovetail.ir.types import FLOATS
 
 __all__ = ["PortGroup", "port_groups"]
 
-# The schema binds Y to the type of scale, but onnx's inference gives it the type of X, and its checker insists on that.
+# The schema binds Y to the type of scale, but onnx's inference and checker require the type of X.
 _ONE_TYPE = {("", "RMSNormalization"): {"V": "T"}}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PortGroup:
-    """Ports that the operator's schema binds to one type parameter.
+    """Ports that the schema binds to one type parameter.
 
     Attributes:
-        present: The type that they have now.
-        allowed: The float types that the schema takes.
-        inputs, outputs: Index and name of each.
-        names: All names.
+        present: Their current type.
+        allowed: The float types that the schema allows.
+        inputs, outputs: Index and name of each port.
+        names: The names of all ports.
     """
 
     present: str
@@ -35,11 +35,11 @@ class PortGroup:
 def port_groups(
     sig: Signature | None, inputs: Sequence[str | None], outputs: Sequence[str | None]
 ) -> tuple[PortGroup, ...]:
-    """The groups of a node, in the order of its ports.
+    """Group the ports of a node, in the order of its ports.
 
     Args:
-        sig: The operator's signature; without one, every port is a group that keeps its type.
-        inputs, outputs: The float type at each port; None where there is none.
+        sig: The operator's signature; if None, every port is a group that keeps its type.
+        inputs, outputs: The float type of each port; None for ports that are no float tensors.
     """
     found: dict[str, tuple[list, list, list]] = {}
     one_type = _ONE_TYPE.get((sig.domain, sig.op_type), {}) if sig else {}
@@ -49,7 +49,7 @@ def port_groups(
                 continue
             port = sig and (sig.input(index) if is_input else sig.output(index))
             name = input_name(index, sig) if is_input else output_name(index, sig)
-            # A port with a type of its own, or none that we know, is a group by itself.
+            # A heterogeneous or unknown port is a group by itself.
             shared = port is not None and port.homogeneous
             key = one_type.get(port.parameter, port.parameter) if shared else f"{'in' if is_input else 'out'}{index}"
             allowed, ins, outs = found.setdefault(key, ([], [], []))

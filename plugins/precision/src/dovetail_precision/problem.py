@@ -1,7 +1,7 @@
-"""The typing problem: which float type every part of every node computes in.
+"""The typing problem: one float type per type parameter of every node.
 
-A variable stands for one type parameter of one node: all ports that the operator's schema binds to it have one type.
-Hard rules narrow what a variable may be (`allowed`); a solver chooses within them.
+A variable stands for one type parameter of one node: the ports that the schema binds to it share one type. Hard
+constraints (schema, backend file, pins) narrow `allowed`; a solver chooses within it.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 __all__ = ["TypingProblem"]
 
-# What a quantised model computes with: in another type, its scales would be other numbers.
+# Rounding the scales of a quantised model would change its quantisation grid.
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
 class TypingProblem:
-    """All variables of a placed model.
+    """The variables and constraints of a placed model.
 
     Attributes:
         keeps_io_types: Whether the model's inputs and outputs keep their types.
-        variables: In graph order; the variables of bodies follow those of the node that holds them.
-        impossible: Nodes (with their reasons) for which the rules leave no type; they must be placed elsewhere.
-        equated_outputs: The outputs of bodies that a variable of the holding node reads, as (`id` of the body, index).
-        trip_counts: How often bodies run, by the `id` of their graph.
+        variables: In graph order; variables of bodies follow those of their control-flow node.
+        impossible: Nodes without a legal type on their backend, with the reasons; they must be placed elsewhere.
+        equated_outputs: Body outputs that share a variable of the control-flow node, as (`id` of the body, index).
+        trip_counts: How often each body runs, by the `id` of its graph.
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -75,7 +75,7 @@ class TypingProblem:
             self._add(node)
 
     def defined_by(self, value: ir.Value) -> Variable | None:
-        """The variable that decides the type of `value`; None for inputs, constants and borders."""
+        """Return the variable that decides the type of `value`; None for inputs and constants."""
         return self._defined_by.get(id(value))
 
     def is_constant(self, value: ir.Value) -> bool:
@@ -84,26 +84,26 @@ class TypingProblem:
 
     @property
     def cost_table(self) -> CostTable:
-        """What things cost, for solvers that count costs."""
+        """The cost table of the request, for solvers that minimise costs."""
         return table_for(self._ctx)
 
     def obstacle(self, variable: Variable, name: str) -> str:
-        """What of the values that `variable` reads and computes speaks against float type `name`; empty if nothing."""
+        """Return the reason against float type `name` for `variable`: range or conditioning; empty if there is none."""
         return self._obstacles(variable, name)
 
     def ill_conditioned(self, variable: Variable, name: str) -> bool:
-        """Whether nothing but conditioning speaks against float type `name` for `variable`."""
+        """Whether conditioning is the only reason against float type `name` for `variable`."""
         return not self._obstacles.of_values(variable, name) and bool(self._obstacles.of_conditioning(variable, name))
 
     def speaks_against(self, variable: Variable, name: str) -> str:
-        """What conditioning says against `name` for the node of `variable`, whatever the user says, or nothing."""
+        """Return the conditioning problem of `name` at the node of `variable`, overrides ignored; empty if none."""
         return self._conditions.against(variable.node, name)
 
     def _is_trig(self, node: ir.Node) -> bool:
         return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)
 
     def overridden_nodes(self) -> list[tuple[ir.Node, Override]]:
-        """The nodes that the user wants low or high, in graph order."""
+        """Return the nodes with overrides, in graph order."""
         return [(node, self._overrides[id(node)]) for node in self._nodes if id(node) in self._overrides]
 
     def _add(self, node: ir.Node) -> None:
@@ -125,7 +125,7 @@ class TypingProblem:
         for group in groups:
             allowed = self._narrowed(group, claim)
             if not allowed:
-                self.impossible.append((node, f"no type fits its ports {', '.join(sorted(group.names))} there"))
+                self.impossible.append((node, f"no type fits its ports {', '.join(sorted(group.names))}"))
                 allowed = frozenset({group.present})
             variable = Variable(
                 node,
@@ -153,11 +153,11 @@ class TypingProblem:
         return "pass" if policy == "follow-consumer" and node.op_type in TAKES_ANY and not group.outputs else policy
 
     def _add_equality(self, node: ir.Node, equality: TypeEquality) -> None:
-        """One variable for what is tied together at the border of the bodies of `node`."""
+        """Add one variable for the ports of `node` and of its bodies that must have one type."""
         claim, backend = claims_of(node), self._backends[get_placement(node).backend]
         sig, present = self._signatures(node), float_name(equality.values(node)[0])
         given = [graph.outputs[index] for graph, index in equality.body_outputs]
-        # A weight that a body gives out as it is has no reader that could ask for a version.
+        # A weight that a body returns unchanged has no reader for which a version could be stored.
         free = present == "float32" and backend.name != HOST and not any(value.is_initializer() for value in given)
         free = free and not (id(node) in self._overrides and self._overrides[id(node)].side == "high")
         inputs = [(input_name(index, sig), node.inputs[index]) for index in equality.inputs]
@@ -182,7 +182,7 @@ class TypingProblem:
             self._defined_by[id(value)] = variable
 
     def _groups(self, node: ir.Node) -> tuple[PortGroup, ...]:
-        """The float ports of `node` by type parameter; worked out once for all nodes of one form."""
+        """Return the float ports of `node` by type parameter; cached per operator, version and port types."""
         inputs = tuple([float_name(value) for value in node.inputs])
         outputs = tuple([float_name(value) if value.name else None for value in node.outputs])
         key = (node.domain, node.op_type, node.version, inputs, outputs)
@@ -191,7 +191,7 @@ class TypingProblem:
         return self._known_groups[key]
 
     def _narrowed(self, group: PortGroup, claim: Claim | None) -> frozenset[str]:
-        """What the schema and the claim allow together. Claims of equal nodes share their ports, so answers do too."""
+        """Return the types that schema and claim both allow; cached, as claims on equal nodes share their ports."""
         if claim is None or not claim.ports:
             return group.allowed
         key = (id(group), id(claim.ports))

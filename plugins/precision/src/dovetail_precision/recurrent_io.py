@@ -1,10 +1,10 @@
-"""State that a model gives out and takes in again, step by step: caches of attention, states of recurrent networks.
+"""Recurrent outputs: state that a model returns and takes as an input of the next step (KV caches, RNN states).
 
-ONNX does not say which output comes back as which input, so it is read from the names. Two names are a pair when
-nothing but the word that tells both sides apart differs between them: `past`, `old`, `prev`, `in`, ... before,
-`present`, `new`, `next`, `out`, ... after. So `past_key_values.0.key` is one with `present.0.key`, `state` with
-`new_state`, `h_in` with `h_out`, and `h0` with `hn`. Their element types must be equal, their ranks too, and at most
-one axis may differ: a cache grows along it.
+ONNX does not say which output feeds which input, so pairs are found by name. Two names match if they differ only in
+the word that tells the sides apart: `past`, `old`, `prev`, `in`, ... for the input, `present`, `new`, `next`, `out`,
+... for the output. So `past_key_values.0.key` matches `present.0.key`, `state` matches `new_state`, `h_in` matches
+`h_out`, and `h0` matches `hn`. Element types and ranks must be equal, and at most one axis may differ: a cache grows
+along it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INITIAL_TO_FINAL = {"h0": "hn", "c0": "cn", "h_0": "h_n", "c_0": "c_n"}
 
 
 def find_recurrent_io(graph: ir.Graph) -> list[tuple[ir.Value, ir.Value]]:
-    """The inputs of `graph` with the outputs that come back as them; of names that fit several times, none is taken."""
+    """Return pairs of input and output of `graph` that carry one state; ambiguous names are skipped."""
     by_rest: dict[tuple[str, ...], list[ir.Value]] = {}
     by_name: dict[str, list[ir.Value]] = {}
     for output in graph.outputs:
@@ -57,7 +57,7 @@ def _names_match(given: str, result: str) -> bool:
 
 
 def _split_name(name: str, marks: frozenset[str]) -> tuple[str | None, tuple[str, ...]]:
-    """The first word of `name` that tells its side, if there is one, and the other words."""
+    """Split `name` into the first word that marks its side (None if there is none) and the other words."""
     text = re.sub(r"(?<=past|sent)_key_values", "", name.lower())
     words = [word for word in re.split(r"[^a-z0-9]+", text) if word]
     mark = next((word for word in words if word in marks), None)

@@ -1,4 +1,4 @@
-"""Rounding arrays to narrower floats, and counting what that costs."""
+"""Round arrays to narrower floats and count the losses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Losses", "converter"]
 
 @dataclass(slots=True)
 class Losses:
-    """What a conversion could not keep, in numbers of elements.
+    """Losses of a conversion, in elements.
 
     Attributes:
         clamped: Finite values beyond the range, stored as the largest finite value.
-        flushed: Values that became zero.
-        non_finite: Infinities and NaNs, kept as they are.
+        flushed: Non-zero values that became zero.
+        non_finite: Infinities and NaNs, which are kept.
     """
 
     clamped: int = 0
@@ -41,22 +41,22 @@ class Losses:
         texts = {
             "clamped to the range": self.clamped,
             "became zero": self.flushed,
-            "infinite or no number, as before": self.non_finite,
+            "infinite or NaN in the source": self.non_finite,
         }
         return ", ".join(f"{number} {text}" for text, number in texts.items() if number)
 
 
 @cache
 def converter(target: np.dtype, sentinel_share: float = 1.0) -> Callable[[np.ndarray], tuple[np.ndarray, Losses]]:
-    """A function that rounds one piece of an array to `target`, to nearest even, and says what that lost.
+    """Return a function that rounds an array to `target`, to nearest even, and returns the losses with it.
 
     Args:
-        target: The type.
-        sentinel_share: What becomes of values at the end of float32, as a share of the largest finite value of `target`.
+        target: The target type.
+        sentinel_share: What +-FLT_MAX becomes, as a fraction of the largest finite value of `target`.
     """
     limits = ml_dtypes.finfo(target)
     bits = np.dtype(f"u{target.itemsize}")
-    # With the sign taken away, everything from the bits of infinity on is an infinity or a NaN.
+    # Without the sign bit, patterns from that of infinity on are infinities and NaNs.
     unsigned = bits.type(np.iinfo(bits).max >> 1)
     infinity = np.array(np.inf, target).view(bits)
 
@@ -77,7 +77,7 @@ def converter(target: np.dtype, sentinel_share: float = 1.0) -> Callable[[np.nda
 
 
 def _keep_finite(piece: np.ndarray, result: np.ndarray, largest, sentinel_share: float, losses: Losses) -> None:
-    """What was finite stays so: a mask of -3.4e38 must not become an infinity that makes NaNs later."""
+    """Clamp finite values that overflowed: a mask of -3.4e38 must not become an infinity that makes NaNs later."""
     finite = np.isfinite(piece)
     losses.non_finite += int(piece.size - np.count_nonzero(finite))
     lost = finite & ~np.isfinite(result)

@@ -1,4 +1,4 @@
-"""Scopes: which graph a value lives in, and where a conversion of it sees all of its readers."""
+"""Scopes of values in nested graphs, and the graph in which a conversion dominates all of its readers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Scopes:
                 self._of_inputs[id(value)] = graph
 
     def graph_of(self, value: ir.Value) -> ir.Graph:
-        """The graph that defines `value`."""
+        """Return the graph that defines `value`."""
         producer = value.producer()
         return producer.graph if producer is not None else self._of_inputs[id(value)]
 
     def place_for(self, conversion: Conversion) -> ir.Graph:
-        """The graph to convert in: the innermost that holds all readers, but outside every loop the value comes from.
+        """Return the innermost graph that contains all readers, hoisted out of loops.
 
-        A conversion that one branch alone reads runs only when that branch does.
+        A conversion that only one branch of an If reads stays in that branch, so that it runs only when needed.
         """
         home = self.graph_of(conversion.value)
         readers = [node.graph for node, _ in conversion.uses] + [graph for graph, _ in conversion.outputs]
@@ -48,7 +48,7 @@ class Scopes:
         return common[-1]
 
     def _chain(self, graph: ir.Graph, home: ir.Graph) -> list[ir.Graph]:
-        """The graphs from `home` inwards to `graph`."""
+        """Return the graphs from `home` inwards to `graph`."""
         chain = [graph]
         while chain[-1] is not home:
             chain.append(self._holders[id(chain[-1])].graph)

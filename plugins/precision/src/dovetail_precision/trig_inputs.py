@@ -1,4 +1,4 @@
-"""Angles: what is computed from positions for sines and cosines alone, as in rotary embeddings."""
+"""Find the computation of angles from positions, as in rotary embeddings."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["find_trig_inputs"]
 def find_trig_inputs(
     nodes: Sequence[ir.Node], is_constant: Callable[[ir.Value], bool], is_trig: Callable[[ir.Node], bool]
 ) -> set[int]:
-    """The nodes, by `id`, that turn whole numbers into found, and the trig_nodes, as sines and cosines, of these.
+    """Return the `id` of every node that computes an angle from integer positions, and of the sines that read them.
 
-    The error of a sine is the absolute error of its angle: 11 bits of an angle of 1000 leave no digit of its sine, and
-    float16 has no odd number above 2048. What regions of PyTorch models exclude from autocast by hand is found by its
-    form: all float inputs come from whole numbers and constants, and all readers of the result are such, or trig_nodes.
+    The absolute error of an angle is the error of its sine. With the 11 significant bits of float16 an angle of 1000
+    is off by up to 0.25, and odd integers above 2048 do not exist. Nodes are recognised by data flow: all float inputs
+    derive from integers and constants, and all readers are such nodes, or sines and cosines.
 
     Args:
-        nodes: All nodes; a node comes after those whose results it reads.
+        nodes: All nodes in topological order.
         is_constant: Whether a value is a weight.
-        is_trig: Whether a node takes an angle.
+        is_trig: Whether a node takes an angle (`angles:` of the policies file).
     """
     trig_nodes = {id(node) for node in nodes if is_trig(node)}
     if not trig_nodes:
@@ -43,7 +43,7 @@ def find_trig_inputs(
 
 
 def _starts(node: ir.Node) -> bool:
-    """Whether `node` makes floats of whole numbers."""
+    """Whether `node` converts integers to floats."""
     return node.op_type in ("Cast", "CastLike") and float_name(node.inputs[0]) is None
 
 

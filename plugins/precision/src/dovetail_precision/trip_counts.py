@@ -1,4 +1,4 @@
-"""How often the bodies of a model run each time that the model does: what costs in a loop costs every time around."""
+"""Trip counts: how often each body runs per inference, as a factor on its costs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 __all__ = ["trip_counts"]
 
-_UNKNOWN = 64  # as an extent that is not known
-_MOST = 4096  # a loop that runs until its condition fails is often given the largest number there is
+_UNKNOWN = 64  # like an unknown extent
+_MOST = 4096  # loops that end by their condition often have INT64_MAX as their trip count
 
 
 def trip_counts(flat: FlatGraph) -> dict[int, int]:
-    """The number of times that each body runs, by the `id` of its graph; without those that run once at most."""
+    """Return how often each body runs, by the `id` of its graph; bodies that run at most once are left out."""
     found: dict[int, int] = {}
     for graph in flat.graphs:
         holder = flat.holders.get(id(graph))

@@ -1,7 +1,7 @@
-"""Types that stand in attributes: written as the readers want them, instead of converted behind the node.
+"""Attributes that hold a type: rewriting them saves a cast behind the node.
 
-Such are the value of ConstantOfShape, `to` of a Cast from integers, and `dtype` of EyeLike and of what draws random
-numbers, unless it has a seed: in another type it would draw others than the model was made with.
+These are the value of ConstantOfShape, `to` of a Cast from integers, and `dtype` of EyeLike and of random operators.
+Random operators with a seed are left alone: in another type they would draw other numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ATTRIBUTES = {
 
 
 def has_type_attribute(variable: Variable) -> bool:
-    """Whether `variable` is a result whose type may be written into an attribute, and which the low type holds."""
+    """Whether an attribute decides the type of `variable`, and its value fits the low type."""
     node = variable.node
     if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES or variable.inputs or variable.override:
         return False
@@ -50,7 +50,7 @@ def has_type_attribute(variable: Variable) -> bool:
 
 
 def rewrite_type_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
-    """Write the type that a result has by now into the attribute that says it.
+    """Write the assigned type of each result into the attribute that decides it.
 
     Returns:
         Whether any attribute changed.
@@ -64,14 +64,14 @@ def rewrite_type_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
         if dtype is None or dtype_name(dtype) not in FLOATS or _carried(node, name) == dtype:
             continue
         node.attributes[name] = _attribute(node, name, dtype)
-        why = f"{name} says {dtype_name(dtype)} now, which saves a conversion"
+        why = f"attribute '{name}' is now {dtype_name(dtype)}, which saves a cast"
         ctx.remark("passed", node, "carried-type", why)
         changed = True
     return changed
 
 
 def _carried(node: ir.Node, name: str) -> ir.DataType | None:
-    """The type that the attribute says; where there is none, what the operator does without it."""
+    """Return the type given by the attribute, or the operator's default if it is absent."""
     import onnx_ir as ir
 
     attribute = node.attributes.get(name)

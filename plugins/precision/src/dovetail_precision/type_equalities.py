@@ -1,4 +1,4 @@
-"""Ties: what has one type on both sides of a control-flow node's border."""
+"""Type equalities of control flow: ports of the node and of its bodies that must have one type."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 @dataclass(frozen=True, slots=True)
 class TypeEquality:
-    """Ports of a node and of its bodies between which a value goes as it is.
+    """Ports of a control-flow node and of its bodies that pass one value unchanged.
 
     Attributes:
         inputs, outputs: Indices of the node's ports.
-        body_inputs: What the bodies call the value.
-        body_outputs: Bodies that give it out, with the index of the output.
+        body_inputs: The matching inputs of bodies.
+        body_outputs: The matching outputs of bodies, as (body, index).
     """
 
     inputs: tuple[int, ...] = ()
@@ -32,7 +32,7 @@ class TypeEquality:
     body_outputs: tuple[tuple[ir.Graph, int], ...] = ()
 
     def values(self, node: ir.Node) -> list[ir.Value | None]:
-        """Everything that the equality holds together at `node`."""
+        """Return all values at `node` and in its bodies that share the type."""
         return [
             *(node.inputs[index] for index in self.inputs),
             *(node.outputs[index] for index in self.outputs),
@@ -42,15 +42,16 @@ class TypeEquality:
 
 
 def holds_bodies(node: ir.Node) -> bool:
-    """Whether `node` is control flow: it has no types of its own."""
+    """Whether `node` is control flow, which has no type parameters of its own."""
     return node.op_type in _CONTROL and node.domain in ("", "ai.onnx")
 
 
 def type_equalities(node: ir.Node) -> list[TypeEquality]:
-    """The ties of a control-flow node whose values are all tensors of one float type.
+    """Return the equalities of a control-flow node between tensors of one float type.
 
-    What a loop carries is tied to its initial value and to what the body makes of it, the results of branches are tied
-    to each other, the slices of a Scan to the whole. A SequenceMap has none: sequences keep their type.
+    A loop-carried value equals its initial value and the matching outputs of body and loop; the results of both
+    branches of an If are equal; slices of a Scan equal the scanned tensor. SequenceMap has none: sequences keep their
+    type.
     """
     maker = {"If": _of_if, "Loop": _of_loop, "Scan": _of_scan}.get(node.op_type)
     return [equality for equality in maker(node) if _is_one_float_type(equality, node)] if maker else []
@@ -84,7 +85,7 @@ def _of_loop(node: ir.Node) -> list[TypeEquality]:
 def _of_scan(node: ir.Node) -> list[TypeEquality]:
     (body,) = bodies(node)
     if len(node.inputs) != len(body.inputs):
-        return []  # before opset 9 its first input is the lengths of the sequences
+        return []  # before opset 9 the first input holds sequence lengths
     states = len(node.inputs) - node.attributes.get_int("num_scan_inputs", 0)
     made = [TypeEquality((index,), (index,), (body.inputs[index],), ((body, index),)) for index in range(states)]
     made += [

@@ -1,4 +1,4 @@
-"""What the typing problem decides: one type for some ports of one node."""
+"""A variable of the typing problem: the type of some ports of one node."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Variable:
     Attributes:
         node: The node.
         backend: Name of its backend.
-        policy: How the backend wants it typed: `lower`, `fp32`, `promote`, `pass`, ..., or "" (leave it). Beside these
-            there are `pinned`, `keep` (what it is), and `angle` (see `trig_inputs.py`).
+        policy: The policy of the backend: `lower`, `fp32`, `promote`, `pass`, ..., or "" (leave it). Also `pinned`,
+            `keep` (the present type), and `angle` (see `trig_inputs.py`).
         present: The type in the source model.
-        low, high: The backend's low and high precision; `present` where the backend has none.
-        allowed: What the schema, the backend and the user allow together; never empty.
+        low, high: The backend's low and high precision; `present` if the backend has none.
+        allowed: The types that schema, backend and user all allow; never empty.
         inputs: Port name and value of each float input.
         outputs: Port name and value of each float output.
         chosen: The solver's choice.
-        because: Nodes that forced the choice.
-        why: The choice in one clause, where a solver has more to say than the policy.
-        override: The option that set the policy, as a user writes it: `--high type:Exp`.
+        because: The nodes that forced the choice.
+        why: The reason in one clause, if the solver knows more than the policy says.
+        override: The option that set the policy, as the user wrote it: `--high type:Exp`.
     """
 
     node: ir.Node

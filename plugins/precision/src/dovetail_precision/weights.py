@@ -1,4 +1,4 @@
-"""Weights: stored in the precisions they are read in."""
+"""Convert weights to the types that their readers use."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _BOUNDING = frozenset({"Clip", "Max", "Min"})
 
 
 def convert_weights(flat: FlatGraph, types: PlannedTypes, ctx: Context) -> bool:
-    """Give every weight, of the main graph and of all bodies, one version per precision that reads it.
+    """Store every weight, of the main graph and of all bodies, in each type that it is read in.
 
-    A weight that is read in one type only is replaced. Nothing is converted here: the new weights convert themselves
-    piece by piece while the model is saved or run.
+    A weight that is read in one type is replaced. The conversion itself is lazy: it runs chunk by chunk while the model
+    is saved or executed.
 
     Returns:
-        Whether any weight got a new version.
+        Whether any weight changed.
     """
     changed = False
     accumulates = {backend.name for backend in ctx.backends if backend.accumulate == "float32"}
@@ -73,10 +73,10 @@ def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, accumulates:
 
 
 def _keep_digits(value: ir.Value, readers: list[tuple[ir.Node, int]], accumulates: set[str], ctx: Context) -> None:
-    """Keep what a bias, a scale, a shift or a bound was before it was rounded, for engines that compute in float32.
+    """Keep the float32 values of biases, scales and bounds for engines that accumulate in float32.
 
-    Rounded, it would be wrong by the same amount in every element that it is added to or multiplied with. Only vectors
-    are kept: the errors of larger constants, weights of products above all, average out.
+    A rounded bias is off by the same amount in every element it is added to. Only vectors and scalars are kept: the
+    rounding errors of larger weights average out.
     """
     import numpy as np
 
@@ -92,10 +92,10 @@ def _keep_digits(value: ir.Value, readers: list[tuple[ir.Node, int]], accumulate
 
 
 def _sentinel_share(readers: list[tuple[ir.Node, int]]) -> float:
-    """What values at the end of float32 become, as a share of the largest of the new type.
+    """Return what +-FLT_MAX becomes, as a fraction of the largest finite value of the new type.
 
-    A bound without a limit becomes the largest. A mask becomes half of it: were it all of it, adding a score would give
-    an infinity, and a row of infinities in a Softmax gives NaNs.
+    A clip bound becomes the largest value (+-65504 in float16). A mask becomes half of it: the full value plus a score
+    would be infinite, and a Softmax over a row of infinities gives NaNs.
     """
     return 1.0 if any(node.op_type in _BOUNDING for node, _ in readers) else 0.5
 

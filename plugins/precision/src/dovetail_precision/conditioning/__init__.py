@@ -1,1 +1,1 @@
-"""Conditioning: where rounding costs more digits than a low type has, from structure, constants and data."""
+"""Conditioning: find nodes where rounding to a low type loses most digits, from structure, constants and data."""

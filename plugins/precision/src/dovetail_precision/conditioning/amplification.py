@@ -1,4 +1,4 @@
-"""PartialSums whose result is much smaller than what they add up, as data or intervals say."""
+"""Cancellation in sums: the result is much smaller than the operands, by data or intervals."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 __all__ = ["THRESHOLDS", "find_amplified"]
 
 THRESHOLDS: Mapping[str, float] = {"bfloat16": 4.0, "float16": 32.0}
-"""How many times its result an operand of a sum may be: six bits of the result are left, of eight and of eleven."""
-_GAIN = 4.0  # how many times smaller the error must become, or nothing is gained by raising
+"""Largest ratio of operand to result of a sum. It leaves six significant bits of eight and of eleven."""
+_GAIN = 4.0  # raising must reduce the error by this factor to be worth it
 
 
 def find_amplified(
     nodes: Sequence[ir.Node], magnitudes: Magnitudes, is_product: Callable[[ir.Node], bool], name: str
 ) -> Iterator[Finding]:
-    """PartialSums of float type `name` that lose too many digits, with the producers whose results must not be rounded.
+    """Find sums that cancel too many digits in float type `name`, and the producers whose results must stay unrounded.
 
-    Errors are counted in units of one rounding. A sum multiplies the error of an operand by how many times its result
-    the operand is. Where that is beyond the threshold, operands must arrive unrounded: the sum is computed high, and so
-    is what makes the operands, for as long as its results still count. Products end that: they are computed low, and
-    have an error of one rounding anyhow. So a sum is only raised if the errors that products bring along are much
-    smaller; a difference of two products would gain nothing.
+    Errors are counted in units of one rounding. A sum multiplies the relative error of an operand by the ratio of
+    operand to result. Beyond the threshold its operands must not be rounded: the sum is raised, and so are the
+    producers of its operands, as long as their rounding errors still matter. Products end that: they are computed low
+    and contribute one rounding anyway. So a sum is raised only if the error that products contribute is much smaller;
+    raising a difference of two products gains nothing.
 
     Args:
-        nodes: All nodes; a node comes after those whose results it reads.
-        magnitudes: How large values are.
-        is_product: Whether a node is computed low whatever is around it.
+        nodes: All nodes in topological order.
+        magnitudes: Magnitudes of values.
+        is_product: Whether a node is always computed low.
         name: The low type.
     """
     ratios = _suspects(nodes, magnitudes, THRESHOLDS[name])
     if not ratios:
         return
-    brought: dict[int, float] = {}  # the error of a value, by id, if everything but products were computed high
+    brought: dict[int, float] = {}  # by the id of a value, its error if everything but products were computed high
     for node in nodes:
         error = 1.0 if is_product(node) else _propagated_error(node, magnitudes, brought)
         if error * _GAIN > ratios.get(id(node), math.inf):
@@ -54,7 +54,7 @@ def find_amplified(
 
 
 def _suspects(nodes: Sequence[ir.Node], magnitudes: Magnitudes, threshold: float) -> dict[int, float]:
-    """By the id of a sum, how many times its result its operands are, where that is beyond the threshold."""
+    """Return the ratio of operand to result, by the id of the sum, where it reaches the threshold."""
     found: dict[int, float] = {}
     for node in nodes:
         if node.op_type in ADDITIONS and is_standard(node) and magnitudes.knows(node.outputs[0]):
@@ -74,14 +74,14 @@ def _propagated_error(node: ir.Node, magnitudes: Magnitudes, brought: Mapping[in
 
 
 def _error_factor(node: ir.Node, value: ir.Value, magnitudes: Magnitudes) -> float:
-    """How many times the relative error of `value` is in the result of `node`."""
+    """Return the factor by which `node` amplifies the relative error of `value`."""
     if not is_standard(node):
         return 1.0
     result = node.outputs[0]
     if node.op_type in ADDITIONS:
         return magnitudes.likely_ratio(value, result)
     if node.op_type in MEANS:
-        # Errors of single elements cancel each other out as the elements do.
+        # Independent rounding errors average out: they grow with the square root of the number of elements.
         number = magnitudes.elements(value) / max(magnitudes.elements(result), 1)
         share = magnitudes.ratio(value, result) * (number if node.op_type == "ReduceSum" else 1.0)
         return share / math.sqrt(number) if number > 1 and share else 1.0
@@ -95,8 +95,8 @@ def _with_producers(
     name: str,
     ratios: Mapping[int, float],
 ) -> Iterator[Finding]:
-    """The sums in `ratios`, and backwards from them what must not round its results."""
-    # By the id of a value: the error that rounding it would bring into a sum, as a share of what that may have.
+    """Yield the sums in `ratios` and, backwards from them, the nodes that must not round their results."""
+    # By the id of a value: the error that rounding it would add to a sum, relative to the sum's tolerance.
     needs: dict[int, tuple[float, str]] = {}
     for node in reversed(nodes):
         if not node.outputs or float_name(node.outputs[0]) is None:
@@ -107,7 +107,7 @@ def _with_producers(
             need = max(need, _GAIN / ratio)
             result, source = node.outputs[0], magnitudes.source(node.outputs[0])
             yield Finding((node,), f"its inputs are {ratio:.3g} times its result {source}", frozenset({name}))
-            why = f"little is left of its result in '{result.name}', which is {ratio:.3g} times smaller {source}"
+            why = f"its result cancels in '{result.name}', which is {ratio:.3g} times smaller {source}"
         elif need < 1 or is_product(node):
             continue
         else:

@@ -20,40 +20,41 @@ __all__ = ["find_complements"]
 _NEAR_ONE = frozenset({"Acos", "Acosh", "Asin", "Atanh"})
 _PROBABILITIES = frozenset({"Sigmoid", "Softmax"})
 _BOUNDS = frozenset({"Clip", "Max", "Min"})
-_MAX_STEPS = 12  # operators before one that is ill-conditioned
+_MAX_STEPS = 12  # operators searched before an ill-conditioned one
 
 
 def find_complements(
     nodes: Sequence[ir.Node], intervals: Intervals, is_product: Callable[[ir.Node], bool]
 ) -> Iterator[Finding]:
-    """Operators whose result depends on how far their operand is from one, with what makes the operand.
+    """Find operators whose result depends on how far their operand is from one, with the producers of the operand.
 
-    Below one a low type with b bits has steps of 2^-b. A chance of 0.9999 becomes one, its logarithm zero instead of
-    -1e-4, and what divides by its complement divides by zero. So from the operator that makes the chance everything
-    stays high up to the logarithm or division. Where a chance only gates what it is multiplied with, its steps do no
-    harm. Inverse sines and cosines stay high with what computes their operand, back to the last product.
+    Just below one, a type with b significant bits has a spacing of 2^-b. A probability of 0.9999 rounds to one: its
+    logarithm becomes zero instead of -1e-4, and a division by its complement divides by zero. So the operator that
+    makes the probability and everything up to the logarithm or division stay high. A probability that only gates
+    another value is harmless. Inverse sines and cosines stay high with the producers of their operand, back to the
+    last product.
 
     Args:
-        nodes: All nodes; a node comes after those whose results it reads.
+        nodes: All nodes in topological order.
         intervals: The intervals of the values.
-        is_product: Whether a node is computed low whatever is around it.
+        is_product: Whether a node is always computed low.
     """
     for node in nodes:
         if not is_standard(node) or not node.inputs:
             continue
         if node.op_type in _NEAR_ONE:
             way = _behind(node.inputs[0], is_product)
-            yield Finding((node, *way), f"'{node.name}' turns on digits that its operand has near one")
+            yield Finding((node, *way), f"'{node.name}' is ill-conditioned near one")
         elif (port := divisor_port(node, intervals)) is not None and (
             way := _path_from_probability(node, port, intervals)
         ):
-            yield Finding((node, *way), f"'{node.name}' turns on how far from one '{way[-1].outputs[0].name}' is")
+            yield Finding((node, *way), f"'{node.name}' needs the distance of '{way[-1].outputs[0].name}' from one")
 
 
 def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> list[ir.Node]:
-    """What leads from a chance to that port, the operator that makes the chance last; nothing if none does.
+    """Return the path from that port back to the operator that makes a probability; empty if there is none.
 
-    A logarithm may read the chance itself, everything else reads its complement.
+    A logarithm may read the probability itself; a division must read its complement.
     """
     way: list[ir.Node] = []
     value, complement = node.inputs[port], False
@@ -77,7 +78,7 @@ def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> li
 
 
 def _behind(value: ir.Value | None, is_product: Callable[[ir.Node], bool]) -> list[ir.Node]:
-    """What makes `value`, back to the results of products and inputs, a few operators at most."""
+    """Return the producers of `value`, back to products and inputs, `_MAX_STEPS` at most."""
     found: dict[int, ir.Node] = {}
     waiting = [value]
     while waiting and len(found) < _MAX_STEPS:

@@ -1,4 +1,4 @@
-"""Everything that conditioning says, by node."""
+"""All findings of conditioning, by node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Conditions"]
 
 
 class Conditions:
-    """Why nodes should compute high, whatever their policy is: `ctx.analysis(Conditions, model)`."""
+    """Ill-conditioned nodes, which should compute high whatever their policy: `ctx.analysis(Conditions, model)`."""
 
     def __init__(self, findings: Iterable[Finding]):
         self._known: dict[tuple[int, str], str] = {}
@@ -38,7 +38,7 @@ class Conditions:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Conditions:
-        """What is known of `model` as it is now."""
+        """Run all rules on the current revision of `model`."""
         nodes, intervals = ctx.analysis(FlatGraph, model).nodes, ctx.analysis(Intervals, model)
         measured = {key: known for key, (_, known) in measured_ranges(model).items()}
         magnitudes = Magnitudes(measured, intervals)
@@ -52,11 +52,11 @@ class Conditions:
         return cls(chain.from_iterable(findings))
 
     def against(self, node: ir.Node, name: str) -> str:
-        """What speaks against computing `node` in float type `name`, in one clause; empty if nothing does."""
+        """Return why `node` is ill-conditioned in float type `name`, in one clause; empty if it is not."""
         return self._known.get((id(node), name), "")
 
 
 def _is_product(node: ir.Node) -> bool:
-    """Whether its backend computes `node` low because that is where the time goes."""
+    """Whether the policy of `node` is `lower`: the compute-bound operators."""
     claim = claims_of(node)
     return claim is not None and claim.role == "lower"

@@ -1,4 +1,4 @@
-"""Divisors that float16 takes for zero: an epsilon that guards a division, and what it is added to or compared with."""
+"""Positive divisors that round to zero in float16, such as values guarded by an epsilon of 1e-12."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 __all__ = ["divisor_port", "find_epsilon_guards"]
 
 _DIVISOR = {"Div": 1, "Log": 0, "Reciprocal": 0}
-# What is zero where its input is: a divisor behind it is one before it.
+# Zero exactly where the input is: a divisor behind such an operator is also one before it.
 _ZERO_PRESERVING = frozenset({"Abs", "Neg", "Sqrt"})
-# Above zero for every input, and as near to it as inputs take it.
+# Positive for every input, without a positive lower bound.
 _POSITIVE = frozenset({"Exp", "Sigmoid", "Softmax", "Softplus"})
 
 
 def find_epsilon_guards(
     nodes: Sequence[ir.Node], intervals: Intervals, measured: Mapping[int, Range]
 ) -> Iterator[Finding]:
-    """Divisions and logarithms of what is above zero, but rounds to zero in float16.
+    """Find divisions and logarithms of positive values that round to zero in float16.
 
-    From where such a value is made up to the division everything stays high, so that neither the value nor its root is
+    Everything from the producer of such a value to the division stays high, so that neither the value nor its root is
     rounded to zero on the way.
 
     Args:
-        nodes: All nodes; a node comes after those whose results it reads.
+        nodes: All nodes in topological order.
         intervals: The intervals of the values.
-        measured: Ranges that were measured, by the `id` of a value.
+        measured: Measured ranges, by the `id` of a value.
     """
-    leading: dict[int, list[_Step]] = {}  # by the id of a value, the readers that lead to a division, or are one
+    leading: dict[int, list[_Step]] = {}  # by the id of a value, its readers that are divisions or lead to one
     known: set[int] = set()
     for node in reversed(nodes):
         if not is_standard(node) or not node.outputs:
@@ -60,7 +60,7 @@ def find_epsilon_guards(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A reader on the way to a division, with the division (one of them) and what comes behind the reader."""
+    """A reader on a path to a division, with one such division and the next steps."""
 
     node: ir.Node
     division: ir.Node
@@ -68,7 +68,7 @@ class _Step:
 
 
 def _collected(steps: list[_Step], known: set[int]) -> list[ir.Node]:
-    """All nodes on the ways that begin with `steps`, without those that were collected before."""
+    """Return all nodes on the paths that begin with `steps`, except those in `known`; adds them to it."""
     found, waiting = [], list(steps)
     while waiting:
         step = waiting.pop()
@@ -80,14 +80,14 @@ def _collected(steps: list[_Step], known: set[int]) -> list[ir.Node]:
 
 
 def divisor_port(node: ir.Node, intervals: Intervals) -> int | None:
-    """The index of the input of `node` that must not be zero; None where there is no such input."""
+    """Return the index of the input of `node` that must not be zero; None if there is none."""
     if node.op_type == "Pow":
         return 0 if intervals.of(node.inputs[1]).high < 0 else None
     return _DIVISOR.get(node.op_type)
 
 
 def _passes_zero(node: ir.Node, intervals: Intervals) -> ir.Value | None:
-    """The input of `node` whose zeros are those of its result."""
+    """Return the input of `node` that is zero exactly where the result is; None if there is none."""
     if node.op_type in _ZERO_PRESERVING or moves_data(node):
         return node.inputs[0]
     if node.op_type == "Pow":
@@ -102,7 +102,7 @@ def _passes_zero(node: ir.Node, intervals: Intervals) -> ir.Value | None:
 
 
 def _smallest(node: ir.Node, interval: Range, measured: Range | None) -> float | None:
-    """The smallest magnitude of a value, if float16 takes that for zero; 0 for what may come as near as it likes."""
+    """Return the smallest magnitude of a value if it rounds to zero in float16; 0 if it has no lower bound."""
     if 0 < interval.away <= LARGEST_FLUSHED:
         return interval.away
     if measured is not None:
@@ -112,8 +112,8 @@ def _smallest(node: ir.Node, interval: Range, measured: Range | None) -> float |
 
 def _why(value: ir.Value, smallest: float, division: ir.Node) -> str:
     if smallest == 0:
-        how = f"may come nearer to zero than {NARROW} does"
+        how = f"may underflow in {NARROW}"
     else:
-        how = f"may be as small as {smallest:.4g}, and {NARROW} takes that for zero"
+        how = f"may be as small as {smallest:.4g}, which rounds to zero in {NARROW}"
     what = {"Log": "the logarithm", "Pow": "the power"}.get(division.op_type, "the division")
     return f"{what} '{division.name}' reads '{value.name}', which {how}"

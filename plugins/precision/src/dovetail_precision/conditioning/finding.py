@@ -1,4 +1,4 @@
-"""What one rule of conditioning found."""
+"""A finding of a conditioning rule."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Finding:
 
     Attributes:
         nodes: The nodes.
-        why: The reason in one clause, the same for all of them.
-        types: The low types that it speaks against.
+        why: The reason in one clause, shared by all of them.
+        types: The low types that it rules out.
     """
 
     nodes: tuple[ir.Node, ...]

@@ -1,4 +1,4 @@
-"""How large values are, for comparing them: as measured, or as their intervals say at least and at most."""
+"""Magnitudes of values, for comparisons: root mean squares as measured, or bounds from intervals."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Magnitudes"]
 
-_MAX_ELEMENTS = 1 << 20  # elements of a weight; larger ones are no operands of sums
+_MAX_ELEMENTS = 1 << 20  # elements; larger weights are not operands of sums
 
 
 class Magnitudes:
     """Magnitudes of the values of one model.
 
     Args:
-        measured: Ranges that were measured, by the `id` of a value.
+        measured: Measured ranges, by the `id` of a value.
         intervals: The intervals of the values.
     """
 
@@ -31,11 +31,11 @@ class Magnitudes:
         self._weights: dict[int, float] = {}
 
     def knows(self, value: ir.Value) -> bool:
-        """Whether the size of `value` is known, at least how large it is at most."""
+        """Whether the magnitude of `value` was measured or has an upper bound."""
         return id(value) in self._measured or self._intervals.of(value).bounded
 
     def ratio(self, value: ir.Value, result: ir.Value) -> float:
-        """How many times `result` `value` is: as root mean squares, else at least; 0 where that is not known."""
+        """Return the ratio of `value` to `result`: of root mean squares, else a lower bound; 0 if unknown."""
         other = self._rms(result)
         one = math.nan if math.isnan(other) else self._rms(value)
         if math.isnan(one):
@@ -43,14 +43,14 @@ class Magnitudes:
         return one / other if 0 < other < math.inf and one < math.inf else 0.0
 
     def likely_ratio(self, value: ir.Value, result: ir.Value) -> float:
-        """How many times `result` `value` is, for an estimate: at most, if at least says nothing; else as large."""
+        """Return an estimate of the ratio of `value` to `result`: the lower bound, else the upper bound, else 1."""
         at_least = self.ratio(value, result)
         most, least = self._intervals.of(value).magnitude, self._intervals.of(result).away
         at_most = most / least if least and most < math.inf else math.inf
         return at_least or (at_most if at_most < math.inf else 1.0)
 
     def elements(self, value: ir.Value) -> float:
-        """How many elements a value has, over all batches where it was measured; 1 where nobody knows."""
+        """Return the number of elements of a value, over all measured batches; 1 if unknown."""
         known = self._measured.get(id(value))
         if known is not None and known.count:
             return float(known.count)
@@ -58,7 +58,7 @@ class Magnitudes:
         return float(math.prod(shape.numpy())) if shape is not None and shape.is_static() else 1.0
 
     def source(self, value: ir.Value) -> str:
-        """Where the size of `value` comes from, to stand behind a number."""
+        """Return where the magnitude of `value` comes from, as a suffix for a number in a message."""
         return "by its constants" if math.isnan(self._rms(value)) else "on the data"
 
     def _rms(self, value: ir.Value) -> float:

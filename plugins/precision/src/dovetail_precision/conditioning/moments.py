@@ -1,4 +1,4 @@
-"""Means and products of values, followed through a graph however they are spelled."""
+"""Recognise means and products of values, in whatever operators a graph computes them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["FOLLOWED", "Moment", "Moments"]
 
 _MEANS = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum"})
 FOLLOWED = _MEANS | {"MatMul", "ReduceSumSquare"}
-"""Operators without which there is no mean of anything."""
+"""Operators that a mean needs: a graph without any of them has no moments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a value is, up to a constant factor.
+    """A mean or a product, up to a constant factor.
 
     Attributes:
-        of: The values, by `id`, that are multiplied; one of which there is only the mean.
-        sign: Of the factor, 1 or -1.
+        of: The factors, by `id`; a single one for a mean.
+        sign: Sign of the constant factor, 1 or -1.
     """
 
     of: frozenset[int]
@@ -35,10 +35,10 @@ class Moment:
 
 
 class Moments:
-    """Of which values others are the means, the products, the means of products and the products of means.
+    """Tables of the values that are means, products, means of products or products of means of others.
 
-    Values are seen through Reshape and its like; sums count as means, and factors that are one number, or that come
-    from extents, do not count.
+    Data movement is transparent. Sums count as means, and factors that are a single constant or a count of elements
+    are ignored.
 
     Attributes:
         means, products, means_of_products, products_of_means: By the `id` of a value, each a table of `Moment`.
@@ -55,11 +55,11 @@ class Moments:
         self._tables = (self.means, self.products, self.means_of_products, self.products_of_means)
 
     def root(self, value: ir.Value) -> int:
-        """The `id` of the value that `value` is, but for its shape."""
+        """Return the `id` of the value that `value` is a moved copy of."""
         return self._roots.get(id(value), id(value))
 
     def is_factor(self, value: ir.Value | None) -> bool:
-        """Whether `value` is one number, or a count of elements."""
+        """Whether `value` is a single constant, or a count of elements."""
         if value is None or id(value) in self._counts:
             return value is not None
         if value.const_value is None:
@@ -68,7 +68,7 @@ class Moments:
         return known.low == known.high
 
     def add(self, node: ir.Node) -> None:
-        """Take `node` into account; nodes come in order."""
+        """Classify the result of `node`; call it in topological order."""
         if not is_standard(node) or not node.outputs or float_name(node.outputs[0]) is None or not node.inputs:
             return
         operator, result, first = node.op_type, node.outputs[0], node.inputs[0]
@@ -99,12 +99,12 @@ class Moments:
             self._hand_on(first, result, self._sign(node.inputs[1]))
 
     def between(self, value: ir.Value, roots: frozenset[int], known: set[int] | None = None) -> list[ir.Node]:
-        """The nodes that make `value`, a moment, of the values in `roots`.
+        """Return the nodes that compute `value`, a moment, from the values in `roots`.
 
         Args:
             value: The moment.
-            roots: The `id` of what it is a moment of.
-            known: Nodes, by `id`, that need not be found again; what is found is added.
+            roots: The `id`s of the values it is a moment of.
+            known: Nodes to skip, by `id`; the nodes found are added.
         """
         found: dict[int, ir.Node] = {}
         known = set() if known is None else known
@@ -153,7 +153,7 @@ class Moments:
         return -1 if self._interval(factor).high < 0 else 1
 
     def _adds_up(self, node: ir.Node) -> bool:
-        """Whether a product with a column of constants adds up the elements of a row: all weights are one number."""
+        """Whether a MatMul sums the rows of its first input: the second is a column of equal constants."""
         weights = node.inputs[1]
         column = weights.const_value is not None and len(weights.shape or ()) > 1 and weights.shape[-1] == 1
         return column and self._number(weights) not in (None, 0.0)

@@ -1,4 +1,4 @@
-"""Variances that cancel, and squares on the way to the root of a normalisation."""
+"""Variances that cancel, and squares that may overflow under the root of a normalisation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["find_statistics"]
 
-# What may stand between a variance and its root, besides constants that are added and multiplied.
+# Operators allowed between a variance and its root, besides sums and products with constants.
 _BOUNDS = frozenset({"Abs", "Clip", "Max", "Min", "Relu"})
 _ROOTS = frozenset({"Pow", "Sqrt"})
 _MAX_STEPS = 8  # operators between a mean square and its root
@@ -24,28 +24,27 @@ _MAX_STEPS = 8  # operators between a mean square and its root
 def find_statistics(
     nodes: Sequence[ir.Node], interval: Callable[[ir.Value | None], Range], measured: Collection[int]
 ) -> Iterator[Finding]:
-    """Differences of a mean of products and a product of means, and mean squares on the way to a root.
+    """Find variances and covariances computed as differences of means, and mean squares under a root.
 
-    E[x^2] - E[x]^2 is often a small difference of large values: rounded to b bits these leave nothing of a variance
-    that is 2^b times smaller than the square of the mean. So everything between x and the difference stays high, and
-    what bounds and scales it up to its root or reciprocal, and x - E[x], where x has such a variance. Rounding x itself
-    does no harm, as the variance is then exactly that of the rounded x. E[(x - E[x])^2] is well conditioned, but its
-    squares may leave float16 from 256 on, and so may those of a root mean square. They stay out of float16 unless they
-    were measured.
+    E[x^2] - E[x]^2 is often a small difference of large values: with b significant bits nothing is left of a variance
+    that is 2^b times smaller than the squared mean. So everything between x and the difference stays high, with the
+    bounds and scales up to its root or reciprocal, and x - E[x] for the same x. Rounding x itself is harmless: the
+    result is the exact variance of the rounded x. E[(x - E[x])^2] is well conditioned, but its squares, like those of
+    a root mean square, may leave float16 for |x| >= 256. They stay out of float16 unless they were measured.
 
     Args:
-        nodes: All nodes; a node comes after those whose results it reads.
-        interval: The interval of a value.
-        measured: Values, by `id`, whose range is known from data.
+        nodes: All nodes in topological order.
+        interval: Returns the interval of a value.
+        measured: Values with measured ranges, by `id`.
     """
     if FOLLOWED.isdisjoint({node.op_type for node in nodes}):
         return
     moments = Moments(interval)
-    differences: dict[int, str] = {}  # by the id of a value that is one, the reason
-    squares: dict[int, tuple[ir.Node, ...]] = {}  # by the id of a mean square, what bounded, shifted and scaled it
-    variances: dict[frozenset[int], str] = {}  # by the ids of what has one (or two that have a covariance), the reason
-    made: dict[frozenset[int], set[int]] = {}  # by the same, the nodes that are known to make it
-    centred: dict[int, list[ir.Node]] = {}  # by the id of a value, who takes its mean from it
+    differences: dict[int, str] = {}  # by the id of a variance: the reason
+    squares: dict[int, tuple[ir.Node, ...]] = {}  # by the id of a mean square: the nodes that bound and scale it
+    variances: dict[frozenset[int], str] = {}  # by the ids of its one or two arguments: the reason
+    made: dict[frozenset[int], set[int]] = {}  # by the same ids: the nodes already found to compute it
+    centred: dict[int, list[ir.Node]] = {}  # by the id of a value x: the nodes that compute x - E[x]
     for node in nodes:
         moments.add(node)
         if not is_standard(node) or not node.outputs:
@@ -80,7 +79,7 @@ def find_statistics(
 
 
 def _centres(node: ir.Node, moments: Moments) -> int | None:
-    """The value, by `id`, from which `node` takes the mean of the same value."""
+    """Return the `id` of x if `node` computes x - E[x]; else None."""
     if node.op_type != "Sub":
         return None
     root, mean = moments.root(node.inputs[0]), moments.means.get(id(node.inputs[1]))
@@ -88,7 +87,7 @@ def _centres(node: ir.Node, moments: Moments) -> int | None:
 
 
 def _cancels(node: ir.Node, moments: Moments) -> frozenset[int]:
-    """The values whose (co)variance `node` computes as a difference of means; empty if it does not."""
+    """Return the values whose (co)variance `node` computes as a difference of means; empty if it does not."""
     if node.op_type not in ("Add", "Sub"):
         return frozenset()
     for one, other in (node.inputs, node.inputs[::-1]):
@@ -117,14 +116,14 @@ def _names(makers: list[ir.Node], moments: Moments, roots: frozenset[int]) -> st
 
 
 def _is_scaling(node: ir.Node, moments: Moments) -> bool:
-    """Whether `node` only bounds, shifts, scales or moves what it reads."""
+    """Whether `node` only bounds, shifts, scales or moves its input."""
     if node.op_type in ("Add", "Mul", "Div"):
         return any(map(moments.is_factor, node.inputs))
     return node.op_type in _BOUNDS or moves_data(node)
 
 
 def _follow_square(node: ir.Node, moments: Moments, squares: dict) -> None:
-    """Remember that the result of `node` is a mean square, but for what `node` does to it."""
+    """Record that the result of `node` is a bounded, shifted or scaled mean square."""
     result = node.outputs[0]
     if id(result) in moments.means_of_products:
         return
@@ -146,5 +145,5 @@ def _root_mean_square(node: ir.Node, steps: tuple, moments: Moments, measured: C
     makers = moments.between(mean, roots)
     if all(id(value) in measured for maker in makers for value in maker.outputs):
         return
-    why = f"the squares of {_names(makers, moments, roots)} may leave {NARROW} from 256 on, and their mean with them"
+    why = f"the squares of {_names(makers, moments, roots)} overflow {NARROW} from 256 on, and so may their mean"
     yield Finding((*makers, *between, node), why, frozenset({NARROW}))

@@ -1,4 +1,4 @@
-"""The range of an array, in a few passes over pieces that stay in the cache."""
+"""The range of an array, in chunks that stay in the cache."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 __all__ = ["range_of_array"]
 
-_PIECE = 1 << 16  # elements; 256 KiB, which a core's second cache holds
-_MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 without its sign
+_PIECE = 1 << 16  # elements; 256 KiB fit the L2 cache
+_MAGNITUDE = 0x7FFFFFFF  # mask of all bits of a float32 but the sign
 
 
 def range_of_array(array: np.ndarray, *, squares: bool = True) -> Range | None:
-    """The range of a float32 array, with its squares if they are wanted; None where it is empty.
+    """Return the range of a float32 array, with its sum of squares if `squares`; None if it is empty.
 
-    Masks (magnitudes from 1e30 on), infinities and NaN count as zero, as they are no quantities.
+    Masks (magnitudes from 1e30 on), infinities and NaN count as zero.
     """
     import numpy as np
 
@@ -27,15 +27,15 @@ def range_of_array(array: np.ndarray, *, squares: bool = True) -> Range | None:
     flat = np.ascontiguousarray(array).reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         found = _range(flat, squares)
-        if max(-found.low, found.high) < MASK:  # NaN compares as false, too
+        if max(-found.low, found.high) < MASK:  # false for NaN
             return found
         return _range(np.where(np.abs(flat) < MASK, flat, np.float32(0)), squares)
 
 
 def _range(flat: np.ndarray, squared: bool) -> Range:
-    """Smallest, largest, smallest magnitude above zero, which is infinite if there is none, and the sum of squares.
+    """Return minimum, maximum, smallest non-zero magnitude (infinite if there is none) and the sum of squares.
 
-    The bits of positive floats are in the order of the floats. With one taken away, zero becomes the largest number.
+    Bit patterns of positive floats are ordered like the floats. Subtracting one makes zero the largest pattern.
     """
     import numpy as np
 

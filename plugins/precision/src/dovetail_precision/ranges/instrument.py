@@ -1,7 +1,7 @@
-"""A model that gives out what is measured: values of the main graph as they are, values of bodies as ranges.
+"""Instrument a model for range measurement: it returns values of the main graph whole, values of bodies as ranges.
 
-What a body measures is reduced where it is computed, and leaves it as one more output: of an If, where the branch that
-is not taken has nothing to say; of a Loop or a Scan, one matrix per time around, of which the largest numbers count.
+Values in a body are reduced there, and the body gets one more output. An If returns the rows of the branch that ran; a
+Loop or Scan returns one matrix per iteration, which are merged by their maximum.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["Instrumented", "instrumented", "measurable"]
 
 _RESULT = "dovetail_ranges"
-_PART = 32  # nodes of the model; the values of one part are there at the same time
-# The bodies of a SequenceMap have no way to give out more: its results are sequences.
+_PART = 32  # nodes; all values of one part are in memory at the same time
+# The bodies of a SequenceMap cannot return ranges: its results are sequences.
 _ENTERED = frozenset({"If", "Loop", "Scan"})
 
 
 def measurable(model: Model) -> list[ir.Value]:
-    """The values that can be measured: float32, and not known to be empty."""
+    """Return the values that can be measured: float32, and not known to be empty."""
     return [
         value
         for graph in _entered(model.graph)
@@ -41,15 +41,13 @@ def measurable(model: Model) -> list[ir.Value]:
 
 @dataclass(frozen=True, slots=True)
 class Instrumented:
-    """A model that measures another.
+    """An instrumented copy of a model.
 
     Attributes:
-        model: Its outputs are values of the main graph, and matrices of rows as `Reductions` makes them.
-        regions: The parts to run it in, one after another. An engine's preparations need not be linear in a graph where
-            everything is looked at.
-        direct: The values of the main graph that are given out, by name.
-        rows: For each matrix, by name, the values of bodies that its rows are about, in a row of sums what they result
-            in.
+        model: Returns values of the main graph, and matrices of rows as `Reductions` builds them.
+        regions: The parts to run one after another: loading a graph with so many outputs at once is not linear.
+        direct: The values of the main graph that it returns, by name.
+        rows: For each matrix, by name, the body value that each row measures; for a row of sums, the result of the sum.
     """
 
     model: Model
@@ -59,12 +57,12 @@ class Instrumented:
 
 
 def instrumented(model: Model, values: Collection[ir.Value], sums: Collection[ir.Node]) -> Instrumented:
-    """A copy of `model` that measures it; `model` is not changed, and the weights are shared.
+    """Return an instrumented copy of `model`; `model` is not changed, and weights are shared.
 
     Args:
         model: The model.
-        values: Values of `model` whose elements are measured.
-        sums: Nodes in bodies of `model` of which the sums of magnitudes are measured.
+        values: Values of `model` whose ranges are measured.
+        sums: Nodes in bodies of `model` whose sums of magnitudes are measured.
     """
     work = model.clone()
     reductions = Reductions(work)
@@ -101,14 +99,14 @@ class _Instrument:
     def measure(
         self, work: ir.Graph, inputs: list[tuple[ir.Value, ir.Value]], nodes: list[tuple[ir.Node, ir.Node]]
     ) -> tuple[ir.Value | None, list[ir.Value]]:
-        """Measure some inputs and nodes of a body.
+        """Measure inputs and nodes of a body.
 
         Args:
             work: The graph of the copies.
             inputs, nodes: The originals with their copies.
 
         Returns:
-            A matrix and what its rows are about; None if there is nothing to measure.
+            A matrix and the value that each row measures; None if there is nothing to measure.
         """
         rows, measured = [], []
         made = [pair for node, copy in nodes for pair in zip(node.outputs, copy.outputs, strict=True)]
@@ -128,7 +126,7 @@ class _Instrument:
     def measure_bodies(
         self, work: ir.Graph, nodes: list[tuple[ir.Node, ir.Node]]
     ) -> tuple[ir.Value | None, list[ir.Value]]:
-        """Measure the bodies that some nodes hold; see `measure`."""
+        """Measure the bodies of control-flow nodes; see `measure`."""
         matrices, inside = self._inside(work, nodes)
         return (self._matrix(work, [], matrices), inside) if inside else (None, [])
 
@@ -145,7 +143,7 @@ class _Instrument:
         return self._reductions.matrix(work, rows, matrices, f"{_RESULT}_{self._matrices}")
 
     def _leave_bodies(self, node: ir.Node, copy: ir.Node) -> list[ir.Value]:
-        """Give the bodies of `copy` an output more, if they measure something; what that is about."""
+        """Add an output to the bodies of `copy` if they measure anything; return the measured values."""
         held = []
         for graph, body in zip(bodies(node), bodies(copy), strict=True):
             inputs = list(zip(graph.inputs, body.inputs, strict=True))
@@ -162,7 +160,7 @@ class _Instrument:
         return found
 
     def _given(self, work: ir.Graph, copy: ir.Node, rows: int) -> ir.Value:
-        """What `copy` gives out as the last output of its bodies, as one matrix."""
+        """Return the added output of `copy` as one matrix, merged over iterations."""
         import onnx_ir as ir
 
         (body, *_) = bodies(copy)
@@ -179,7 +177,7 @@ class _Instrument:
 
 
 def _entered(graph: ir.Graph) -> Iterator[ir.Graph]:
-    """A graph and those bodies in it that can be measured."""
+    """Yield a graph and the bodies in it that can be measured."""
     yield graph
     for node in graph:
         if _is_entered(node):

@@ -1,4 +1,4 @@
-"""Intervals of integers: what their types, extents and the depth of products confine."""
+"""Intervals of integers, from their types, extents, and the depth of integer products."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["index_interval", "integer_interval", "is_integer", "of_type"]
 
-_WIDE = 32  # bits from which on a type says nothing
+_WIDE = 32  # types of this width and more count as unbounded
 _KEPT = frozenset({"Abs", "Add", "Clip", "Mul", "Neg", "Relu", "Sub"})
 _PRODUCTS = {"ConvInteger": 1, "MatMulInteger": 0}
 
 
 def is_integer(value: ir.Value | None) -> bool:
-    """Whether the elements of `value` are whole numbers, or true and false."""
+    """Whether `value` has an integer or boolean type."""
     dtype = value.dtype if value is not None else None
     return dtype is not None and (dtype.is_integer() or dtype.name == "BOOL")
 
 
 def of_type(value: ir.Value) -> Range:
-    """What the type of an integer alone says."""
+    """Return the range of the element type of an integer value."""
     dtype = value.dtype
     if dtype.name == "BOOL":
         return Range(0.0, 1.0)
@@ -38,18 +38,18 @@ def of_type(value: ir.Value) -> Range:
 
 
 def integer_interval(node: ir.Node, of: Callable[[ir.Value | None], Range]) -> Range:
-    """The interval of the first output of `node`, an integer.
+    """Return the interval of the first output of `node`, an integer.
 
     Args:
         node: The node.
-        of: The interval of what it reads.
+        of: Returns the interval of an input.
     """
     result = node.outputs[0]
     found = _computed(node, of)
     typed = of_type(result)
     if not typed.bounded:
         return found
-    # What leaves its type wraps around and may be anywhere in it.
+    # Overflow wraps around, so the result may be anywhere in the type.
     return found if typed.low <= found.low and found.high <= typed.high else typed
 
 
@@ -87,7 +87,7 @@ def _elements(value: ir.Value | None) -> Range:
 
 
 def index_interval(value: ir.Value | None, axis: int) -> Range:
-    """The interval of indices along an axis of `value`."""
+    """Return the interval of indices along an axis of `value`."""
     return Range(0.0, max(_extent(value, axis) - 1, 0.0))
 
 
@@ -99,7 +99,7 @@ def _extent(value: ir.Value | None, axis: int) -> float:
 
 
 def _product(node: ir.Node, of: Callable[[ir.Value | None], Range]) -> Range:
-    """PartialSums of products of 8 bits: as many terms as the weights are deep, of differences from the zero points."""
+    """Return the interval of an 8-bit product: depth of the weights times the largest products without zero points."""
     weights = node.inputs[1]
     shape = weights.shape
     if shape is None or not shape.is_static() or len(shape) < 2:

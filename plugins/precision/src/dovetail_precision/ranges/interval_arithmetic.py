@@ -1,4 +1,4 @@
-"""How operators move intervals. An end that is not known is infinite; the other may still say something."""
+"""Interval arithmetic of operators. An unknown end is infinite; the other end may still be known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOUNDED = {
     "Softsign": Range(-1.0, 1.0), "Sign": Range(-1.0, 1.0), "ReduceL1": _POSITIVE, "ReduceL2": _POSITIVE,
     "ReduceSumSquare": _POSITIVE, "Softplus": _POSITIVE,
 }  # fmt: skip
-# What computes nothing new: values of the first input, and of others that are concatenated or chosen between.
+# The result stays within the interval of the first input: data movement, means and extrema.
 MOVEMENT = frozenset({
     "Identity", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Expand", "Tile", "Gather",
     "GatherElements", "GatherND", "Split", "DepthToSpace", "SpaceToDepth", "Cast", "CastLike", "Dropout", "MaxPool",
@@ -30,7 +30,7 @@ MERGING = frozenset({"Concat", "Max", "Min", "Where"})
 
 
 def extreme(operator: str, ranges: list[Range]) -> Range:
-    """The interval of what `operator`, one of `MERGING`, makes of values in `ranges`."""
+    """Return the interval of the result of `operator`, one of `MERGING`, on values in `ranges`."""
     if operator == "Max":
         return Range(max(r.low for r in ranges), max(r.high for r in ranges))
     if operator == "Min":
@@ -42,12 +42,12 @@ def extreme(operator: str, ranges: list[Range]) -> Range:
 
 
 def square(x: Range) -> Range:
-    """The interval of a value times itself."""
+    """Return the interval of a value times itself."""
     return Range(x.away**2, x.magnitude**2)
 
 
 def power(x: Range, exponent: Range) -> Range:
-    """The interval of a power whose exponent is one number."""
+    """Return the interval of a power with a constant exponent; unknown if the exponent is not a single number."""
     n = exponent.low
     if n != exponent.high or not math.isfinite(n):
         return UNKNOWN
@@ -128,4 +128,4 @@ ARITHMETIC: dict[str, Callable[..., Range]] = {
     "Sqrt": lambda x: Range(math.sqrt(max(x.low, 0.0)), math.sqrt(max(x.high, 0.0))),
     "Sub": lambda a, b: Range(a.low - b.high, a.high - b.low),
 }
-"""Intervals by operator type; a function of the intervals of all inputs."""
+"""Interval functions by operator type; each takes the intervals of all inputs."""

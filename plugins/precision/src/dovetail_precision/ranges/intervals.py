@@ -1,4 +1,4 @@
-"""Interval analysis: how far values can reach that constants, types and bounded operators confine."""
+"""Interval analysis: bounds on values from constants, integer types and bounded operators."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Intervals"]
 
-_MAX_ELEMENTS = 65536  # elements of a constant; larger ones are weights, whose products are left to data
-# Operators whose result reaches at least about as far as an operand of unknown size does.
+_MAX_ELEMENTS = 65536  # elements of a constant; larger ones are weights, and products with them are left to data
+# Operators whose result is about as large as an operand of unknown size, or larger.
 _AS_FAR = frozenset({"Abs", "Add", "Neg", "ReduceSum", "Relu", "Sub", "Sum"})
 
 
 class Intervals:
     """The intervals of all values that have one: `ctx.analysis(Intervals, model)`.
 
-    An interval is an upper bound: nothing says that its ends are reached. Values that come from inputs of the model
-    have none until something confines them; one end may be known alone, as of a square. Integers have one, too, by
-    their type (a byte), or by what they count (an extent). One walk; a node's work does not depend on the size of the
-    model.
+    An interval is a sound bound; its ends need not be reached. Values that derive from model inputs are unbounded until
+    an operator bounds them; a single end may be known, as of a square. Integers are bounded by their type (a byte) or
+    by what they count (an extent). One forward walk, linear in the number of nodes.
     """
 
     def __init__(self, flat: FlatGraph):
@@ -56,33 +55,33 @@ class Intervals:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Intervals:
-        """The intervals of `model` as it is now."""
+        """Analyse the current revision of `model`."""
         return cls(ctx.analysis(FlatGraph, model))
 
     def beyond(self, magnitude: float) -> dict[int, Range]:
-        """The intervals of computed values that reach beyond `magnitude`, by the `id` of the value."""
+        """Return the finite intervals of computed values that exceed `magnitude`, by the `id` of the value."""
         return {key: known for key, known in self._known.items() if magnitude < known.magnitude < math.inf}
 
     def is_constant(self, value: ir.Value) -> bool:
-        """Whether `value` is a weight that no caller can replace."""
+        """Whether `value` is a weight that callers cannot override."""
         return value.const_value is not None and id(value) not in self._inputs
 
     def constant_magnitude(self, value: ir.Value) -> float:
-        """The largest magnitude of a small constant; NaN for a large one, and for one with masks or infinities."""
+        """Return the largest magnitude of a constant; NaN if it is large or contains masks or infinities."""
         self._of_constant(value)
         return self._whole.get(id(value), math.nan)
 
     def large_integers(self, magnitude: float) -> set[int]:
-        """Float values, by `id`, that hold integers which may be larger than `magnitude`."""
+        """Return the float values, by `id`, that hold integers which may exceed `magnitude`."""
         return self._integers | {key for key in self._whole_numbers if self._known[key].magnitude > magnitude}
 
     @property
     def unknown_integers(self) -> set[int]:
-        """Float values, by `id`, that hold integers of which nothing says how far they reach."""
+        """The float values, by `id`, that hold integers of unknown range."""
         return self._integers
 
     def of(self, value: ir.Value | None) -> Range:
-        """The interval of `value`; what is not known is infinite."""
+        """Return the interval of `value`; unknown ends are infinite."""
         if value is None:
             return UNKNOWN
         known = self._known.get(id(value))
@@ -141,7 +140,7 @@ class Intervals:
         return ARITHMETIC["Mul"](steps, self.of(node.inputs[1]))
 
     def _follow_integers(self, node: ir.Node, found: Range) -> None:
-        """An integer that may be anything stays so while it is moved and added to; a factor makes a quantity of it."""
+        """Propagate integers of unknown range through data movement and sums; a product makes a plain float of them."""
         made = node.op_type in ("Cast", "CastLike") and is_integer(node.inputs[0])
         if found.bounded:
             if made:
@@ -155,7 +154,7 @@ class Intervals:
 
 
 def _of_tensor(tensor: ir.TensorProtocol) -> tuple[Range, bool]:
-    """The range of its elements, and whether all of them are in it: masks, infinities and NaNs are not."""
+    """Return the range of the elements, and whether it covers all: masks, infinities and NaNs are left out."""
     import numpy as np
 
     size = tensor.size
@@ -163,7 +162,7 @@ def _of_tensor(tensor: ir.TensorProtocol) -> tuple[Range, bool]:
         return UNKNOWN, False
     array = tensor.numpy()
     found = Range(float(array.min()), float(array.max()))
-    if found.magnitude < MASK:  # a NaN compares as false
+    if found.magnitude < MASK:  # false for NaN
         return found, True
     array = array.astype(np.float64)
     array = array[np.abs(array) < MASK]

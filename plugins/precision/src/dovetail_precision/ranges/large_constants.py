@@ -1,4 +1,4 @@
-"""Constants beyond float16 that values hold: what is chosen, joined or added keeps them."""
+"""Propagate constants beyond the range of float16 through selects, concatenations and sums."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _KEEPING = frozenset({"Add", "Concat", "ScatterElements", "ScatterND", "Sub", "W
 
 
 def propagate_large_constants(nodes: Sequence[ir.Node], intervals: Intervals) -> dict[int, float]:
-    """The largest constant beyond float16 that values hold, by the `id` of the value.
+    """Return the largest constant beyond float16 that a value may contain, by the `id` of the value.
 
-    `Where(hidden, -1e9, scores)` does so, whatever the scores are, and whether or not anything was hidden in the data:
-    converted to float16, the constant would become infinite behind it. What is bounded by a constant need not reach it.
+    The result of `Where(hidden, -1e9, scores)` may contain -1e9 even if nothing was hidden in the data; cast to float16
+    it would be infinite. A value that is only bounded by a constant need not reach it.
 
     Args:
-        nodes: All nodes; a node comes after those whose results it reads.
+        nodes: All nodes in topological order.
         intervals: The intervals of the values.
     """
     found: dict[int, float] = {}
@@ -50,7 +50,7 @@ def propagate_large_constants(nodes: Sequence[ir.Node], intervals: Intervals) ->
 
 
 def _chooses(node: ir.Node, intervals: Intervals) -> bool:
-    """Whether a product is of a constant and of what is between no and yes."""
+    """Whether one factor of a product lies in [0, 1], as a mask does."""
     known = [intervals.of(value) for value in node.inputs]
     return any(one.low == 0 and one.high == 1 for one in known)
 
@@ -60,7 +60,7 @@ def _is_float(value: ir.Value | None) -> bool:
 
 
 def _constant(value: ir.Value, intervals: Intervals) -> float:
-    """The largest magnitude of a constant, if that is beyond float16 and a quantity; else 0."""
+    """Return the largest magnitude of a constant if it is beyond float16 and no sentinel; else 0."""
     if value.const_value is None or not intervals.is_constant(value):
         return 0.0
     magnitude = intervals.constant_magnitude(value)

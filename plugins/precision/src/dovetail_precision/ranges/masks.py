@@ -1,4 +1,4 @@
-"""Integers that say yes or no: those that only choose between nothing and a mask."""
+"""Recognise integers that are boolean masks by how they are used."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 __all__ = ["selects_mask"]
 
-_STEPS = 16  # readings looked at
-_FAR = 1e3  # from here on a factor behind `1 - x` is a mask, as -10000 is
+_STEPS = 16  # uses that are inspected
+_FAR = 1e3  # a factor of `1 - x` from here on is a mask, such as -10000
 _ON_THE_WAY = frozenset(
     {"Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze"}
 )
 
 
 def selects_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
-    """Whether `value` is read only to be taken from one and multiplied by a large constant, as masks of attentions are.
+    """Whether all uses of `value` compute `(1 - value) * constant` with a large constant, as for attention masks.
 
-    Nothing but 0 and 1 makes sense there.
+    Its elements can then only be 0 and 1.
 
     Args:
-        value: What a Cast made of integers.
-        of: The interval of a constant; masks at the end of a type count as zero.
+        value: The result of a Cast from integers.
+        of: Returns the interval of a constant; sentinel masks have the interval of zero.
     """
     waiting, steps = [(value, False)], 0
     while waiting:
@@ -55,5 +55,5 @@ def selects_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
 
 def _is_far(constant: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
     known = of(constant)
-    # A constant that is a mask altogether has the interval of zero.
+    # A constant that consists of sentinels has the interval of zero.
     return constant.const_value.size == 1 and (known.low == known.high == 0 or abs(known.low) >= _FAR)

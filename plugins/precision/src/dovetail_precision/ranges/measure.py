@@ -1,4 +1,4 @@
-"""The pass that measures ranges on data."""
+"""The `measure-ranges` pass: measure value ranges on data."""
 
 from __future__ import annotations
 
@@ -34,23 +34,22 @@ _RANGES = "dovetail.ranges"
 
 @dataclass(frozen=True)
 class MeasureRanges(Pass):
-    """Run the model on the data, and remember how far each value reaches.
+    """Run the model on the data and record the range of every value.
 
     Given:  data, and a backend whose low precision is float16 or bfloat16
-    Result: every float32 value has its range and root mean square over all batches, and those of bodies their range
-            over all times that they ran; for float16, results of products and sums also have the largest magnitude that
-            adding up can reach. The graph is as before.
-            `ranges.json` holds them, by name, and in bodies by path.
+    Result: every float32 value has its range and root mean square over all batches, values in bodies over all
+            iterations; for float16, results of products and sums also have the largest magnitude of a partial sum.
+            The graph does not change. `ranges.json` lists the ranges by value name, in bodies with the body path.
 
-    Batches come one by one, and part by part of the model; no value is kept. The bodies of a SequenceMap are not
-    measured, as they can give out nothing but sequences.
+    The model runs batch by batch and part by part, and values are discarded after reduction. Bodies of a SequenceMap
+    are not measured: they can return only sequences.
     """
 
     name = "measure-ranges"
     stage = "analyse"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Measure; once more where a sum in a body may leave the narrow type."""
+        """Measure, with a second run if sums in bodies may overflow the narrow type."""
         if ctx.request.data is None or not any(backend.low in LOW_TYPES for backend in ctx.backends):
             return False
         named = [
@@ -60,7 +59,7 @@ class MeasureRanges(Pass):
         ]
         names = [name for name, _ in named]
         known = ctx.kept.get(self.name)
-        if known is not None and known.names == names:  # it is decided again about the same model
+        if known is not None and known.names == names:  # a later trial of the same model
             found = {id(value): known.ranges[name] for name, value in named if name in known.ranges}
         else:
             try:
@@ -80,17 +79,17 @@ class MeasureRanges(Pass):
 
 
 def measured_ranges(model: Model) -> Mapping[int, tuple[ir.Value, Range]]:
-    """What was measured of the values of `model`, by `id`; each stands there too, so that no other takes its `id`."""
+    """Return value and range by `id` of the value; holding the value keeps its `id` from being reused."""
     return model.ir.meta.get(_RANGES, {})
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """What was measured of a model, by the names of its values.
+    """The measured ranges of a model, by value name.
 
     Attributes:
         names: All values, in graph order.
-        ranges: Those that were measured.
+        ranges: The measured ones.
     """
 
     names: list[str]
@@ -98,7 +97,7 @@ class _Measured:
 
 
 class _NotMeasured(DovetailError):
-    """No engine of the host takes the model with its measurements."""
+    """No engine of the host runs the instrumented model."""
 
 
 class Measurement:
@@ -112,17 +111,17 @@ class Measurement:
         self._engines = engines_of([ctx.host], ctx.registry)
         self._sums = PartialSums(model, self._engines)
         self._found: dict[int, Range] = {}
-        # Only what is added up is compared with what comes of it, so only that needs its squares.
+        # Only operands and results of sums are compared by root mean squares, so only these need them.
         compared = [node for node in model.graph if node.op_type in ADDITIONS | MEANS]
         self._compared = {id(value) for node in compared for value in (*node.inputs, *node.outputs)}
 
     def ranges(self) -> dict[int, Range]:
-        """The ranges of all values by their `id`.
+        """Return the ranges of all values by `id`.
 
         Raises:
-            DovetailError: No engine of the host takes the model with its measurements.
+            DovetailError: No engine of the host runs the instrumented model.
         """
-        # bfloat16 has the range of float32, so nothing overflows on the way to a sum either.
+        # bfloat16 has the range of float32, so partial sums cannot overflow it either.
         narrow = any(backend.low == NARROW for backend in self._ctx.backends)
         main = [node for node in self._model.graph if _is_sum(node)] if narrow else []
         inside = [node for node in self._ctx.analysis(FlatGraph, self._model).nodes if narrow and _is_sum(node)]
@@ -134,7 +133,7 @@ class Measurement:
         return self._found
 
     def _run(self, values: list[ir.Value], sums_in_bodies: list[ir.Node], sums: list[ir.Node]) -> None:
-        """Run all batches, part by part of the model, and widen the ranges by what is seen."""
+        """Run all batches, part by part, and widen the ranges by the values seen."""
         from dovetail.runtime.executor import Executor
         from dovetail.verification.data import batches
 
@@ -164,7 +163,7 @@ class Measurement:
                 self._widen(value, reached)
             return
         for value, (low, high, smallest) in zip(work.rows.get(name, ()), array.tolist() if name in work.rows else ()):
-            if high == -math.inf:  # in a body that did not run, or an empty value
+            if high == -math.inf:  # the body did not run, or the value is empty
                 continue
             if are_sums:
                 self._found[id(value)] = self._found[id(value)].adding_up_to(high)
@@ -172,7 +171,7 @@ class Measurement:
                 self._widen(value, Range(-low, high, -smallest))
 
     def _add_up(self, node: ir.Node, there: Mapping[str, np.ndarray]) -> None:
-        """Measure a sum in this batch, if its bound leaves the narrow type; only then is that worth it."""
+        """Measure partial sums of `node` in this batch if their bound exceeds the narrow type."""
         value = node.outputs[0]
         if _may_overflow(node, self._found):
             known = self._found[id(value)]
@@ -189,7 +188,7 @@ def _is_sum(node: ir.Node) -> bool:
 
 
 def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:
-    """Whether a bound on the sums of `node` leaves the narrow type; only then is it worth measuring them."""
+    """Whether an upper bound on the sums of `node` exceeds the narrow type, so that they must be measured."""
     if id(node.outputs[0]) not in found:
         return False
     extents = _summed(node)
@@ -211,7 +210,7 @@ def _magnitude(value: ir.Value, found: dict[int, Range]) -> float:
 
 
 def _summed(node: ir.Node) -> int | None:
-    """How many terms a sum of `node` has; None where that is open."""
+    """Return the number of terms of a sum of `node`; None if it is unknown."""
     if node.op_type.startswith("Reduce"):
         shape, result = node.inputs[0].shape, node.outputs[0].shape
         if shape is None or result is None or not shape.is_static() or not result.is_static():

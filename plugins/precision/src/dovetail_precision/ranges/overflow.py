@@ -1,4 +1,4 @@
-"""What ranges say against computing in float16."""
+"""Overflow analysis: the values that leave the range of float16."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 __all__ = ["OverflowAnalysis"]
 
-_UNKNOWN = "holds integers of which nothing says how far they reach"
-_END = f"{NARROW} ends at {LARGEST_FINITE[NARROW]:.0f}"
+_UNKNOWN = "holds integers of unknown range"
+_END = f"beyond the {LARGEST_FINITE[NARROW]:.0f} of {NARROW}"
 
 
-# How many times what was measured must fit.
+# Safety factors on measured magnitudes.
 _OF_OTHERS = 2.0
 _OF_INTEGERS = 8.0
-_FEW_DIGITS = 2.0**-14  # below, steps no longer shrink with the values
+_FEW_DIGITS = 2.0**-14  # below, float16 is subnormal and loses precision
 
 
 class OverflowAnalysis:
     """The values that leave float16: `ctx.analysis(OverflowAnalysis, model)`.
 
-    Where there is data, what was measured counts, with some room for other data; accumulators of integers get more, as
-    rows that differ little may add up otherwise. Without, an interval says what may be reached.
+    With data, measured magnitudes count, times a safety factor for other data. Accumulators of integers get a larger
+    factor: similar inputs can have much larger sums. Without data, intervals count.
 
     Attributes:
         intervals: The intervals of the model.
@@ -49,7 +49,7 @@ class OverflowAnalysis:
         held = propagate_large_constants(nodes, intervals)
         self._wide = {key: f"may hold a constant of {magnitude:.4g}" for key, magnitude in held.items()}
         self._wide |= {
-            key: f"may reach, by its constants, {interval.magnitude:.4g}"
+            key: f"may reach {interval.magnitude:.4g} by its constants"
             for key, interval in intervals.beyond(end).items()
             if key not in measured
         }
@@ -58,38 +58,38 @@ class OverflowAnalysis:
         uncertain = intervals.large_integers(end)
         for key, (_, known) in measured.items():
             if known.magnitude * (_OF_INTEGERS if key in uncertain else _OF_OTHERS) > end:
-                self._wide[key] = f"reaches on the data {known.magnitude:.4g}"
+                self._wide[key] = f"reaches {known.magnitude:.4g} on the data"
             elif 0 < known.magnitude < _FEW_DIGITS:
-                self._wide[key] = f"reaches on the data {known.magnitude:.4g}, where {NARROW} has few digits"
+                self._wide[key] = f"reaches only {known.magnitude:.4g} on the data, where {NARROW} is subnormal"
             if known.accumulated is not None and known.accumulated > end:
                 self._sums[key] = known.accumulated
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> OverflowAnalysis:
-        """The evidence in `model` as it is now."""
+        """Analyse the current revision of `model`."""
         return cls(ctx.analysis(Intervals, model), ctx.analysis(FlatGraph, model).nodes, model)
 
     @property
     def is_measured(self) -> bool:
-        """Whether anything was measured on data."""
+        """Whether any value was measured on data."""
         return bool(self._measured)
 
     def knows(self, value: ir.Value) -> bool:
-        """Whether constants or data say how far `value` reaches, or that it leaves float16."""
+        """Whether the range of `value` is known from constants or data, or known to leave float16."""
         key = id(value)
         return key in self._measured or key in self._wide or self.intervals.of(value).bounded
 
     def overflow(self, variable: Variable) -> str:
-        """Which value of `variable` leaves float16, and how far; empty if none is known to."""
+        """Return which value of `variable` leaves float16, and its magnitude; empty if none is known to."""
         if not (self._wide or self._sums) or variable.policy == "keep":
             return ""
         for what, ports in (("output", variable.outputs), ("input", variable.inputs)):
             for _, value in ports:
                 if id(value) in self._wide:
                     said = self._wide[id(value)]
-                    return f"its {what} '{value.name}' {said}{'' if NARROW in said else f', and {_END}'}"
+                    return f"its {what} '{value.name}' {said}{'' if NARROW in said else f', {_END}'}"
         for _, value in variable.outputs:
             if id(value) in self._sums:
                 reached = self._sums[id(value)]
-                return f"adding up its output '{value.name}' may reach {reached:.4g} on the data, and {_END}"
+                return f"partial sums of its output '{value.name}' may reach {reached:.4g} on the data, {_END}"
         return ""

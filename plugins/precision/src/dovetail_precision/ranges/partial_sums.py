@@ -1,4 +1,4 @@
-"""How far sums may get on the way to a result: the same operator on magnitudes, for nodes of the main graph."""
+"""Bounds on partial sums: the operator applied to magnitudes, for nodes of the main graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PartialSums"]
 
 
 class PartialSums:
-    """Measures sums of single nodes, each with a small model of its own that is loaded once."""
+    """Measures partial sums of single nodes, each with a small model of its own that is loaded once."""
 
     def __init__(self, model: Model, engines: Mapping[str, Sequence[GuardedEngine]]):
         self._model = model
@@ -26,11 +26,11 @@ class PartialSums:
         self._executors: dict[int, Executor] = {}
 
     def largest(self, node: ir.Node, values: Mapping[str, np.ndarray]) -> float:
-        """The largest magnitude that adding up can reach in any order.
+        """Return the largest magnitude that a partial sum can reach in any order of summation.
 
         Args:
             node: A node of the main graph whose operator is one of `SUMS`.
-            values: The values that it reads, by name; constants may be left out.
+            values: Its inputs by name; constants may be left out.
         """
         executor = self._executors.get(id(node)) or self._executors.setdefault(id(node), self._executor(node))
         wanted = {value.name for value in node.inputs if value is not None and not value.is_initializer()}

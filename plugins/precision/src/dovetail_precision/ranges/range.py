@@ -7,26 +7,25 @@ from dataclasses import dataclass, replace
 
 __all__ = ["LOW_TYPES", "MASK", "NARROW", "Range"]
 
-# What is at least this large is no quantity but a mask, of attention scores say, and has no part in a range.
+# Magnitudes from here on are masks, of attention scores for instance, and are left out of ranges.
 MASK = 1e30
 
-# The only type whose range matters: bfloat16 has that of float32. How deep its sums go is for policies.
+# The only low type with a narrower range than float32. Deep sums in bfloat16 are a matter of policy.
 NARROW = "float16"
 
 LOW_TYPES = frozenset({"bfloat16", "float16"})
-"""The types with few digits."""
+"""The low float types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is known of the values of a tensor, infinities and masks left out.
+    """The range of the elements of a tensor, without infinities and masks.
 
     Attributes:
         low, high: The smallest and the largest value.
-        smallest: The smallest magnitude above zero; infinite where everything is zero, 0 where it is not known.
-        accumulated: The largest magnitude that a sum reaches on the way to a value, in whatever order it is added up;
-            None for values that are no sums.
-        squares, count: The sum of all squares, and of how many elements; zero where they were not added up.
+        smallest: The smallest non-zero magnitude; infinite if all elements are zero, 0 if it is unknown.
+        accumulated: The largest magnitude of a partial sum, in any order of summation; None if the values are no sums.
+        squares, count: The sum of squares and its number of elements; zero if they were not measured.
     """
 
     low: float
@@ -43,7 +42,7 @@ class Range:
 
     @property
     def rms(self) -> float:
-        """The root of the mean square; NaN where it is not known, or too large to be squared."""
+        """The root mean square; NaN if it was not measured or overflows."""
         known = self.count and math.isfinite(self.squares)
         return math.sqrt(self.squares / self.count) if known else math.nan
 
@@ -54,11 +53,11 @@ class Range:
 
     @property
     def away(self) -> float:
-        """How far the nearest value is from zero; 0 where zero may be among them."""
+        """The smallest distance from zero; 0 if the range contains zero."""
         return max(self.low, -self.high, 0.0)
 
     def __or__(self, other: Range) -> Range:
-        """What holds both."""
+        """The union of both ranges."""
         sums = [one.accumulated for one in (self, other) if one.accumulated is not None]
         return Range(
             min(self.low, other.low),
@@ -70,11 +69,11 @@ class Range:
         )
 
     def adding_up_to(self, accumulated: float) -> Range:
-        """The same range of values that are sums."""
+        """Return the range with the largest partial sum set."""
         return replace(self, accumulated=accumulated)
 
     def as_dict(self) -> dict[str, float]:
-        """As plain data."""
+        """Return the range as it stands in `ranges.json`."""
         found = {"min": self.low, "max": self.high, "absmax": self.magnitude}
         if math.isfinite(self.smallest):
             found["smallest"] = self.smallest

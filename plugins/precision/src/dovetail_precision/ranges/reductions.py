@@ -1,8 +1,8 @@
-"""Nodes that reduce values where they are computed.
+"""Nodes that reduce values to their ranges inside a graph.
 
-What is measured is a row of three numbers: the smallest value, the largest, and the smallest magnitude above zero. In a
-matrix of rows the first and the last have their signs turned, so that the largest counts wherever matrices are put
-together; minus infinity stands for what was not computed.
+A measurement is a row of three numbers: minimum, maximum, and smallest non-zero magnitude. In a matrix of rows the
+first and the last are negated, so that matrices merge by their maximum; minus infinity marks values that were not
+computed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MEANS", "SUMS", "ADDITIONS", "Reductions"]
 
-# Operators that add up what they read: its products with a second input, or itself.
+# Operators that sum, with their number of factors: products of two inputs, or one input.
 SUMS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "MatMul": 2, "ReduceMean": 1, "ReduceSum": 1}
-# Operators that add their operands element by element, and operators that average elements, but for a factor.
+# Element-wise sums, and means of elements up to a constant factor.
 ADDITIONS = frozenset({"Add", "Sub", "Sum"})
 MEANS = frozenset({"GlobalAveragePool", "ReduceMean", "ReduceSum"})
 _PREFIX = "dovetail_range"
 
 
 class Reductions:
-    """Adds nodes at the end of the graphs of a model. Constants stand in the main graph, where all bodies see them.
+    """Appends reduction nodes to the graphs of a model. Constants are in the main graph, visible to all bodies.
 
     Attributes:
-        added: The nodes in the main graph; whoever uses them up may empty it.
+        added: The nodes added to the main graph; callers may clear it.
     """
 
     def __init__(self, model: Model):
@@ -51,7 +51,7 @@ class Reductions:
         self._first = self._constant(np.array([0], np.int64))
 
     def range_of(self, graph: ir.Graph, value: ir.Value) -> ir.Value:
-        """The row of `value`; masks and what is no number count as zero."""
+        """Return the row of `value`; masks and NaN count as zero."""
         flat = self._node(graph, "Reshape", value, self._flat)
         plain = self._node(
             graph, "Where", self._node(graph, "Less", self._node(graph, "Abs", flat), self._mask), flat, self._zero
@@ -65,7 +65,7 @@ class Reductions:
         return self._node(graph, "Concat", *numbers, axis=0)
 
     def sum_of(self, graph: ir.Graph, node: ir.Node) -> ir.Value:
-        """The row of the same operator on magnitudes; all three numbers are the largest sum."""
+        """Return the row of `node` applied to magnitudes; all three numbers are the largest sum."""
         summed = [self._node(graph, "Abs", value) for value in node.inputs[: SUMS[node.op_type]]]
         rest = [value for value in node.inputs[SUMS[node.op_type] :] if node.op_type.startswith("Reduce")]
         attributes = {name: attribute for name, attribute in node.attributes.items() if name not in ("alpha", "beta")}
@@ -78,7 +78,7 @@ class Reductions:
         return self._node(graph, "Concat", largest, largest, largest, axis=0)
 
     def matrix(self, graph: ir.Graph, rows: Sequence[ir.Value], matrices: Sequence[ir.Value], name: str) -> ir.Value:
-        """All rows and what matrices hold as one matrix of the shape (rows, 3), called `name`."""
+        """Concatenate rows and matrices to one matrix of shape (rows, 3), called `name`."""
         import onnx_ir as ir
 
         whole = list(matrices)
@@ -90,7 +90,7 @@ class Reductions:
         return found
 
     def largest(self, graph: ir.Graph, stack: ir.Value, rows: int) -> ir.Value:
-        """The matrix that puts together all matrices in a stack of the shape (any, rows, 3)."""
+        """Merge a stack of matrices, of shape (any, rows, 3), by their maximum."""
         import numpy as np
 
         never = self._constant(np.full((1, rows, 3), -np.inf, np.float32))
@@ -100,13 +100,13 @@ class Reductions:
         return self._node(graph, "ReduceMax", whole, axes=[0], keepdims=0)
 
     def nothing(self, rows: int) -> ir.Value:
-        """A matrix of what is not computed here."""
+        """Return a matrix of `rows` rows that were not computed."""
         import numpy as np
 
         return self._constant(np.full((rows, 3), -np.inf, np.float32))
 
     def _extreme(self, graph: ir.Graph, which: str, flat: ir.Value, full: bool) -> ir.Value:
-        """The smallest or the largest element, as a vector. Where there may be none, an infinity stands beside them."""
+        """Return the smallest or largest element as a vector; an infinity is appended if `flat` may be empty."""
         if not full:
             flat = self._node(graph, "Concat", flat, self._most if which == "Min" else self._least, axis=0)
         return self._node(graph, f"Reduce{which}", flat, keepdims=1)

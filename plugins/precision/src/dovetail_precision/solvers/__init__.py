@@ -1,4 +1,4 @@
-"""Solvers of the typing problem. Each takes a `TypingProblem` and chooses a type for every variable."""
+"""Solvers of the typing problem: each chooses a type for every variable of a `TypingProblem`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SOLVERS: dict[str, Callable[[TypingProblem], None]] = {
 
 
 def solver(name: str) -> Callable[[TypingProblem], None]:
-    """The solver called `name`.
+    """Return the solver called `name`.
 
     Raises:
-        UsageError: There is none of that name.
+        UsageError: No solver has that name.
     """
     if name not in _SOLVERS:
-        raise UsageError(f"there is no solver '{name}'", f"known: {', '.join(sorted(_SOLVERS))}")
+        raise UsageError(f"unknown solver '{name}'", f"known: {', '.join(sorted(_SOLVERS))}")
     return _SOLVERS[name]

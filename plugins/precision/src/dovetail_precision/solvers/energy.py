@@ -1,9 +1,9 @@
-"""Yes-or-no choices that cost something each, and something more where neighbours differ: the cheapest of all.
+"""Minimise a binary energy with unary and pairwise terms, exactly, by a minimum cut.
 
-A vertex is either low or high. Choosing costs by itself (`bias`) and by pairs (`caps`). Such a sum has its minimum at
-a minimal cut (Kolmogorov and Zabih, "What energy functions can be minimized via graph cuts?", 2004). Vertices with at
-most two neighbours are eliminated first: what remains of one, when it always takes its better side, is a cost of the
-pair around it of the same kind. That is exact and leaves nothing of chains, so that the flow is small.
+A vertex is either low or high, with a unary cost (`bias`) and pairwise costs (`caps`) of differing from neighbours.
+The minimum of such a submodular energy is a minimum cut (Kolmogorov and Zabih, "What energy functions can be minimized
+via graph cuts?", 2004). Vertices with at most two neighbours are eliminated first: minimising over one leaves a
+pairwise term between its neighbours. That is exact and removes chains entirely, so the flow network is small.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class Energy:
         self.caps: list[dict[int, int | float]] = []
 
     def add(self, bias: int = 0) -> int:
-        """A new vertex and its number."""
+        """Add a vertex and return its number."""
         self.bias.append(bias)
         self.caps.append({})
         return len(self.bias) - 1
 
     def differ(self, low: int, high: int, cost: int | float) -> None:
-        """Let it cost `cost` that vertex `low` is low while vertex `high` is high; one vertex is never both."""
+        """Add `cost` for vertex `low` being low while vertex `high` is high; no effect if both are one vertex."""
         if cost and low != high:
             self.caps[low][high] = self.caps[low].get(high, 0) + cost
             self.caps[high].setdefault(low, 0)
 
     def minimise(self) -> list[bool]:
-        """Whether each vertex is low at the minimum; high wherever both sides cost the same. Uses the energy up."""
+        """Return whether each vertex is low at the minimum; ties go high. Consumes the energy."""
         order = self._eliminate()
         gone = {vertex for vertex, _ in order}
         rest = [vertex for vertex in range(len(self.bias)) if vertex not in gone]
@@ -54,7 +54,7 @@ class Energy:
         return low
 
     def _eliminate(self) -> list[tuple[int, list[tuple[int, int | float, int | float]]]]:
-        """Eliminate until every vertex has three neighbours or more; each with its neighbours and the costs there."""
+        """Eliminate vertices of degree two or less; return them in order, with their neighbours and pairwise costs."""
         queue = [vertex for vertex, caps in enumerate(self.caps) if len(caps) <= 2][::-1]
         order, gone = [], set()
         while queue:
@@ -76,11 +76,11 @@ class Energy:
         self.bias[other] += min(out, bias) - min(0, bias + into)
 
     def _fold_link(self, vertex: int, one: tuple, two: tuple) -> None:
-        """Put a cost of the pair (p, q) in the place of the vertex between them."""
+        """Replace the vertex between p and q by a pairwise term of (p, q)."""
         bias, (p, to_p, from_p), (q, to_q, from_q) = self.bias[vertex], one, two
         both_low, both_high = min(0, bias + from_p + from_q), min(to_p + to_q, bias)
         only_p_low, only_q_low = min(to_q, bias + from_p), min(to_p, bias + from_q)
-        # Any split of the bias between p and q will do that leaves no negative cost of differing.
+        # Any split of the bias between p and q is valid if both pairwise costs stay non-negative.
         shift = max(both_high - only_p_low, min(0, only_q_low - both_low))
         rest = both_high - both_low - shift
         self.bias[p] += shift

@@ -1,9 +1,9 @@
-"""The `fixpoint` solver: everything that may be low starts low, and a worklist only ever takes it back.
+"""The `fixpoint` solver: start with everything low that may be, and raise nodes until nothing changes.
 
-That is how Paddle's mixed precision pass decides
-(https://github.com/PaddlePaddle/Paddle/blob/develop/paddle/fluid/framework/ir/auto_mixed_precision_pass.cc), here on
-values instead of names: an operator is high where its policy, its types or a constant that would overflow forbid low.
-From Paddle's placement of bfloat16 on CPUs comes that orphans go back: what needs more joins low than high.
+Paddle's mixed precision pass works this way
+(https://github.com/PaddlePaddle/Paddle/blob/develop/paddle/fluid/framework/ir/auto_mixed_precision_pass.cc), there by
+names, here by values: an operator is high if its policy, its types or an overflowing constant forbid low. As in
+Paddle's bfloat16 placement on CPUs, orphans are raised: nodes that need more casts low than high.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _could_be_low(variable: Variable) -> bool:
 
 
 class _Joins:
-    """How often one value is read in each type, and how many joins that takes."""
+    """The number of uses of one value in each type, and the casts that takes."""
 
     def __init__(self, chain: DefUseChain):
         self.chain = chain
@@ -58,32 +58,32 @@ class _Joins:
             self.readings[chain.present] += 1
 
     def held(self) -> str:
-        """The type that it is computed in, as things are."""
+        """Return the type that it is computed in at present."""
         chain = self.chain
         if not chain.follows:
             return chain.held
         return chain.present if self.readings[chain.present] else chain.follows
 
     def number(self) -> int:
-        """How many types it has to be converted to."""
+        """Return the number of types that it has to be cast to."""
         held = self.held()
         return sum(kind != held for kind, n in self.readings.items() if n)
 
     def state(self) -> tuple:
-        """What the decisions of others depend on: types read by none, by one, or by more."""
+        """Return what neighbours' decisions depend on: per type, whether no, one or several uses have it."""
         return self.held(), tuple(sorted((kind, min(n, 2)) for kind, n in self.readings.items() if n))
 
 
 class _Worklist:
-    """Candidates whose surroundings changed.
+    """Candidates whose neighbourhood changed.
 
-    A value is looked at again only when its type changes or when the number of readings in a type passes one or two,
-    which happens a few times per value because candidates never return: the whole is linear.
+    A value is revisited only when its type changes or its number of uses in a type crosses one or two. Candidates are
+    never lowered again, so that happens a few times per value and the whole is linear.
     """
 
     def __init__(self, chains: list[DefUseChain], candidates: dict[int, Variable]):
         self._candidates = candidates
-        # Each value that a candidate reads or computes, with how often it reads it.
+        # The values that a candidate reads or computes, each with its number of uses by the candidate.
         self._around: dict[int, list[tuple[_Joins, int]]] = {key: [] for key in candidates}
         for chain in chains:
             if chain.constant:
@@ -94,7 +94,7 @@ class _Worklist:
                     self._around[id(variable)].append((joins, times[id(variable)]))
 
     def run(self) -> None:
-        """Take back until every candidate that is left needs no more joins low than high."""
+        """Raise candidates until none is left that needs more casts low than high."""
         waiting = deque(self._candidates.values())
         queued = set(self._candidates)
         while waiting:
@@ -106,9 +106,9 @@ class _Worklist:
                     waiting.append(other)
 
     def revert_components(self) -> None:
-        """Take back what needs fewer joins high as a whole, though no member of it does alone.
+        """Raise connected components that need fewer casts high, although no member of them does alone.
 
-        Members of a component share values; those of two components never do, so one look at each is enough.
+        Components share no values, so one visit of each is enough.
         """
         beside: dict[int, list[Variable]] = {}
         for variable in self._candidates.values():
@@ -141,11 +141,11 @@ class _Worklist:
                 continue
             del self._candidates[id(variable)]
             variable.because = tuple(_high(variable, self._around[id(variable)]))[:8]
-            among = f"{len(component)} nodes around here" if len(component) > 1 else "it"
+            among = f"{len(component)} connected nodes" if len(component) > 1 else "it"
             variable.why = f"{variable.chosen}: {variable.low} for {among} would take {_more(saved)}"
 
     def _reconsider(self, variable: Variable) -> list[Variable]:
-        """Take `variable` back if that saves joins; the variables to look at after it."""
+        """Raise `variable` if that saves casts; return the variables to revisit."""
         around = self._around[id(variable)]
         before, joins_low = [joins.state() for joins, _ in around], sum(joins.number() for joins, _ in around)
         _move(variable, around, variable.present)
@@ -161,7 +161,7 @@ class _Worklist:
 
 
 def _ends(chain: DefUseChain) -> list[Variable]:
-    """Who computes the value and who reads it, each once."""
+    """Return the producer and the readers of a value, each once."""
     ends = [chain.producer, *chain.readers] if chain.producer else chain.readers
     return list({id(variable): variable for variable in ends}.values())
 
@@ -174,7 +174,7 @@ def _move(variable: Variable, around: list[tuple[_Joins, int]], kind: str) -> No
 
 
 def _high(variable: Variable, around: list[tuple[_Joins, int]]) -> dict[ir.Node, None]:
-    """The nodes around `variable` that are high: they compute or read what it reads, or read what it computes."""
+    """Return the high neighbours of `variable`: they share a value with it."""
     found = {}
     for joins, _ in around:
         for other in (joins.chain.producer, *joins.chain.readers[:8]):

@@ -1,8 +1,8 @@
-"""The `forward` solver: autocast's rule, applied once in graph order.
+"""The `forward` solver: the rule of autocast, applied once in graph order.
 
-Types come from the source model: a node whose policy is `lower` goes low, one whose policy is `fp32` goes high, and
-whatever lies between takes the type that reaches it, as under torch.autocast
-(https://pytorch.org/docs/stable/amp.html). Constants take the type of their peers, and so do selects of constants.
+A node whose policy is `lower` goes low, one whose policy is `fp32` goes high, and any other node takes the type of its
+inputs, as under torch.autocast (https://pytorch.org/docs/stable/amp.html). Constants and selects between constants
+take the type of their peers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def solve_forward(problem: TypingProblem) -> None:
     _sweep(problem, selects)
     followed = take_types_of_readers(problem, selects)
     if len(followed) < len(selects):
-        # The others count like any value for what they reach; where that takes more of them along, all do.
+        # The remaining selects now count as inputs of their readers. If that raises further ones, give all of them up.
         selects = followed
         _sweep(problem, selects)
         followed = take_types_of_readers(problem, selects)
@@ -40,16 +40,16 @@ def solve_forward(problem: TypingProblem) -> None:
             followed = []
             _sweep(problem, followed)
     for variable in followed:
-        variable.policy, variable.why = "follow-consumer", f"{variable.low}, as all of its readers want it"
+        variable.policy, variable.why = "follow-consumer", f"{variable.low}, as all of its readers do"
     raise_output_tails(problem)
-    if any(map(has_type_attribute, problem.variables)):  # in nearly all models none does
+    if any(map(has_type_attribute, problem.variables)):  # rare
         for chain in def_use_chains(problem):
             chain.adopt_type_of_readers()
 
 
 def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
-    """Choose types in graph order; those of `selects`, which count for nothing, come later."""
-    # What the readers of a value take it for, where that is not the type it is computed in.
+    """Choose types in graph order. `selects` do not count as inputs of their readers; they are typed afterwards."""
+    # The type that the readers of a value assume, if it is not the type it is computed in.
     taken_for: dict[int, str] = {}
     selected = {id(value) for variable in selects for _, value in variable.outputs}
 
@@ -70,7 +70,7 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
             variable.because = tuple(_producers(problem, arrives, variable.high))
         back = arriving(arrives[0]) if variable.policy == "fp32-round-trip" and arrives else ""
         if variable.chosen != wanted == variable.low and problem.ill_conditioned(variable, wanted):
-            back = wanted  # what is computed from a statistic need not have its digits
+            back = wanted  # readers of a raised statistic need not be raised with it
         if back:
             for _, value in variable.outputs:
                 taken_for[id(value)] = back
@@ -88,7 +88,7 @@ def _wanted(variable: Variable, arrives: list[ir.Value], arriving) -> str:
 
 
 def _producers(problem: TypingProblem, arrives: list[ir.Value], high: str) -> list[ir.Node]:
-    """The nodes whose high results reach this one."""
+    """Return the high producers of `arrives`."""
     found = []
     for value in arrives:
         variable = problem.defined_by(value)

@@ -1,4 +1,4 @@
-"""The minimal cut, by SciPy's maximum flow."""
+"""Minimum cut by SciPy's maximum flow."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dovetail.errors import DovetailError
 
 __all__ = ["low_side"]
 
-# SciPy computes in int32 and wraps silently; what is left of a capacity may be the sum of both directions.
+# SciPy computes in int32 and wraps silently; a residual capacity may be the sum of both directions.
 _LARGEST = 2**30 - 1
 
 
 def low_side(
     vertices: Sequence[int], bias: Sequence[int], caps: Sequence[dict[int, int | float]], largest: int = _LARGEST
 ) -> list[int]:
-    """Those of `vertices` that are low at the minimum; high wherever both sides cost the same.
+    """Return the `vertices` that are low at the minimum; ties go high.
 
     Args:
-        vertices: The vertices; all neighbours of one are among them.
-        bias: Per vertex, the cost of high less that of low.
+        vertices: The vertices, closed under neighbourhood.
+        bias: Per vertex, the cost of high minus that of low.
         caps: Per vertex, its neighbours with the cost of the vertex being low while the neighbour is high.
-        largest: The largest capacity. Where costs are too large for it, all are divided and rounded: the cut is then
-            as cheap as any within half a divisor per cost.
+        largest: The largest capacity. Larger costs are scaled down and rounded: the cut is then optimal up to half a
+            divisor per cost.
 
     Raises:
         DovetailError: SciPy is not installed.
@@ -34,7 +34,7 @@ def low_side(
         raise DovetailError("the solver min-cut needs SciPy", "pip install scipy") from error
     import numpy as np
 
-    # All low and all high are both possible, so nothing that costs more than the cheaper of them is ever cut.
+    # All low and all high are both feasible, so no cut costs more than the cheaper of them.
     bound = 1 + min(sum(bias[v] for v in vertices if bias[v] > 0), -sum(bias[v] for v in vertices if bias[v] < 0))
     divisor = -(-2 * bound // largest)
 

@@ -1,9 +1,9 @@
-"""The `min-cut` solver: of all plans that the hard rules allow, the one that costs least.
+"""The `min-cut` solver: the cheapest assignment of types that the hard constraints allow.
 
-A variable that may choose is a vertex of an energy, low or high. Values couple them: however many read a value in one
-type, it is converted to that type once, and a weight has one version per type. Such a need of several readers
-is a vertex by itself, as low (or as high) as any of the readers; these are the label costs of Delong, Osokin, Isack and
-Boykov, "Fast approximate energy minimization with label costs", 2012, which two labels make exact.
+A variable with a choice is a vertex of an energy, low or high. A value is converted to a type once for all readers of
+that type, and a weight has one version per type. An auxiliary vertex stands for each such shared need: it is low (or
+high) if any of the readers is. These are the label costs of Delong, Osokin, Isack and Boykov, "Fast approximate energy
+minimization with label costs", 2012; with two labels they are exact.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ __all__ = ["solve_min_cut"]
 
 
 def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> None:
-    """Choose a type for every variable of `problem` so that `cost_of(problem, costs)` is as small as can be.
-
-    Where both types cost the same, it is the high one.
+    """Choose types for all variables of `problem` that minimise `cost_of(problem, costs)`; ties go high.
 
     Raises:
-        DovetailError: The cost model is not one, or SciPy is missing.
+        DovetailError: The cost model gives invalid costs, or SciPy is missing.
     """
     chains = def_use_chains(problem)
     builder = _Builder(problem, chains, costs or MovedBytes(problem.cost_table, problem.trip_counts))
@@ -49,11 +47,11 @@ def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> Non
 
 
 class _Builder:
-    """The energy of a problem.
+    """Builds the energy of a problem.
 
     Attributes:
         types: The low and the high type of each variable, by its id.
-        vertices: The vertex of each variable that may choose, by its id.
+        vertices: The vertex of each variable with a choice, by its id.
     """
 
     def __init__(self, problem: TypingProblem, chains: list[DefUseChain], costs: CostModel):
@@ -68,7 +66,7 @@ class _Builder:
                 self.vertices[id(variable)] = self.energy.add(self._gain(variable, low, high))
 
     def add(self, chain: DefUseChain) -> None:
-        """Add what it costs to convert `chain`, or to have its weight in one type or more."""
+        """Add the costs of converting the value of `chain`, or of storing the versions of its weight."""
         producer = self.vertices.get(id(chain.producer))
         if chain.cast_readers and producer is not None:
             types = self.types[id(chain.producer)]
@@ -90,7 +88,7 @@ class _Builder:
             self._add_need(chain, kind, kind in always, when_low.get(kind, ()), when_high if kind == "float32" else ())
 
     def _add_following(self, chain: DefUseChain) -> bool:
-        """Add a value that is low if all of its readers read it so; whether that is possible."""
+        """Add a value that follows its readers; return whether it can."""
         low, high = chain.follows, chain.present
         readers = {id(variable) for variable in chain.readers}
         fixed = {self.types[key][1] for key in readers - self.vertices.keys()}
@@ -105,14 +103,14 @@ class _Builder:
         return True
 
     def _gain(self, variable: Variable, low: str, high: str) -> int:
-        """How much less computing takes in the low type."""
+        """Return the time that computing in the low type saves."""
         return _price(self._costs.compute(variable, high)) - _price(self._costs.compute(variable, low))
 
     def _add_need(self, chain: DefUseChain, kind: str, always: bool, when_low, when_high) -> None:
-        """Add the cost of `chain` in type `kind`, which some vertices need when they are low, or others when high."""
+        """Add the cost of `chain` in type `kind`, needed if any of `when_low` is low or any of `when_high` is high."""
         producer = self.vertices.get(id(chain.producer))
         if always and producer is None:
-            return  # paid for whatever anybody chooses
+            return  # a constant cost
         from_low, from_high = self._prices(chain, kind)
         if always:
             self.energy.bias[producer] += from_high - from_low
@@ -126,7 +124,7 @@ class _Builder:
             self._differ(producer, need, from_low - from_high)
 
     def _prices(self, chain: DefUseChain, kind: str) -> tuple[int, int]:
-        """What `chain` in type `kind` costs when its producer is low, and when it is high."""
+        """Return the cost of `chain` in type `kind` with a low and with a high producer."""
         if chain.constant:
             return (_price(self._costs.version(chain.value, kind)),) * 2
         if id(chain.producer) in self.vertices:
@@ -139,7 +137,7 @@ class _Builder:
         return _price(self._costs.join(chain.value, held, kind)) if held != kind else 0
 
     def _need(self, vertices: list[int], low: bool) -> int:
-        """The vertex that is low when any of `vertices` is (or high, when any of them is)."""
+        """Return a vertex that is low if any of `vertices` is (or high, if `low` is false)."""
         if len(vertices) == 1:
             return vertices[0]
         need = self.energy.add()
@@ -149,21 +147,19 @@ class _Builder:
 
     def _differ(self, low: int | None, high: int | None, cost: int) -> None:
         if cost < 0:
-            raise DovetailError(
-                "the cost model has a join from a narrow type that costs more than one from a wide type"
-            )
+            raise DovetailError("the cost model prices a join from a narrow type above one from a wide type")
         if cost:
             self.energy.differ(low, high, cost)
 
 
 def _price(cost: int) -> int:
     if not isinstance(cost, int) or cost < 0:
-        raise DovetailError(f"the cost model gives {cost!r} for a cost", "costs are integers that are not negative")
+        raise DovetailError(f"the cost model returned {cost!r}", "costs must be non-negative integers")
     return cost
 
 
 def _explain(problem: TypingProblem, chains: list[DefUseChain], free: dict[int, int]) -> None:
-    """Say which neighbours a variable goes along with."""
+    """Record the neighbours of the same type as the reason of each free variable."""
     beside: dict[int, list[ir.Node]] = {key: [] for key in free}
 
     def note(variable: Variable | None, other: Variable | None) -> None:
@@ -178,4 +174,4 @@ def _explain(problem: TypingProblem, chains: list[DefUseChain], free: dict[int, 
     for variable in problem.variables:
         if id(variable) in beside:
             variable.because = tuple(dict.fromkeys(beside[id(variable)]))[:8]
-            variable.why = f"{variable.chosen}, the cheapest with what is around it"
+            variable.why = f"{variable.chosen}, the cheapest type given its neighbours"
