@@ -22,7 +22,7 @@ def solved(path: Path, backend: str, name: str) -> dict:
     from dovetail.ir import open_model
     from dovetail.passes import Context, Request
     from dovetail.passes.composition import compose
-    from dovetail.plugins import load_plugins
+    from dovetail.plugin.loader import load_plugins
     from dovetail_precision.costs import MovedBytes, cost_of
     from dovetail_precision.def_use import def_use_chains
     from dovetail_precision.problem import TypingProblem

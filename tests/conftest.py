@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from dovetail.plugins import load_plugins
+from dovetail.plugin.loader import load_plugins
 
 FILE = """
 backend: test-fp16

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.plugins import load_plugins
+from dovetail.plugin.loader import load_plugins
 
 BACKEND = """
 backend: acme-npu
@@ -119,7 +119,7 @@ def test_engines_are_not_tried_where_nobody_wants_it(picky):
 
 def test_the_commands_say_it(picky, monkeypatch, capsys):
     plugins = picky(["Exp"])
-    monkeypatch.setattr("dovetail.plugins.load_plugins", lambda **_: plugins)
+    monkeypatch.setattr("dovetail.plugin.loader.load_plugins", lambda **_: plugins)
     assert main(["compile", "m.onnxtxt", "--backend", "acme-npu", "-o", "out"]) == 0
     printed = capsys.readouterr().out
     assert "acme-npu 3/" in printed.splitlines()[-1]

@@ -17,7 +17,7 @@ from pathlib import Path
 import filecheck.main
 import pytest
 from dovetail.cli.main import main
-from dovetail.plugins import load_plugins
+from dovetail.plugin.loader import load_plugins
 
 HERE = Path(__file__).parent
 RUN = "// RUN:"

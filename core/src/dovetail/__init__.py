@@ -21,8 +21,8 @@ _PUBLIC = {
     **dict.fromkeys(("DovetailError", "GoalError", "UsageError", "VerificationError"), "dovetail.errors"),
     "Instrumentation": "dovetail.passes.instrumentation",
     "Model": "dovetail.ir.model",
-    "hookimpl": "dovetail.hookspecs",
-    "load_plugins": "dovetail.plugins",
+    "hookimpl": "dovetail.plugin",
+    "load_plugins": "dovetail.plugin",
 }
 __all__ = ["__version__", *_PUBLIC]
 

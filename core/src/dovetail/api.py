@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Instrumentation, Pass
     from dovetail.planning.plan import Plan
-    from dovetail.plugins import PluginSet
+    from dovetail.plugin.loader import PluginSet
     from dovetail.verification import Verification
 
 __all__ = ["BackendInfo", "backends", "bisect", "compile", "explain", "load", "open", "plan", "verify"]
@@ -350,7 +350,7 @@ def _choice(entry: Mapping[str, Any]) -> BackendChoice:
 
 def _context(request: Request, plugins: PluginSet | None) -> Context:
     from dovetail.passes.context import Context
-    from dovetail.plugins import load_plugins
+    from dovetail.plugin.loader import load_plugins
 
     return Context(request, plugins=plugins or load_plugins())
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.hookspecs import hookimpl
+from dovetail.plugin import hookimpl
 
 if TYPE_CHECKING:
-    from dovetail.registry import Registry
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["dovetail_api", "register"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.plugins import PluginSet
-    from dovetail.registry import Registry
+    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["BackendInfo", "backends"]
 
@@ -37,7 +37,7 @@ class BackendInfo:
 
 def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
     """The installed backends, by name. No engine is loaded."""
-    from dovetail.plugins import load_plugins
+    from dovetail.plugin.loader import load_plugins
     from dovetail.schema.peek import peek_backend
 
     registry = (plugins or load_plugins()).registry

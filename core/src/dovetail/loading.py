@@ -22,7 +22,7 @@ from dovetail.stamp import stamp_of
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.plugins import PluginSet
+    from dovetail.plugin.loader import PluginSet
     from dovetail.runtime.engine import Engine
 
 __all__ = ["load_result", "recognised"]
@@ -33,7 +33,7 @@ def load_result(path: Path, plugins: PluginSet | None = None) -> CompiledModel:
     from dovetail.ir.opening import open_model
     from dovetail.passes.context import Context
     from dovetail.passes.request import Request
-    from dovetail.plugins import load_plugins
+    from dovetail.plugin.loader import load_plugins
 
     opened = open_result(path) if path.is_dir() else None
     if opened is not None:

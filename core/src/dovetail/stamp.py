@@ -17,7 +17,7 @@ from dovetail.verification.sources import data_digest
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Pass, Request
-    from dovetail.registry import Shelf
+    from dovetail.plugin.registry import Table
 
 __all__ = ["STAMP", "stamp_for", "stamp_of"]
 
@@ -32,7 +32,7 @@ def stamp_for(
 ) -> str:
     """A hash of the request and of everything else that the result depends on besides the model.
 
-    That is the plan that is replayed, the data, every file that backends, policies, dialects and cost tables are read
+    That is the plan that is replayed, the data, every file that backends, policies and cost tables are read
     from, the version of every distribution that takes part, and the engines that may have refused something.
 
     Args:
@@ -71,19 +71,19 @@ def _files_read(request: Request, ctx: Context) -> dict[str, str]:
     """A hash of every file that may be read for the request, by the name it is registered under."""
     registry, found = ctx.registry, {}
     chosen = {HOST, *(choice.name for choice in request.backends)}
-    for shelf in (registry.policy, registry.dialect, registry.cost_table, registry.backend):
-        for name in shelf:
-            source = _source(shelf, name)
-            found[f"{shelf.kind} {name}"] = _digest(source)
-            if shelf is registry.backend and name in chosen:
+    for table in (registry.policy, registry.cost_table, registry.backend):
+        for name in table:
+            source = _source(table, name)
+            found[f"{table.kind} {name}"] = _digest(source)
+            if table is registry.backend and name in chosen:
                 found |= {f"{name}: {path}": _digest(near) for path, near in _beside(source)}
     costs = request.costs and Path(request.costs)
     return found | ({"costs": _digest(costs)} if costs and costs.is_file() else {})
 
 
-def _source(shelf: Shelf, name: str) -> Any:
+def _source(table: Table, name: str) -> Any:
     try:
-        return shelf[name]
+        return table[name]
     except DovetailError:
         return None  # what cannot be loaded is said where it is needed
 
@@ -91,7 +91,7 @@ def _source(shelf: Shelf, name: str) -> Any:
 def _beside(source: Any) -> Iterator[tuple[str, Any]]:
     """The files that a backend file can name without anybody having registered them."""
     parent = getattr(source, "parent", None)
-    for folder in (".", "../policies", "../backends", "../dialects") if parent is not None else ():
+    for folder in (".", "../policies", "../backends") if parent is not None else ():
         near = parent.joinpath(folder)
         if near.is_dir():
             yield from ((f"{folder}/{file.name}", file) for file in near.iterdir() if file.name.endswith(".yaml"))

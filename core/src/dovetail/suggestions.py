@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["near_misses"]
+__all__ = ["did_you_mean", "near_misses"]
 
 
 def near_misses(word: str, known: Iterable[str], most: int = 3, alike: float = 0.6) -> list[str]:
@@ -21,3 +21,9 @@ def near_misses(word: str, known: Iterable[str], most: int = 3, alike: float = 0
     names = sorted(set(known))
     same = [name for name in names if name.lower() == word.lower()]
     return same[:1] or difflib.get_close_matches(word, names, most, alike)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A parenthesis with the known words nearest to `word`, or empty: `" (did you mean 'a' or 'b'?)"`."""
+    near = near_misses(word, known)
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""

@@ -9,7 +9,7 @@ import pytest
 from dovetail.ir import open_model, save_model
 from dovetail.passes import Context, Pipeline
 from dovetail.planning.placement import origin_of
-from dovetail.plugins import load_plugins
+from dovetail.plugin.loader import load_plugins
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 

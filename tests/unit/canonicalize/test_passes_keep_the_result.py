@@ -8,7 +8,7 @@ import onnx.parser
 import pytest
 from dovetail.ir import open_model, save_model
 from dovetail.passes import Context, Pipeline
-from dovetail.plugins import load_plugins
+from dovetail.plugin.loader import load_plugins
 from onnxruntime import InferenceSession
 
 PIPELINE = "normalise{opset=22},fold-constants,remove-identity,fold-batchnorm,dead-code"

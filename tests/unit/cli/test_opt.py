@@ -15,7 +15,7 @@ agraph (float[2] x) => (float[2] y) {
 """
 PASSES = '''
 from dataclasses import dataclass
-from dovetail.hookspecs import hookimpl
+from dovetail.plugin import hookimpl
 from dovetail.passes import Pass
 from dovetail.planning.placement import origin_of
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import dovetail.ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.registry import Registry
+from dovetail.plugin.registry import Registry
 
 
 class Words:

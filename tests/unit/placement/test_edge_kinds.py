@@ -4,7 +4,7 @@ import pytest
 from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline
 from dovetail.planning.placement import kind_of
-from dovetail.plugins import load_plugins
+from dovetail.plugin.loader import load_plugins
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
 

@@ -43,6 +43,6 @@ def plugin():
 
     def source(**bodies):
         hooks = (f"@hookimpl\ndef {name}({arguments.get(name, '')}):\n    {body}\n" for name, body in bodies.items())
-        return "from dovetail.hookspecs import hookimpl\ndovetail_api = 1\nseen = []\n" + "\n".join(hooks)
+        return "from dovetail.plugin import hookimpl\ndovetail_api = 1\nseen = []\n" + "\n".join(hooks)
 
     return source

@@ -1,22 +1,25 @@
 """A hook that is not documented or not tested fails here."""
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
-import dovetail.hookspecs
 import pytest
+from dovetail import plugin
+from dovetail.plugin import Registry, hookspecs
 
 ROOT = Path(__file__).parents[3]
 HOOKS = {
     name: function
-    for name, function in vars(dovetail.hookspecs).items()
+    for name, function in vars(hookspecs).items()
     if inspect.isfunction(function) and hasattr(function, "dovetail_spec")
 }
 
 
 def test_the_contract_is_five_hooks_in_a_short_file():
     assert set(HOOKS) == {"register", "configure_pipeline", "before_pass", "after_pass", "pass_failed"}
-    assert len(inspect.getsource(dovetail.hookspecs).splitlines()) < 80
+    assert len(inspect.getsource(hookspecs).splitlines()) < 80
 
 
 @pytest.mark.parametrize("name", HOOKS)
@@ -34,3 +37,16 @@ def test_every_hook_has_a_test(name):
 def test_every_argument_is_described(name):
     text = inspect.getdoc(HOOKS[name])
     assert all(f"{argument}: " in text for argument in inspect.signature(HOOKS[name]).parameters)
+
+
+@pytest.mark.parametrize("attribute", [name for name, table in vars(Registry()).items() if name != "owner"])
+def test_every_kind_is_documented(attribute):
+    text = (ROOT / "docs/plugins.md").read_text()
+    assert f"`registry.{attribute}`" in text or f"`.{attribute}`" in text
+
+
+def test_the_one_import_of_a_plugin_imports_neither_onnx_nor_numpy():
+    names = ", ".join(plugin.__all__)
+    code = f"from dovetail.plugin import {names}; import sys; print({{'onnx', 'onnx_ir', 'numpy'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -5,7 +5,7 @@ import sys
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass, Pipeline, Request
-from dovetail.plugins import PluginWarning, load_plugins
+from dovetail.plugin.loader import PluginWarning, load_plugins
 
 
 class Other(Pass):
@@ -101,7 +101,7 @@ def test_calls_nest(install, plugin):
 
 
 def test_a_plugin_of_the_program_itself():
-    from dovetail.hookspecs import hookimpl
+    from dovetail.plugin import hookimpl
 
     class Mine:
         dovetail_api = 1

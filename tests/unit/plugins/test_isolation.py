@@ -91,7 +91,7 @@ def test_a_pass_cannot_end_a_command_silently(command, body):
 
 def test_an_entry_that_ends_the_program_when_it_is_imported(command, install):
     install("dovetail-brick", {"brick": "brick_plugin"}, {"brick_passes.py": "raise SystemExit(0)", "brick_plugin.py":
-        "from dovetail.hookspecs import hookimpl\ndovetail_api = 1\n\n@hookimpl\ndef register(registry):\n"
+        "from dovetail.plugin import hookimpl\ndovetail_api = 1\n\n@hookimpl\ndef register(registry):\n"
         '    registry.pass_("brick-pass", "brick_passes:Brick")\n'})  # fmt: skip
     code, _, err = command()
     assert code == 1

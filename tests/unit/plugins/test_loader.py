@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugins import PluginWarning, load_plugins
+from dovetail.plugin.loader import PluginWarning, load_plugins
 
 GOOD = 'registry.pass_("brick-pass", "brick_plugin:Brick")'
 
@@ -93,6 +93,13 @@ def test_a_register_that_raises_leaves_nothing_behind(brick, install, plugin):
     assert "acme-pass" not in plugins.registry.pass_
 
 
+def test_a_kind_that_does_not_exist(brick, install, plugin):
+    body = 'registry.pass_("acme-pass", "acme_plugin:P"); registry.observers("minmax", "acme_plugin:MinMax")'
+    install("acme", {"acme": "acme_plugin"}, {"acme_plugin.py": plugin(register=body)})
+    plugins = assert_broken("acme", "there is no kind 'observers'; a plugin may register pass_, strategy, ")
+    assert "acme-pass" not in plugins.registry.pass_
+
+
 def test_a_clash_of_names_names_both_distributions(brick, install, plugin):
     body = 'registry.pass_("mine", "carp_plugin:P"); registry.pass_("brick-pass", "acme_plugin:P")'
     install("carp", {"carp": "acme_plugin"}, {"acme_plugin.py": plugin(register=body)})
@@ -155,9 +162,9 @@ def test_a_hook_of_a_later_version_may_be_optional(install, plugin):
 
 
 def test_a_misspelt_argument(brick, install, plugin):
-    source = plugin(register="pass").replace("register(registry)", "register(shelves)")
+    source = plugin(register="pass").replace("register(registry)", "register(tables)")
     install("acme", {"acme": "acme_plugin"}, {"acme_plugin.py": source})
-    assert_broken("acme", "PluginValidationError", "shelves")
+    assert_broken("acme", "PluginValidationError", "tables")
 
 
 def test_a_wrapper(brick, install, plugin):

@@ -2,11 +2,11 @@ import sys
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.registry import CODE_KINDS, DATA_KINDS, Registry
+from dovetail.plugin.registry import CODE_KINDS, DATA_KINDS, Registry
 
 
 def test_kinds_are_complete():
-    assert {shelf.kind for shelf in Registry().shelves} == {*CODE_KINDS, *DATA_KINDS}
+    assert {table.kind for table in Registry().tables} == {*CODE_KINDS, *DATA_KINDS}
 
 
 def test_things_are_imported_when_asked_for():
@@ -58,6 +58,13 @@ def test_what_does_not_load_names_its_owner():
     registry = Registry("acme")
     registry.engine("gone", "json:Gone")
     registry.backend("gone", "json:gone.yaml")
-    for shelf in (registry.engine, registry.backend):
+    for table in (registry.engine, registry.backend):
         with pytest.raises(DovetailError, match="'gone' of acme cannot be loaded from json:[gG]one"):
-            shelf["gone"]
+            table["gone"]
+
+
+def test_a_kind_that_nothing_reads_is_an_error_that_names_the_known_ones():
+    with pytest.raises(DovetailError, match=r"no kind 'stratagy' \(did you mean 'strategy'\?\); .* pass_, strategy,"):
+        Registry().stratagy("mine", "acme:Mine")
+    for gone in ("frontend", "observer", "emitter", "dialect"):
+        assert not hasattr(Registry(), gone)

@@ -5,7 +5,7 @@ import itertools
 import dovetail
 import numpy as np
 import pytest
-from dovetail.plugins import load_plugins
+from dovetail.plugin.loader import load_plugins
 
 FILE = """
 backend: acme-npu

@@ -14,7 +14,7 @@ from dovetail.ir.opening import open_model
 from dovetail.passes.context import Context
 from dovetail.passes.request import Request
 from dovetail.planning.plan import Plan
-from dovetail.plugins import load_plugins
+from dovetail.plugin.loader import load_plugins
 from dovetail.stamp import stamp_for
 from onnx import numpy_helper
 

@@ -16,7 +16,7 @@ from dovetail_placement.edge_kinds import MarkEdgeKinds
 from .models import parse
 
 
-class Shelves:
+class Tables:
     """Stands for the registry."""
 
     def __init__(self):
@@ -29,10 +29,10 @@ class Shelves:
 def test_registration_names_things_and_imports_nothing_heavy():
     import dovetail_cpu_bf16
 
-    shelves = Shelves()
-    dovetail_cpu_bf16.register(shelves)
+    tables = Tables()
+    dovetail_cpu_bf16.register(tables)
     registered = {("fact", name) for name in facts.__all__}
-    assert set(shelves.things) == {("engine", "openvino-cpu"), ("backend", "cpu-bf16"), *registered}
+    assert set(tables.things) == {("engine", "openvino-cpu"), ("backend", "cpu-bf16"), *registered}
     code = (
         "import sys, dovetail_cpu_bf16.engine as e;"
         "import dovetail.runtime.onnxruntime_cpu as o, dovetail.runtime.reference as r;"

@@ -28,11 +28,11 @@ def test_registration_names_things_and_imports_nothing_heavy():
     import dovetail_gpu_fp16
 
     things = set()
-    shelves = SimpleNamespace(
+    tables = SimpleNamespace(
         engine=lambda name, target: things.add(("engine", name)),
         backend=lambda name, target: things.add(("backend", name)),
     )
-    dovetail_gpu_fp16.register(shelves)
+    dovetail_gpu_fp16.register(tables)
     assert things == {("engine", "onnxruntime-cuda"), ("backend", "gpu-fp16")}
     code = (
         "import sys, dovetail_gpu_fp16.engine as e; e.OnnxRuntimeCuda().available();"

@@ -1,6 +1,6 @@
 """bfloat16 on CPUs through OpenVINO."""
 
-from dovetail.hookspecs import hookimpl
+from dovetail.plugin import hookimpl
 
 dovetail_api = 1
 

@@ -1,6 +1,6 @@
 """float16 on NVIDIA GPUs through ONNX Runtime."""
 
-from dovetail.hookspecs import hookimpl
+from dovetail.plugin import hookimpl
 
 dovetail_api = 1
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.building.builder import Builder
-    from dovetail.plugins import PluginSet
+    from dovetail.plugin.loader import PluginSet
     from dovetail.schema.policies import Policies
 
 __all__ = ["autocast", "current_region"]
@@ -101,11 +101,11 @@ def current_region() -> autocast | None:
 
 
 def _load(precision: str, plugins: PluginSet | None) -> Policies:
-    from dovetail.plugins import load_plugins
+    from dovetail.plugin.loader import load_plugins
     from dovetail.schema.policies import load_policies
 
-    shelf = (plugins or load_plugins()).registry.policy
-    return load_policies(shelf[_POLICIES[precision]], lambda _source, name: shelf.get(name))
+    table = (plugins or load_plugins()).registry.policy
+    return load_policies(table[_POLICIES[precision]], lambda _source, name: table.get(name))
 
 
 def _eligible(value: ir.Value | None) -> str | None:

@@ -9,7 +9,7 @@ from dovetail.cli.common import command, plugins_of
 from dovetail.cli.output import columns, print_json
 
 if TYPE_CHECKING:
-    from dovetail.plugins import PluginSet
+    from dovetail.plugin.loader import PluginSet
 
 __all__ = ["add_parser", "broken_lines", "run"]
 

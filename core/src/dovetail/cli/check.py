@@ -12,7 +12,7 @@ from dovetail.cli.output import columns, print_json
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.plugins import PluginSet
+    from dovetail.plugin.loader import PluginSet
     from dovetail.schema import Backend
 
 __all__ = ["add_parser", "run"]

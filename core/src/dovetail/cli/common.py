@@ -14,7 +14,7 @@ from dovetail.files import output_path
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Instrumentation
-    from dovetail.plugins import PluginSet
+    from dovetail.plugin.loader import PluginSet
     from dovetail.verification import Verification
 
 __all__ = [
@@ -214,7 +214,7 @@ def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_afte
 
 def plugins_of(args: argparse.Namespace) -> PluginSet:
     """The installed plugins without those left out."""
-    from dovetail.plugins import load_plugins
+    from dovetail.plugin.loader import load_plugins
 
     return load_plugins(block=args.no_plugin)
 

@@ -12,7 +12,7 @@ from dovetail.cli.output import columns, print_json
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.registry import Entry, Registry
+    from dovetail.plugin.registry import Entry, Registry
 
 __all__ = ["add_parser", "run"]
 

@@ -1,4 +1,4 @@
-"""Loading backend files with what the plugins brought: policies and files they extend, dialects, and facts."""
+"""Loading backend files with what the plugins brought: policies, files they extend, and facts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice
-    from dovetail.registry import Registry
+    from dovetail.plugin.registry import Registry
     from dovetail.schema import Backend
     from dovetail.schema.yaml_source import Source
 

@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
-    from dovetail.registry import Registry
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["STAGES", "Pass", "load_pass", "summary_of"]
 

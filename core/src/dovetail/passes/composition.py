@@ -10,11 +10,11 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.passes.base import STAGES, Pass, load_pass
 from dovetail.passes.pipeline import Pipeline
 from dovetail.passes.request import Request
-from dovetail.registry import did_you_mean
+from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from dovetail.plugins import PluginSet
-    from dovetail.registry import Registry
+    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["compose"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.planning.placement import HOST
 from dovetail.planning.remark import Kind, Remark
-from dovetail.registry import Registry
+from dovetail.plugin.registry import Registry
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dovetail.passes.instrumentation import Progress
     from dovetail.planning.join import Join
     from dovetail.planning.refusals import Refusals
-    from dovetail.plugins import PluginSet
+    from dovetail.plugin.loader import PluginSet
     from dovetail.schema import Backend
 
 __all__ = ["Analysis", "Context"]

@@ -8,7 +8,7 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.plugins import PluginSet
+    from dovetail.plugin.loader import PluginSet
 
 __all__ = ["Interface", "call_hook"]
 

@@ -7,12 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.isolation import foreign_output
 from dovetail.passes.guards import Interface, call_hook
 from dovetail.passes.instrumentation import ALL, Instrumentation
 from dovetail.passes.pipeline import Fixpoint, Pipeline, names_in
 from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
+from dovetail.plugin.isolation import foreign_output
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -148,8 +148,8 @@ class Manager:
 
     def _owner(self, pass_: Pass) -> str:
         """The distribution that brings a pass; the module of one that nobody registered."""
-        shelf = self._ctx.registry.pass_
-        return shelf.entry(pass_.name).owner if pass_.name in shelf else type(pass_).__module__
+        table = self._ctx.registry.pass_
+        return table.entry(pass_.name).owner if pass_.name in table else type(pass_).__module__
 
     def _hook(self, hook: str, pass_: Pass, **arguments: object) -> None:
         call_hook(self._ctx.plugins, hook, self._model, pass_=pass_, **arguments)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes.base import Pass
-from dovetail.registry import did_you_mean
+from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.passes.instrumentation import Instrumentation
     from dovetail.passes.request import Request
     from dovetail.passes.result import Result
-    from dovetail.registry import Registry
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["Fixpoint", "Pipeline"]
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dovetail.passes.context import Context
     from dovetail.passes.instrumentation import Instrumentation
     from dovetail.passes.result import Result
-    from dovetail.plugins import PluginSet
-    from dovetail.registry import Registry
+    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["METADATA_KEY", "changed_versions", "describe_saved", "read_reproducer", "run_reproducer"]
 

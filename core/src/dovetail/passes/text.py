@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.errors import UsageError
 from dovetail.passes.base import Pass, load_pass
 from dovetail.passes.options import WORD, Value, Word, build
-from dovetail.registry import did_you_mean
+from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.passes.pipeline import Fixpoint
-    from dovetail.registry import Registry
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["parse_steps"]
 

@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError
 from dovetail.runtime.guard import GuardedEngine
 
 if TYPE_CHECKING:
-    from dovetail.registry import Registry
+    from dovetail.plugin.registry import Registry
     from dovetail.schema import Backend
 
 __all__ = ["engines_of"]

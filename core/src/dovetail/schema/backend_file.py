@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["FILE_KEYS", "VARIANT_KEYS", "Find", "load_backend"]
 
 Find = Callable[[str, str], "Source | None"]
-"""Finds the file of a name: `find("policy", "fp16")`, `find("backend", "bpu-int8")`, `find("dialect", "acme")`."""
+"""Finds the file of a name: `find("policy", "fp16")`, `find("backend", "bpu-int8")`."""
 
 _Layer = tuple[Source, Entries]
 """A file, or a part of it, with the file in whose neighbourhood its names are looked for."""
@@ -32,12 +32,12 @@ VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "types", "groups", "unlisted", "ops", "region", "border",
     "place", "emit", "policies",
 )  # fmt: skip
-FILE_KEYS = ("backend", "extends", "options", "variants", "dialects", *VARIANT_KEYS)
+FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _MERGED = ("precision", "types", "groups", "region", "border", "place", "emit")
 _PRECISION = ("low", "high", "accumulate", "typed")
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
 _OPSET = re.compile(r"(\d+)(?:\.\.(\d+))?")
-_FOLDERS = {"policy": ("../policies", "."), "backend": (".", "../backends"), "dialect": (".", "../dialects")}
+_FOLDERS = {"policy": ("../policies", "."), "backend": (".", "../backends")}
 
 
 def load_backend(
@@ -157,10 +157,6 @@ def _build(
     source, tree = file
     trees = [layer for _, layer in layers]
     top = _merge_top(trees)
-    for owner, layer in layers:
-        dialects = layer.get("dialects")
-        for dialect in dialects.words("dialects") if dialects else ():
-            _must_find(find, owner, "dialect", dialect)
     precision = _section(top, "precision", _PRECISION)
     place = _section(top, "place", None)
     emit = _section(top, "emit", ("engines", "artifacts"))

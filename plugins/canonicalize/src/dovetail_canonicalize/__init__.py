@@ -1,6 +1,6 @@
 """Passes that bring a model to one normal form: one opset, every node named, every value typed, constants folded."""
 
-from dovetail.hookspecs import hookimpl
+from dovetail.plugin import hookimpl
 
 dovetail_api = 1
 

@@ -1,6 +1,6 @@
 """Passes that place operators on backends: edge kinds, strategies, fix-ups and regions."""
 
-from dovetail.hookspecs import hookimpl
+from dovetail.plugin import hookimpl
 
 dovetail_api = 1
 

@@ -1,6 +1,6 @@
 """Passes that measure ranges, choose a precision per node, insert casts, and convert weights."""
 
-from dovetail.hookspecs import hookimpl
+from dovetail.plugin import hookimpl
 
 dovetail_api = 1
 

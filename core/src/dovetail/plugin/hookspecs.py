@@ -9,7 +9,7 @@ import pluggy
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Pass, PassResult, Pipeline, Request
-    from dovetail.registry import Registry
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["API_VERSION", "PROJECT", "hookimpl", "hookspec"]
 
@@ -25,7 +25,7 @@ def register(registry: Registry) -> None:
     """Tell what the plugin brings, as text that is imported only when somebody asks for it.
 
     Args:
-        registry: Has one shelf per kind of thing: `registry.pass_("my-pass", "my_package.module:MyPass")`.
+        registry: Has one table per kind of thing: `registry.pass_("my-pass", "my_package.module:MyPass")`.
     """
 
 

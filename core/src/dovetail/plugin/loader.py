@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pluggy
 
-from dovetail import __version__, hookspecs
+from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
-from dovetail.isolation import PluginWarning, described, foreign_output
-from dovetail.registry import Registry, did_you_mean
+from dovetail.plugin import hookspecs
+from dovetail.plugin.isolation import PluginWarning, described, foreign_output
+from dovetail.plugin.registry import Registry
+from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.isolation import described, foreign_output
-from dovetail.suggestions import near_misses
+from dovetail.plugin.isolation import described, foreign_output
+from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["CODE_KINDS", "DATA_KINDS", "Entry", "Registry", "Shelf", "did_you_mean"]
+__all__ = ["CODE_KINDS", "DATA_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
-CODE_KINDS = ("pass", "strategy", "engine", "frontend", "observer", "emitter", "fact")
-DATA_KINDS = ("backend", "dialect", "policy", "cost_table")
+CODE_KINDS = ("pass", "strategy", "engine", "fact")
+DATA_KINDS = ("backend", "policy", "cost_table")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -39,14 +39,12 @@ class Entry(NamedTuple):
     owner: str
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A parenthesis with the known words nearest to `word`, or empty: `" (did you mean 'a' or 'b'?)"`."""
-    near = near_misses(word, known)
-    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+class UnknownKindError(DovetailError, AttributeError):
+    """Somebody registers or asks for something of a kind that nothing reads."""
 
 
-class Shelf:
-    """All things of one kind: call it to register, index it to load, iterate it for sorted names."""
+class Table:
+    """Everything of one kind: call it to register, index it to load, iterate it for sorted names."""
 
     def __init__(self, kind: str, registry: Registry):
         self.kind = kind
@@ -130,7 +128,9 @@ class Shelf:
 
 
 class Registry:
-    """One shelf per kind. Every set of plugins has its own registry; there is no global one.
+    """One table per kind. Every set of plugins has its own registry; there is no global one.
+
+    A kind that nothing in Dovetail reads has no table: registering something under it is an error.
 
     Attributes:
         owner: The distribution on whose behalf things are being registered.
@@ -138,33 +138,38 @@ class Registry:
 
     def __init__(self, owner: str = "this program"):
         self.owner = owner
-        self.pass_ = Shelf("pass", self)
-        self.strategy = Shelf("strategy", self)
-        self.backend = Shelf("backend", self)
-        self.engine = Shelf("engine", self)
-        self.frontend = Shelf("frontend", self)
-        self.dialect = Shelf("dialect", self)
-        self.observer = Shelf("observer", self)
-        self.emitter = Shelf("emitter", self)
-        self.policy = Shelf("policy", self)
-        self.fact = Shelf("fact", self)
-        self.cost_table = Shelf("cost_table", self)
+        self.pass_ = Table("pass", self)
+        self.strategy = Table("strategy", self)
+        self.backend = Table("backend", self)
+        self.engine = Table("engine", self)
+        self.policy = Table("policy", self)
+        self.fact = Table("fact", self)
+        self.cost_table = Table("cost_table", self)
 
     @property
-    def shelves(self) -> list[Shelf]:
-        """All shelves."""
-        return [shelf for shelf in vars(self).values() if isinstance(shelf, Shelf)]
+    def tables(self) -> list[Table]:
+        """All tables."""
+        return [table for table in vars(self).values() if isinstance(table, Table)]
+
+    def __getattr__(self, name: str) -> Table:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = [attribute for attribute, value in vars(self).items() if isinstance(value, Table)]
+        raise UnknownKindError(
+            f"there is no kind {name!r}{did_you_mean(name, known)}; a plugin may register {', '.join(known)}",
+            "see docs/plugins.md for what each kind holds",
+        )
 
     @contextmanager
     def on_behalf_of(self, owner: str) -> Iterator[None]:
         """Register for `owner`; if the block raises, everything it registered is taken back."""
-        before, kept = self.owner, [dict(shelf._entries) for shelf in self.shelves]
+        before, kept = self.owner, [dict(table._entries) for table in self.tables]
         self.owner = owner
         try:
             yield
         except BaseException:
-            for shelf, entries in zip(self.shelves, kept):
-                shelf._entries = entries
+            for table, entries in zip(self.tables, kept):
+                table._entries = entries
             raise
         finally:
             self.owner = before

@@ -1,0 +1,33 @@
+"""The one import that a plugin needs: hooks, the registry, and what plugins implement. See docs/plugins.md.
+
+Names are imported when they are first used, and none of them imports onnx.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_PUBLIC = {
+    **dict.fromkeys(("API_VERSION", "hookimpl", "hookspec"), "dovetail.plugin.hookspecs"),
+    **dict.fromkeys(("PluginRecord", "PluginSet", "load_plugins"), "dovetail.plugin.loader"),
+    "PluginWarning": "dovetail.plugin.isolation",
+    "Registry": "dovetail.plugin.registry",
+    **dict.fromkeys(("Strategy", "View"), "dovetail.plugin.protocols"),
+    **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),
+    **dict.fromkeys(("Claim", "Claims"), "dovetail.planning.claim"),
+    **dict.fromkeys(
+        ("Availability", "Engine", "EngineError", "Executed", "Reads", "RegionModel", "Session"),
+        "dovetail.runtime.engine",
+    ),
+}
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str):
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'dovetail.plugin' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
