@@ -106,7 +106,7 @@ def in_its_own_types(model: Path) -> Candidate:
     import onnx
     import onnx_ir
     from dovetail.runtime.engine import RegionModel
-    from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
+    from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
     from dovetail.verification.data import fitted
 
     typed, source = model.with_name("typed.onnx"), onnx_ir.load(model)

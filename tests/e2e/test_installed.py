@@ -48,7 +48,8 @@ def test_every_member_is_part_of_the_whole():
 @pytest.mark.parametrize("member", MEMBERS, ids=[str(member.relative_to(ROOT)) for member in MEMBERS])
 def test_members_declare_what_they_import(member):
     project = tomllib.loads((member / "pyproject.toml").read_text())["project"]
-    declared = {_name(requirement) for requirement in project["dependencies"]} | {project["name"]}
+    optional = [text for texts in project.get("optional-dependencies", {}).values() for text in texts]
+    declared = {_name(requirement) for requirement in (*project["dependencies"], *optional)} | {project["name"]}
     distributions = packages_distributions()
     imported = {}
     for path in (member / "src").rglob("*.py"):

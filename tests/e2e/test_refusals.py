@@ -26,7 +26,7 @@ emit: {engines: [picky]}
 
 ENGINE = """
 from dovetail.runtime.engine import EngineError
-from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
 REFUSES = {refuses!r}
 

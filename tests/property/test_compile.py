@@ -8,7 +8,7 @@ import pytest
 from dovetail import api
 from dovetail.ir import open_model, verify_model
 from dovetail.runtime.executor import Executor
-from dovetail.runtime.reference import ReferenceEngine
+from dovetail_host.reference import ReferenceEngine
 from hypothesis import given, note
 from hypothesis import strategies as st
 

@@ -86,6 +86,7 @@ def plan(
     request = _request(backends, keep_io_types=keep_io_types, data=data, **choices)
     ctx = _context(request, plugins)
     original = open(model)
+    ctx.load_backends()
     _check_data(original, request.data)
     work = _copy(original)
     run_stages(work, ctx, DECIDE, instrumentation or _watching(progress), passes)

@@ -36,17 +36,14 @@ def assert_broken(name, *parts):
     return plugins
 
 
-def test_the_built_in_parts_are_a_plugin(install):
+def test_the_host_is_a_plugin_like_any_other(install):
     plugins = load_plugins()
-    record = plugins.plugins[0]
-    assert (record.name, record.distribution, record.status, record.hooks) == (
-        "builtin",
-        "dovetail",
-        "ok",
-        ("register",),
-    )
-    assert plugins.registry.engine.entry("reference").owner == "dovetail"
+    record = record_of(plugins, "host")
+    assert (record.distribution, record.status, record.hooks) == ("dovetail-host", "ok", ("register",))
+    assert plugins.registry.engine.entry("reference").owner == "dovetail-host"
     assert "host" in plugins.registry.backend
+    without = load_plugins(block=["dovetail-host"]).registry
+    assert not {"host", "onnxruntime-cpu", "reference"} & {*without.backend, *without.engine}
 
 
 def test_records_say_who_brings_what(brick):
@@ -67,8 +64,7 @@ def test_plugins_come_sorted_whatever_the_path_says(install):
     install("brick", {"m2": "brick_m2", "m1": "brick_m1"}, {"brick_m1.py": "", "brick_m2.py": ""})
     install("acme", {"m3": "acme_m3", "m0": "acme_m0"}, {"acme_m3.py": "", "acme_m0.py": ""})
     names = [record.name for record in load_plugins().plugins]
-    assert names[0] == "builtin"
-    assert names[1:] == sorted(names[1:])
+    assert names == sorted(names)
 
 
 def test_a_broken_import(brick, install):
@@ -131,11 +127,6 @@ def test_blocking_the_first_frees_the_name(brick, install, plugin):
     assert (record_of(plugins, "brick").status, record_of(plugins, "brick@acme").status) == ("disabled", "ok")
 
 
-def test_nobody_takes_the_place_of_the_built_in_parts(brick, install):
-    install("acme", {"builtin": "acme_plugin"}, {"acme_plugin.py": ""})
-    assert_broken("builtin@acme", "belongs to dovetail (dovetail.builtin) already")
-
-
 @pytest.mark.parametrize("line", ["dovetail_api = 2", "dovetail_api = '1'"])
 def test_another_api_version(brick, install, plugin, line):
     source = plugin(register='registry.pass_("acme-pass", "acme_plugin:P")').replace("dovetail_api = 1", line)
@@ -185,13 +176,13 @@ def test_an_allow_list(brick, install, monkeypatch):
     install("acme", {"acme": "acme_plugin"}, {"acme_plugin.py": "1 / 0"})
 
     def status(plugins):
-        return {r.name: r.status for r in plugins.plugins if r.name in ("builtin", "acme", "brick")}
+        return {r.name: r.status for r in plugins.plugins if r.name in ("host", "acme", "brick")}
 
-    wanted = {"builtin": "ok", "acme": "disabled", "brick": "ok"}
+    wanted = {"host": "disabled", "acme": "disabled", "brick": "ok"}
     assert status(load_plugins(allow=["brick"])) == wanted
     monkeypatch.setenv("DOVETAIL_PLUGINS", " brick ,")
     assert status(load_plugins()) == wanted
-    assert status(load_plugins(allow=[])) == {"builtin": "ok", "acme": "disabled", "brick": "disabled"}
+    assert status(load_plugins(allow=[])) == dict.fromkeys(("host", "acme", "brick"), "disabled")
     monkeypatch.setenv("DOVETAIL_PLUGINS", "")
     assert status(load_plugins())["brick"] == "disabled"
 
@@ -229,8 +220,17 @@ def test_a_backend_file_without_a_name(brick, install):
     assert_broken("acme", "acme_npu:npu.backend.yaml: no line says 'backend: NAME'")
 
 
+def test_a_file_that_is_refused_takes_along_what_its_plugin_registered(brick, install, plugin):
+    source = plugin(register='registry.pass_("acme-pass", "acme_npu:P")')
+    install(
+        "acme", {"acme": "acme_npu"}, {"acme_npu/__init__.py": source, "acme_npu/npu.backend.yaml": "device: npu\n"}
+    )
+    plugins = assert_broken("acme", "npu.backend.yaml: no line says 'backend: NAME'")
+    assert "acme-pass" not in plugins.registry.pass_
+
+
 def test_a_backend_that_is_taken(brick, install):
     files = {"acme_npu/__init__.py": "", "acme_npu/npu.backend.yaml": "backend: host\n"}
     install("acme", {"acme": "acme_npu"}, files)
-    plugins = assert_broken("acme", "backend 'host' is registered by dovetail", "and by acme")
-    assert plugins.registry.backend.entry("host").owner == "dovetail"
+    plugins = assert_broken("acme", "backend 'host' is registered by dovetail-host", "and by acme")
+    assert plugins.registry.backend.entry("host").owner == "dovetail-host"

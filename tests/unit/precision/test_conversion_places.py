@@ -24,7 +24,7 @@ emit: {{engines: [{engine}]}}
 
 ENGINE = """
 from dovetail.runtime.engine import Reads
-from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
 class Narrow(OnnxRuntimeCpu):
     name = "narrow"

@@ -35,7 +35,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
     assert set(tables.things) == {("engine", "openvino-cpu"), ("backend", "cpu-bf16"), *registered}
     code = (
         "import sys, dovetail_cpu_bf16.engine as e;"
-        "import dovetail.runtime.onnxruntime_cpu as o, dovetail.runtime.reference as r;"
+        "import dovetail_host.onnxruntime_cpu as o, dovetail_host.reference as r;"
         "e.OpenVinoCpu().available(); o.OnnxRuntimeCpu().available(); r.ReferenceEngine().available();"
         "print({'openvino', 'onnx', 'onnx_ir', 'onnxruntime', 'numpy'} & set(sys.modules))"
     )

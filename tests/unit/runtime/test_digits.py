@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from dovetail.ir import open_model
 from dovetail.runtime.executor import Executor
-from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
-from dovetail.runtime.reference import ReferenceEngine
 from dovetail_cpu_bf16.engine import OpenVinoCpu
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_host.reference import ReferenceEngine
 
 FOLDER = Path(__file__).parents[3] / "examples" / "digits"
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.runtime.engine import RegionModel
-from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
-from dovetail.runtime.reference import ReferenceEngine
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_host.reference import ReferenceEngine
 
 from .models import parse
 

@@ -12,8 +12,8 @@ from dovetail.errors import DovetailError
 from dovetail.runtime.engine import Availability, Executed, Reads
 from dovetail.runtime.executor import Executor
 from dovetail.runtime.extraction import extract
-from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
-from dovetail.runtime.reference import ReferenceEngine
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_host.reference import ReferenceEngine
 
 from .models import parse
 

@@ -7,10 +7,10 @@ import onnx_ir as ir
 import pytest
 from dovetail.ir import open_model, save_model
 from dovetail.runtime.executor import Executor
-from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
-from dovetail.runtime.reference import ReferenceEngine
 from dovetail.runtime.serialise import needs_file
 from dovetail_cpu_bf16.engine import OpenVinoCpu
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_host.reference import ReferenceEngine
 
 from .models import parse
 

@@ -5,7 +5,7 @@ import numpy as np
 import onnx.parser
 import pytest
 from dovetail.ir.opening import open_proto
-from dovetail.runtime.kernel_versions import at_older_opset
+from dovetail_host.kernel_versions import at_older_opset
 
 HEAD = '<ir_version: 10, opset_import: ["": {opset}]>\n'
 

@@ -10,8 +10,8 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir.model import Model
 from dovetail.runtime.engine import RegionModel
-from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_cpu_bf16.engine import OpenVinoCpu
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from onnx import TensorProto, helper
 
 from .models import parse

@@ -9,8 +9,8 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir.model import Model
 from dovetail.runtime.engine import RegionModel
-from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
-from dovetail.runtime.reference import ReferenceEngine
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_host.reference import ReferenceEngine
 
 from .models import parse
 

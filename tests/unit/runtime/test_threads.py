@@ -10,9 +10,9 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.runtime.engine import RegionModel
-from dovetail.runtime.onnxruntime_cpu import OnnxRuntimeCpu
-from dovetail.runtime.reference import ReferenceEngine
 from dovetail_cpu_bf16.engine import OpenVinoCpu
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_host.reference import ReferenceEngine
 
 from .models import parse
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from dovetail.runtime.engine import Availability
-from dovetail.runtime.onnxruntime_cpu import CPU, OnnxRuntimeCpu
+from dovetail_host.onnxruntime_cpu import CPU, OnnxRuntimeCpu
 
 __all__ = ["OnnxRuntimeCuda"]
 

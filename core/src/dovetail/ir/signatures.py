@@ -158,9 +158,14 @@ def find(domain: str, op_type: str, version: int | None) -> Signature | None:
 
 @cache
 def _runtime_schemas() -> dict[tuple[str, str], list]:
-    """ONNX Runtime's schemas, some of them in the default domain, read once and only when onnx has none."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
+    """ONNX Runtime's schemas, some of them in the default domain, read once and only when onnx has none.
 
+    Empty where ONNX Runtime is not installed.
+    """
+    try:
+        from onnxruntime.capi import onnxruntime_pybind11_state as state
+    except ImportError:
+        return {}
     table: dict[tuple[str, str], list] = {}
     for schema in state.get_all_operator_schema():
         table.setdefault((schema.domain, schema.name), []).append(schema)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.errors import DovetailError
+from dovetail.planning.placement import HOST
+
 if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice
     from dovetail.plugin.registry import Registry
@@ -20,6 +23,11 @@ def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
     Raises:
         DovetailError: No plugin brings it, an option is unknown, or its file is at fault.
     """
+    if choice.name == HOST and HOST not in registry.backend:
+        raise DovetailError(
+            "the backend 'host', which runs what no other backend takes, is not installed or was left out",
+            "pip install dovetail-host",
+        )
     return load_backend_file(registry, registry.backend[choice.name], choice.options)
 
 

@@ -106,6 +106,14 @@ class Context:
         chosen = (choice for choice in self.request.backends if choice.name == HOST)
         return load_chosen(self.registry, next(chosen, BackendChoice(HOST)))
 
+    def load_backends(self) -> None:
+        """Load the chosen backends and the host now, so that what is wrong with them is said before anything is done.
+
+        Raises:
+            DovetailError: One of them is not installed, or its file is at fault.
+        """
+        _ = (self.backends, self.host)
+
     def remark(
         self,
         kind: Kind,

@@ -16,7 +16,7 @@ _PUBLIC = {
     **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),
     **dict.fromkeys(("Claim", "Claims"), "dovetail.planning.claim"),
     **dict.fromkeys(
-        ("Availability", "Engine", "EngineError", "Executed", "Reads", "RegionModel", "Session"),
+        ("Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"),
         "dovetail.runtime.engine",
     ),
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pluggy
 
-from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import hookspecs
 from dovetail.plugin.isolation import PluginWarning, described, foreign_output
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from dovetail.passes import Pipeline, Request
+    from dovetail.plugin.registry import Table
 
 __all__ = ["ENTRY_POINT_GROUP", "PluginRecord", "PluginSet", "PluginWarning", "load_plugins"]
 
 ENTRY_POINT_GROUP = "dovetail"
 _ALLOW_VARIABLE = "DOVETAIL_PLUGINS"
-_BUILTIN = "builtin"
 _THIS_PROGRAM = "this program"
 _BACKEND_SUFFIX = ".backend.yaml"
 # What looks back at a pass runs in the opposite order of what looks ahead, so that the calls nest.
@@ -77,7 +77,7 @@ class PluginSet:
 
     Attributes:
         registry: Everything that plugins in good order brought.
-        plugins: A record of every plugin found, the built-in one first, then by name.
+        plugins: A record of every plugin found, by name.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,9 @@ class PluginSet:
         record = PluginRecord(name, _THIS_PROGRAM, "", getattr(plugin, "__name__", type(plugin).__qualname__))
         self._attach(record, plugin)
         if record.status == "ok":
-            self._register(record, plugin)
+            added = self._register(record)
+        if record.status == "ok":
+            self._add_files(record, plugin, added)
         if record.status != "ok":
             raise DovetailError(str(record), "see docs/plugins.md for what a plugin may do")
         self.plugins.append(record)
@@ -180,9 +182,11 @@ class PluginSet:
         # pluggy calls the last registered first; registered backwards, hooks run by name and obey tryfirst and trylast.
         for name in reversed(modules):
             self._attach(records[name], modules[name])
-        for name, module in modules.items():
+        # What one plugin registers may be needed to read the files of another, whatever their names are.
+        added = {name: self._register(records[name]) for name in modules if records[name].status == "ok"}
+        for name, entries in added.items():
             if records[name].status == "ok":
-                self._register(records[name], module)
+                self._add_files(records[name], modules[name], entries)
 
     def _attach(self, record: PluginRecord, module: Any) -> None:
         try:
@@ -197,19 +201,32 @@ class PluginSet:
         if record.status == "broken" and self._manager.has_plugin(record.name):
             self._manager.unregister(name=record.name)
 
-    def _register(self, record: PluginRecord, module: Any) -> None:
+    def _register(self, record: PluginRecord) -> list[tuple[Table, str]]:
+        """Call the plugin's `register`, and give what it added."""
+        added: list[tuple[Table, str]] = []
+        with self._blaming(record), self.registry.on_behalf_of(record.distribution, added):
+            for candidate in self._manager.hook.register.get_hookimpls():
+                if candidate.plugin_name == record.name:
+                    _with_wanted_arguments(candidate)(registry=self.registry)
+        return added
+
+    def _add_files(self, record: PluginRecord, module: Any, added: list[tuple[Table, str]]) -> None:
+        """Register the backend files in the plugin's package; where that fails, what it added before goes too."""
+        with self._blaming(record), self.registry.on_behalf_of(record.distribution, added):
+            files = list(_backend_files(module))
+            for name, target in files:
+                self.registry.backend(name, target)
+            if not files and not record.hooks and (misnamed := _misnamed_backend(module)):
+                raise DovetailError(
+                    f"{misnamed} looks like a backend file, and is not used: its name must end in {_BACKEND_SUFFIX}"
+                )
+
+    @contextmanager
+    def _blaming(self, record: PluginRecord) -> Iterator[None]:
+        """Keep what a plugin prints out of standard output, and mark it as broken by what it raises."""
         try:
-            with self.registry.on_behalf_of(record.distribution), foreign_output(record.title):
-                for candidate in self._manager.hook.register.get_hookimpls():
-                    if candidate.plugin_name == record.name:
-                        _with_wanted_arguments(candidate)(registry=self.registry)
-                files = list(_backend_files(module))
-                for name, target in files:
-                    self.registry.backend(name, target)
-                if not files and not record.hooks and (misnamed := _misnamed_backend(module)):
-                    raise DovetailError(
-                        f"{misnamed} looks like a backend file, and is not used: its name must end in {_BACKEND_SUFFIX}"
-                    )
+            with foreign_output(record.title):
+                yield
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -250,12 +267,10 @@ class _Found(NamedTuple):
 
 
 def _find() -> Iterator[_Found]:
-    """The built-in plugin, then every entry point once, each under a name of its own."""
-    from importlib.metadata import EntryPoint, entry_points
+    """Every entry point once, each under a name of its own."""
+    from importlib.metadata import entry_points
 
-    builtin = PluginRecord(_BUILTIN, "dovetail", __version__, "dovetail.builtin")
-    yield _Found(builtin, EntryPoint(_BUILTIN, "dovetail.builtin", ENTRY_POINT_GROUP))
-    targets = {_BUILTIN: {builtin.target}}
+    targets: dict[str, set[str]] = {}
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name, point.value)):
         known = targets.setdefault(point.name, set())
         if point.value in known:
@@ -267,8 +282,8 @@ def _find() -> Iterator[_Found]:
 
 
 def _choose(found: list[_Found], block: Collection[str], allow: Collection[str] | None) -> None:
-    """Disable what is blocked or not allowed; the built-in plugin is not up for choice."""
-    records = [item.record for item in found if item.record.name != _BUILTIN]
+    """Disable what is blocked or not allowed."""
+    records = [item.record for item in found]
     known = {name for record in records for name in (record.name, record.distribution)}
     for name in (*block, *(allow or ())):
         if name not in known:

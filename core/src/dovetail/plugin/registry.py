@@ -161,18 +161,31 @@ class Registry:
         )
 
     @contextmanager
-    def on_behalf_of(self, owner: str) -> Iterator[None]:
-        """Register for `owner`; if the block raises, everything it registered is taken back."""
-        before, kept = self.owner, [dict(table._entries) for table in self.tables]
+    def on_behalf_of(self, owner: str, added: list[tuple[Table, str]] | None = None) -> Iterator[None]:
+        """Register for `owner`; if the block raises, everything that it and earlier blocks added is taken back.
+
+        Args:
+            owner: The distribution.
+            added: What earlier blocks added for the same plugin; gets what this one adds.
+        """
+        before, known = self.owner, [set(table._entries) for table in self.tables]
+        added = [] if added is None else added
         self.owner = owner
         try:
             yield
         except BaseException:
-            for table, entries in zip(self.tables, kept):
-                table._entries = entries
+            for table, name in [*added, *self._since(known)]:
+                del table._entries[name]
+            added.clear()
             raise
+        else:
+            added += self._since(known)
         finally:
             self.owner = before
+
+    def _since(self, known: list[set[str]]) -> list[tuple[Table, str]]:
+        """What was registered since `known` held all names."""
+        return [(table, name) for table, names in zip(self.tables, known) for name in table._entries.keys() - names]
 
 
 def _attribute(target: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -11,10 +11,11 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
 
     from dovetail.ir.model import Model
 
-__all__ = ["Availability", "Engine", "EngineError", "Executed", "Reads", "RegionModel", "Session"]
+__all__ = ["Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"]
 
 
 class EngineError(DovetailError):
@@ -110,4 +111,22 @@ class Engine(Protocol):
 
         Raises:
             EngineError: The engine refuses the region; it names the node where the engine tells.
+        """
+
+
+class Evaluator(Protocol):
+    """What an engine may offer besides: computing one node at once, for passes that fold constants."""
+
+    def evaluate(
+        self, node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
+    ) -> list[np.ndarray]:
+        """The outputs of `node` that have a name.
+
+        Args:
+            node: The node; it is read and not changed.
+            inputs: An array per input, None for one that is absent.
+            opsets: The versions of the domains that the model imports.
+
+        Raises:
+            EngineError: There is no implementation, it refuses these inputs, or a result has not the declared type.
         """

@@ -1,4 +1,4 @@
-"""The engines of backends."""
+"""The engines of backends, and the one that evaluates single nodes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from dovetail.runtime.guard import GuardedEngine
 
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
+    from dovetail.runtime.engine import Evaluator
     from dovetail.schema import Backend
 
-__all__ = ["engines_of"]
+__all__ = ["engines_of", "evaluator_of"]
+
+_REFERENCE = "reference"
 
 
 def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, list[GuardedEngine]]:
@@ -37,3 +40,13 @@ def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, lis
             )
         found[backend.name] = engines
     return found
+
+
+def evaluator_of(registry: Registry) -> Evaluator | None:
+    """The engine `reference`, if it is installed and evaluates single nodes.
+
+    Raises:
+        DovetailError: It is registered and cannot be loaded.
+    """
+    engine = registry.engine.get(_REFERENCE)
+    return engine() if hasattr(engine, "evaluate") else None

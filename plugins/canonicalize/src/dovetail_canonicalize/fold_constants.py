@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
+from dovetail.runtime.engine import EngineError
+from dovetail.runtime.engines import evaluator_of
 
 from dovetail_canonicalize.declared_outputs import correct_outputs
-from dovetail_canonicalize.evaluate import NotEvaluated, constant_array, evaluate
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.runtime.engine import Evaluator
 
 __all__ = ["FoldConstants"]
 
@@ -46,9 +49,13 @@ class FoldConstants(Pass):
         """Fold in graph order, so that what becomes constant can feed the next."""
         changed = computed = False
         overridable = {id(value) for value in model.graph.inputs}
+        evaluator = evaluator_of(ctx.registry)
+        if evaluator is None:
+            why = "only constants and extents are folded: no engine here evaluates single nodes"
+            ctx.remark("missed", "", "no-evaluator", why, suggest="pip install dovetail-host")
         for _, graph in model.graphs():
             for node in graph:
-                results = self._fold(node, model, overridable)
+                results = self._fold(node, model, overridable, evaluator)
                 if results is None:
                     continue
                 for value, tensor in zip(node.outputs, results, strict=False):
@@ -63,7 +70,9 @@ class FoldConstants(Pass):
             correct_outputs(model, ctx)
         return changed
 
-    def _fold(self, node: ir.Node, model: Model, overridable: set[int]) -> list[ir.TensorProtocol] | None:
+    def _fold(
+        self, node: ir.Node, model: Model, overridable: set[int], evaluator: Evaluator | None
+    ) -> list[ir.TensorProtocol] | None:
         import onnx_ir as ir
 
         if node.domain not in ("", "ai.onnx") or node.op_type in _NEVER:
@@ -80,15 +89,15 @@ class FoldConstants(Pass):
             return None
         inputs = []
         for value in node.inputs:
-            array = None if value is None else constant_array(value, overridable, 16 * self.limit)
+            array = None if value is None else _constant_array(value, overridable, 16 * self.limit)
             if value is not None and array is None:
                 return None
             inputs.append(array)
-        if not inputs:
+        if not inputs or evaluator is None:
             return None
         try:
-            arrays = evaluate(node, inputs, model.ir.opset_imports)
-        except NotEvaluated:
+            arrays = evaluator.evaluate(node, inputs, model.ir.opset_imports)
+        except EngineError:
             return None
         if sum(array.nbytes for array in arrays) > self.limit:
             return None
@@ -102,6 +111,22 @@ class FoldConstants(Pass):
             if known and value.dtype.name != "STRING":
                 size += math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
         return size > self.limit
+
+
+def _constant_array(value: ir.Value, overridable: set[int], limit: int) -> np.ndarray | None:
+    """The array of an initializer of at most `limit` bytes; None for everything else.
+
+    Args:
+        value: The value.
+        overridable: Ids of graph inputs: an initializer among them is only a default.
+        limit: Bytes.
+    """
+    tensor = value.const_value
+    if tensor is None or not value.is_initializer() or id(value) in overridable:
+        return None
+    if tensor.dtype.name == "STRING" or tensor.nbytes > limit:
+        return None
+    return tensor.numpy()
 
 
 def _constant(node: ir.Node) -> ir.TensorProtocol | None:

@@ -1,55 +1,37 @@
-"""Computing one node now, with onnx's reference implementation."""
+"""Computing one node at once, with onnx's reference implementation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.runtime.engine import EngineError
+
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["NotEvaluated", "constant_array", "evaluate"]
-
+__all__ = ["evaluate"]
 
 # Before, they worked on all axes from the given one on, flattened into one.
 _ONE_AXIS_FROM_13 = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
-
-
-class NotEvaluated(Exception):
-    """The reference implementation cannot compute this node."""
-
-
-def constant_array(value: ir.Value, overridable: set[int], limit: int) -> np.ndarray | None:
-    """The array of an initializer of at most `limit` bytes; None for everything else.
-
-    Args:
-        value: The value.
-        overridable: Ids of graph inputs: an initializer among them is only a default.
-        limit: Bytes.
-    """
-    tensor = value.const_value
-    if tensor is None or not value.is_initializer() or id(value) in overridable:
-        return None
-    if tensor.dtype.name == "STRING" or tensor.nbytes > limit:
-        return None
-    return tensor.numpy()
 
 
 def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]) -> list[np.ndarray]:
     """The outputs of `node` for these inputs.
 
     Raises:
-        NotEvaluated: The reference has no implementation, or it refuses these inputs.
+        EngineError: The reference has no implementation, or it refuses these inputs.
     """
     import numpy as np
     import onnx
     import onnx_ir as ir
-    from dovetail.runtime.reference_operators import REPLACEMENTS
     from onnx.reference import ReferenceEvaluator
 
+    from dovetail_host.reference_operators import REPLACEMENTS
+
     if node.op_type in _ONE_AXIS_FROM_13 and opsets.get("", 1) < 13:
-        raise NotEvaluated("the reference knows this operator as it is from opset 13 on")
+        raise EngineError("the reference knows this operator as it is from opset 13 on")
     try:
         proto = ir.to_proto(node)
         names = [f"i{index}" if array is not None else "" for index, array in enumerate(inputs)]
@@ -68,13 +50,13 @@ def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(model, new_ops=REPLACEMENTS).run(None, feeds)
     except Exception as error:  # the reference raises whatever numpy or its own code raises
-        raise NotEvaluated(str(error)) from error
+        raise EngineError(str(error)) from error
     # The result must be of the type that the model says; the reference is not always exact in that.
     out = []
     for value, result in zip([v for v in node.outputs if v.name], results, strict=True):
         if not isinstance(result, (np.ndarray, np.generic)) or result.dtype.kind in "OUS":
-            raise NotEvaluated("the result is no tensor of numbers")
+            raise EngineError("the result is no tensor of numbers")
         if value.dtype is not None and ir.DataType.from_numpy(result.dtype) != value.dtype:
-            raise NotEvaluated(f"the reference gives {result.dtype}")
+            raise EngineError(f"the reference gives {result.dtype}")
         out.append(np.ascontiguousarray(result) if result.ndim else np.asarray(result))
     return out

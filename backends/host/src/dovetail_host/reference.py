@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -16,6 +16,7 @@ from dovetail.runtime.tensors import TENSOR_TYPES, matches, value_type
 if TYPE_CHECKING:
     import numpy as np
     import onnx
+    import onnx_ir as ir
     from onnx.reference import ReferenceEvaluator
 
 __all__ = ["ReferenceEngine"]
@@ -47,7 +48,7 @@ class ReferenceEngine:
         import onnx
         from onnx.reference import ReferenceEvaluator
 
-        from dovetail.runtime.reference_operators import REPLACEMENTS
+        from dovetail_host.reference_operators import REPLACEMENTS
 
         source = source_of(region)
         try:
@@ -57,6 +58,18 @@ class ReferenceEngine:
             return ReferenceSession(evaluator, region, bool(options.get("profile")))
         except Exception as error:  # the evaluator raises whatever its parts raise
             raise DovetailError(f"reference refuses the region: {_first_sentence(error)}") from error
+
+    def evaluate(
+        self, node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
+    ) -> list[np.ndarray]:
+        """Compute one node at once.
+
+        Raises:
+            EngineError: There is no implementation, or it refuses these inputs.
+        """
+        from dovetail_host.evaluation import evaluate
+
+        return evaluate(node, inputs, opsets)
 
 
 class ReferenceSession:

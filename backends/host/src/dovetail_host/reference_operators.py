@@ -14,7 +14,7 @@ import numpy as np
 from onnx import helper
 from onnx.reference.op_run import OpRun
 
-from dovetail.runtime import reference_arithmetic
+from dovetail_host import reference_arithmetic
 
 __all__ = ["REPLACEMENTS"]
 

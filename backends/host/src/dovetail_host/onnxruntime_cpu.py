@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.runtime.emulated import emulated
 from dovetail.runtime.engine import Availability, EngineError, Executed, Reads, RegionModel
-from dovetail.runtime.kernel_versions import at_older_opset
 from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
-from dovetail.runtime.rounded import KEPT, rounded
 from dovetail.runtime.serialise import needs_file, source_of
 from dovetail.runtime.tensors import TENSOR_TYPES, type_name
+
+from dovetail_host.emulated import emulated
+from dovetail_host.kernel_versions import at_older_opset
+from dovetail_host.rounded import KEPT, rounded
 
 if TYPE_CHECKING:
     import numpy as np

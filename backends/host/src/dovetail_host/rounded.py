@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value
-from dovetail.runtime.widened import fails, widen
+
+from dovetail_host.widened import fails, widen
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["EXACT", "KEPT", "rounded"]

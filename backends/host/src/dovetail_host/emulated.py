@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value, replace_uses_except
-from dovetail.runtime.rounded import EXACT
+
+from dovetail_host.rounded import EXACT
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["emulated"]
