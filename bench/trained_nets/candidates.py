@@ -106,8 +106,8 @@ def in_its_own_types(model: Path) -> Candidate:
     import onnx
     import onnx_ir
     from dovetail.runtime.engine import RegionModel
-    from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
     from dovetail.verification.data import fitted
+    from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
     typed, source = model.with_name("typed.onnx"), onnx_ir.load(model)
     for graph in (source.graph, *source.graph.subgraphs()):

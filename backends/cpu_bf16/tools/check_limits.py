@@ -18,9 +18,9 @@ import onnx
 import onnx_ir as ir
 from dovetail.ir import Model
 from dovetail.passes import Context
-from dovetail.schema import Judge, load_backend
 from dovetail_cpu_bf16 import facts
 from dovetail_placement.edge_kinds import MarkEdgeKinds
+from dovetail_schemas import Judge, load_backend
 from node_tests import cases
 
 POLICIES = Path(__file__).parents[3] / "schemas" / "src" / "dovetail_schemas" / "policies"

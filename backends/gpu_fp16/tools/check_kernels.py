@@ -12,7 +12,7 @@ import argparse
 import re
 from pathlib import Path
 
-from dovetail.schema import Backend, load_backend
+from dovetail_schemas import Backend, load_backend
 
 SCHEMAS = Path(__file__).parents[3] / "schemas" / "src" / "dovetail_schemas"
 SECTION = "## Operators implemented by CUDAExecutionProvider"

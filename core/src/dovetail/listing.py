@@ -9,6 +9,7 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.protocols import Backend, BackendSummary
     from dovetail.plugin.registry import Registry
 
 __all__ = ["BackendInfo", "backends"]
@@ -38,18 +39,29 @@ class BackendInfo:
 def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
     """The installed backends, by name. No engine is loaded."""
     from dovetail.plugin.loader import load_plugins
-    from dovetail.schema.peek import peek_backend
 
     registry = (plugins or load_plugins()).registry
     found = []
     for entry in registry.backend.entries:
         try:
-            seen = peek_backend(registry.backend[entry.name])
+            seen = _peek(entry.name, registry)
             engines = tuple(_engine_info(name, registry) for name in seen.engines)
             found.append(BackendInfo(entry.name, seen.summary, entry.owner, engines, seen.device))
         except DovetailError as error:
             found.append(BackendInfo(entry.name, "", entry.owner, error=error.message))
     return found
+
+
+def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
+    """What there is to see of a backend: its file is not read closely."""
+    from dovetail.passes.backends import load_chosen
+    from dovetail.passes.request import BackendChoice
+    from dovetail.plugin.backend_files import format_of
+
+    if not registry.backend.is_file(name):
+        return load_chosen(registry, BackendChoice(name))
+    source = registry.backend[name]
+    return format_of(registry, source).peek(source)
 
 
 def _engine_info(name: str, registry: Registry) -> tuple[str, bool, str]:

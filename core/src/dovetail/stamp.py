@@ -73,7 +73,7 @@ def _files_read(request: Request, ctx: Context) -> dict[str, str]:
     chosen = {HOST, *(choice.name for choice in request.backends)}
     for table in (registry.policy, registry.cost_table, registry.backend):
         for name in table:
-            source = _source(table, name)
+            source = _source(table, name) if table.is_file(name) else None
             found[f"{table.kind} {name}"] = _digest(source)
             if table is registry.backend and name in chosen:
                 found |= {f"{name}: {path}": _digest(near) for path, near in _beside(source)}

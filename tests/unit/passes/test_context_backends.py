@@ -23,6 +23,7 @@ def registry(tmp_path, monkeypatch):
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     registry = Registry("acme")
+    registry.backend_format("yaml", "dovetail_schemas.backend_yaml:BackendYaml")
     for name in ("npu", "host"):
         (package / f"{name}.yaml").write_text(FILE.format(name=name))
         registry.backend(name, f"acme_files:{name}.yaml")

@@ -217,7 +217,7 @@ def test_backend_files_need_no_python(install):
 
 def test_a_backend_file_without_a_name(brick, install):
     install("acme", {"acme": "acme_npu"}, {"acme_npu/__init__.py": "", "acme_npu/npu.backend.yaml": "ops: {}\n"})
-    assert_broken("acme", "acme_npu:npu.backend.yaml: no line says 'backend: NAME'")
+    assert_broken("acme", "npu.backend.yaml: no line says 'backend: NAME'")
 
 
 def test_a_file_that_is_refused_takes_along_what_its_plugin_registered(brick, install, plugin):

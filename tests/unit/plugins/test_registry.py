@@ -2,11 +2,11 @@ import sys
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugin.registry import CODE_KINDS, DATA_KINDS, Registry
+from dovetail.plugin.registry import CODE_KINDS, DATA_KINDS, MIXED_KINDS, Registry
 
 
 def test_kinds_are_complete():
-    assert {table.kind for table in Registry().tables} == {*CODE_KINDS, *DATA_KINDS}
+    assert {table.kind for table in Registry().tables} == {*CODE_KINDS, *DATA_KINDS, *MIXED_KINDS}
 
 
 def test_things_are_imported_when_asked_for():
@@ -28,7 +28,8 @@ def test_things_are_imported_when_asked_for():
         ("pass_", "module"),
         ("pass_", "module:"),
         ("pass_", "module:a b"),
-        ("backend", "package:npu"),
+        ("policy", "package:npu"),
+        ("backend", "package:a b"),
         ("backend", "package"),
         ("backend", "package:../secret.yaml"),
         ("backend", "package:/etc/secret.yaml"),

@@ -13,10 +13,10 @@ import onnx
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.runtime.engine import RegionModel
-from dovetail.schema import Judge, load_backend
 from dovetail_gpu_fp16 import engine as module
 from dovetail_gpu_fp16.engine import OnnxRuntimeCuda
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_schemas import Judge, load_backend
 
 from .models import parse
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 import pytest
-from dovetail.schema import load_backend
+from dovetail_schemas import load_backend
 from onnx import parser
 
 REPOSITORY = Path(__file__).parents[3]

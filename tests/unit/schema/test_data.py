@@ -6,14 +6,14 @@ import subprocess
 import sys
 
 import pytest
-from dovetail.schema import load_backend, load_operator_facts, peek_backend
-from dovetail.schema.backend_file import FILE_KEYS, VARIANT_KEYS
-from dovetail.schema.entries import RULE_KEYS
-from dovetail.schema.operators import FLOATS, operator_names, signature
-from dovetail.schema.policies import POLICIES, load_policies
-from dovetail.schema.rules import ROLES, ROW_KEYS
-from dovetail.schema.type_specs import DTYPES
-from dovetail.schema.yaml_source import load_tree
+from dovetail_schemas import load_backend, load_operator_facts, peek_backend
+from dovetail_schemas.backend_file import FILE_KEYS, VARIANT_KEYS
+from dovetail_schemas.entries import RULE_KEYS
+from dovetail_schemas.operators import FLOATS, operator_names, signature
+from dovetail_schemas.policy_file import POLICIES, load_policies
+from dovetail_schemas.rules import ROLES, ROW_KEYS
+from dovetail_schemas.type_specs import DTYPES
+from dovetail_schemas.yaml_source import load_tree
 from onnx import defs
 
 CODES = {
@@ -180,7 +180,7 @@ def test_the_meta_schema_refuses(wrong, schemas):
 
 def test_importing_and_listing_needs_no_onnx(schemas):
     code = (
-        "import sys, pathlib, dovetail.schema as s\n"
+        "import sys, pathlib, dovetail_schemas as s\n"
         f"print(s.peek_backend(pathlib.Path({str(schemas / 'backends/cpu_bf16.yaml')!r})).name)\n"
         "print([name for name in ('onnx', 'onnx_ir', 'numpy') if name in sys.modules])"
     )

@@ -1,7 +1,7 @@
 """Whole backend files on real nodes: rows that are easily read wrongly."""
 
 import pytest
-from dovetail.schema import Judge, load_backend
+from dovetail_schemas import Judge, load_backend
 
 FACTS = {"residual_add": lambda n: False, "zeros": lambda n: 0, "extent": lambda n: 512,
          "padded_channels": lambda n: 64}  # fmt: skip

@@ -1,7 +1,7 @@
 """What a mistake in a backend file reads like. The name before the first colon is the file, then comes the line."""
 
 import pytest
-from dovetail.schema import SchemaError, load_backend
+from dovetail_schemas import SchemaError, load_backend
 
 HEAD = "backend: x\ndevice: cpu\nopset: 22\n"
 CASES = {

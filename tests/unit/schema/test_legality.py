@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 import pytest
-from dovetail.schema import Judge, SchemaError
+from dovetail_schemas import Judge, SchemaError
 
 
 @pytest.fixture

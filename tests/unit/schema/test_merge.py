@@ -1,7 +1,7 @@
 """Who says what: unlisted < group < named operator < variant < the file that extends."""
 
 import pytest
-from dovetail.schema import load_backend
+from dovetail_schemas import load_backend
 
 
 def role(backend, op_type="Conv"):

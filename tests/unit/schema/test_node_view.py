@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from dovetail.schema import port_names
-from dovetail.schema.node_view import NodeView
-from dovetail.schema.terms import ABSENT, Unknown
+from dovetail.ir.signatures import port_names
+from dovetail_schemas.node_view import NodeView
+from dovetail_schemas.terms import ABSENT, Unknown
 
 
 def view(node, opset=22, **arguments):

@@ -1,9 +1,9 @@
 """Ranges: the right side of a limit, each form on both sides of its bound."""
 
 import pytest
-from dovetail.schema.ranges import parse_range
-from dovetail.schema.terms import ABSENT, Unknown
-from dovetail.schema.yaml_source import parse_tree
+from dovetail_schemas.ranges import parse_range
+from dovetail_schemas.terms import ABSENT, Unknown
+from dovetail_schemas.yaml_source import parse_tree
 
 ENV = {"KH": 4, "SW": 2, "H": Unknown("H"), "gone": ABSENT}
 

@@ -1,9 +1,9 @@
 """Shapes: names for extents."""
 
 import pytest
-from dovetail.schema.shapes import Binding, Mismatch, parse_pattern
-from dovetail.schema.terms import Unknown
-from dovetail.schema.yaml_source import Scalar
+from dovetail_schemas.shapes import Binding, Mismatch, parse_pattern
+from dovetail_schemas.terms import Unknown
+from dovetail_schemas.yaml_source import Scalar
 
 
 def pattern(text, target="X"):

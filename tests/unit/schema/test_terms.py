@@ -1,7 +1,7 @@
 """Terms: the left side of a limit. They mean what Python means by them, and nothing else can be said."""
 
 import pytest
-from dovetail.schema.terms import ABSENT, TermError, Unknown, parse_term, split_keys
+from dovetail_schemas.terms import ABSENT, TermError, Unknown, parse_term, split_keys
 from hypothesis import given
 from hypothesis import strategies as st
 

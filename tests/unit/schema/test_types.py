@@ -2,9 +2,9 @@
 
 import onnx_ir as ir
 import pytest
-from dovetail.schema import Judge
-from dovetail.schema.operators import dtype_name
-from dovetail.schema.type_specs import DTYPES
+from dovetail_schemas import Judge
+from dovetail_schemas.operators import dtype_name
+from dovetail_schemas.type_specs import DTYPES
 
 RELU = "({0}[2] x) => ({0}[2] y) {{ y = Relu(x) }}"
 

@@ -3,8 +3,8 @@
 import zipfile
 
 import pytest
-from dovetail.schema import SchemaError, load_backend
-from dovetail.schema.yaml_source import parse_tree
+from dovetail_schemas import SchemaError, load_backend
+from dovetail_schemas.yaml_source import parse_tree
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from dovetail.ir.types import float_name, from_name, promote
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail_schemas.policy_file import Policies
 
     from dovetail.building.builder import Builder
     from dovetail.plugin.loader import PluginSet
-    from dovetail.schema.policies import Policies
 
 __all__ = ["autocast", "current_region"]
 
@@ -102,10 +102,12 @@ def current_region() -> autocast | None:
 
 def _load(precision: str, plugins: PluginSet | None) -> Policies:
     from dovetail.plugin.loader import load_plugins
-    from dovetail.schema.policies import load_policies
 
     table = (plugins or load_plugins()).registry.policy
-    return load_policies(table[_POLICIES[precision]], lambda _source, name: table.get(name))
+    source = table[_POLICIES[precision]]
+    from dovetail_schemas.policy_file import load_policies  # the distribution that brings policies brings this too
+
+    return load_policies(source, lambda _source, name: table.get(name))
 
 
 def _eligible(value: ir.Value | None) -> str | None:

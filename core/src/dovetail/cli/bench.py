@@ -12,8 +12,8 @@ from dovetail.files import write_text
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
+    from dovetail.plugin.protocols import Backend
     from dovetail.runtime.engine import Engine
-    from dovetail.schema import Backend
 
 __all__ = ["add_parser", "run"]
 

@@ -13,7 +13,7 @@ from dovetail.cli.output import columns, print_json
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin.loader import PluginSet
-    from dovetail.schema import Backend
+    from dovetail.plugin.protocols import Backend
 
 __all__ = ["add_parser", "run"]
 
@@ -35,18 +35,19 @@ def run(args: argparse.Namespace) -> int:
     existing(args.file)
     from dovetail.ir import open_model
     from dovetail.passes.backends import load_backend_file
-    from dovetail.schema import Judge
-    from dovetail.schema.lint import lint_backend
+    from dovetail.plugin.backend_files import format_of
 
     backend = load_backend_file(registry, args.file, dict(args.option))
     known = {"engine": list(registry.engine), "strategy": list(registry.strategy)}
-    lint_backend(args.file, known, lambda options: load_backend_file(registry, args.file, options))
-    facts = {name: registry.fact[name] for name in registry.fact}
+    format_of(registry, args.file).check(
+        args.file, known, lambda options: load_backend_file(registry, args.file, options)
+    )
+    facts = {name: registry.fact[name] for name in backend.facts}
     documents = []
     for path in args.models:
         model = open_model(existing(path))
         _normalise(model, backend, plugins)
-        operators = _judge(model, Judge(backend, facts=facts, opset=model.ir.opset_imports))
+        operators = _judge(model, backend.judge(model.ir.opset_imports, facts))
         documents.append({"model": str(path), "operators": operators})
     if args.json:
         print_json({"file": str(args.file), "valid": True, "models": documents})

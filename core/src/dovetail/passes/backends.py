@@ -1,18 +1,20 @@
-"""Loading backend files with what the plugins brought: policies, files they extend, and facts."""
+"""Loading backends, from files or classes, with what the plugins brought: policies, files they extend, and facts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
+from dovetail.plugin.backend_files import format_of
+from dovetail.plugin.isolation import described, foreign_output
+from dovetail.plugin.protocols import Backend
 
 if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice
+    from dovetail.plugin.protocols import Source
     from dovetail.plugin.registry import Registry
-    from dovetail.schema import Backend
-    from dovetail.schema.yaml_source import Source
 
 __all__ = ["load_backend_file", "load_chosen"]
 
@@ -21,25 +23,49 @@ def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
     """The backend that the user chose, with the options that the user gave.
 
     Raises:
-        DovetailError: No plugin brings it, an option is unknown, or its file is at fault.
+        DovetailError: No plugin brings it, an option is unknown, or its file or class is at fault.
     """
-    if choice.name == HOST and HOST not in registry.backend:
+    name = choice.name
+    if name == HOST and HOST not in registry.backend:
         raise DovetailError(
             "the backend 'host', which runs what no other backend takes, is not installed or was left out",
             "pip install dovetail-host",
         )
-    return load_backend_file(registry, registry.backend[choice.name], choice.options)
+    found = registry.backend[name]
+    if registry.backend.is_file(name):
+        return load_backend_file(registry, found, choice.options)
+    owner = registry.backend.entry(name).owner
+    return _made(f"backend '{name}' of {owner}", owner, lambda: found(dict(choice.options)))
 
 
 def load_backend_file(registry: Registry, source: Source, options: Mapping[str, str]) -> Backend:
     """A backend file, where the names in it mean what the plugins registered.
 
     Raises:
-        DovetailError: An option is unknown, or the file is at fault.
+        DovetailError: No format that reads it is installed, an option is unknown, or the file is at fault.
     """
-    from dovetail.schema import load_backend
 
     def find(kind: str, name: str) -> Source | None:
-        return getattr(registry, kind).get(name)
+        table = getattr(registry, kind)
+        return table[name] if name in table and table.is_file(name) else None
 
-    return load_backend(source, find, options=options, facts=frozenset(registry.fact))
+    format_ = format_of(registry, source)
+    owner = type(format_).__module__
+    return _made(source.name, owner, lambda: format_.load(source, find, options, frozenset(registry.fact)))
+
+
+def _made(what: str, owner: str, make: Callable[[], Backend]) -> Backend:
+    """The backend that foreign code makes, if it answers all that is asked of one."""
+    try:
+        with foreign_output(what):
+            backend = make()
+    except DovetailError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise DovetailError(f"{what} cannot be made: {described(error)}", f"report it to {owner}") from error
+    asked = (*Backend.__annotations__, *(name for name in vars(Backend) if not name.startswith("_")))
+    if lacking := [name for name in asked if not hasattr(backend, name)]:
+        raise DovetailError(
+            f"{what} has no {', '.join(lacking)}", "see dovetail.plugin.Backend for what is asked of one"
+        )
+    return backend

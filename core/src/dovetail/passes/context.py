@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.planning.join import Join
     from dovetail.planning.refusals import Refusals
     from dovetail.plugin.loader import PluginSet
-    from dovetail.schema import Backend
+    from dovetail.plugin.protocols import Backend
 
 __all__ = ["Analysis", "Context"]
 

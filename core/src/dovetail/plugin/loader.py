@@ -13,14 +13,14 @@ import pluggy
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import hookspecs
+from dovetail.plugin.backend_files import backend_files, formats_of, misnamed_file
 from dovetail.plugin.isolation import PluginWarning, described, foreign_output
 from dovetail.plugin.registry import Registry
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from dovetail.passes import Pipeline, Request
+    from dovetail.plugin.protocols import BackendFormat
     from dovetail.plugin.registry import Table
 
 __all__ = ["ENTRY_POINT_GROUP", "PluginRecord", "PluginSet", "PluginWarning", "load_plugins"]
@@ -28,7 +28,6 @@ __all__ = ["ENTRY_POINT_GROUP", "PluginRecord", "PluginSet", "PluginWarning", "l
 ENTRY_POINT_GROUP = "dovetail"
 _ALLOW_VARIABLE = "DOVETAIL_PLUGINS"
 _THIS_PROGRAM = "this program"
-_BACKEND_SUFFIX = ".backend.yaml"
 # What looks back at a pass runs in the opposite order of what looks ahead, so that the calls nest.
 _INNERMOST_FIRST = ("after_pass", "pass_failed")
 
@@ -110,7 +109,7 @@ class PluginSet:
         if record.status == "ok":
             added = self._register(record)
         if record.status == "ok":
-            self._add_files(record, plugin, added)
+            self._add_files(record, plugin, added, formats_of(self.registry))
         if record.status != "ok":
             raise DovetailError(str(record), "see docs/plugins.md for what a plugin may do")
         self.plugins.append(record)
@@ -184,9 +183,12 @@ class PluginSet:
             self._attach(records[name], modules[name])
         # What one plugin registers may be needed to read the files of another, whatever their names are.
         added = {name: self._register(records[name]) for name in modules if records[name].status == "ok"}
+        formats: list[BackendFormat] = []
+        for name, entries in added.items():
+            formats += self._formats(records[name], entries)
         for name, entries in added.items():
             if records[name].status == "ok":
-                self._add_files(records[name], modules[name], entries)
+                self._add_files(records[name], modules[name], entries, formats)
 
     def _attach(self, record: PluginRecord, module: Any) -> None:
         try:
@@ -210,16 +212,23 @@ class PluginSet:
                     _with_wanted_arguments(candidate)(registry=self.registry)
         return added
 
-    def _add_files(self, record: PluginRecord, module: Any, added: list[tuple[Table, str]]) -> None:
+    def _formats(self, record: PluginRecord, added: list[tuple[Table, str]]) -> list[BackendFormat]:
+        """The formats of backend files among what a plugin added; if one is broken, all that it added goes."""
+        names = [name for table, name in added if table is self.registry.backend_format]
+        with self._blaming(record), self.registry.on_behalf_of(record.distribution, added):
+            return formats_of(self.registry, names)
+        return []
+
+    def _add_files(
+        self, record: PluginRecord, module: Any, added: list[tuple[Table, str]], formats: list[BackendFormat]
+    ) -> None:
         """Register the backend files in the plugin's package; where that fails, what it added before goes too."""
         with self._blaming(record), self.registry.on_behalf_of(record.distribution, added):
-            files = list(_backend_files(module))
+            files = backend_files(module, formats)
             for name, target in files:
                 self.registry.backend(name, target)
-            if not files and not record.hooks and (misnamed := _misnamed_backend(module)):
-                raise DovetailError(
-                    f"{misnamed} looks like a backend file, and is not used: its name must end in {_BACKEND_SUFFIX}"
-                )
+            if not files and not record.hooks and (why := misnamed_file(module, formats)):
+                raise DovetailError(why)
 
     @contextmanager
     def _blaming(self, record: PluginRecord) -> Iterator[None]:
@@ -326,46 +335,6 @@ def _contract_error(module: Any, record: PluginRecord, callers: list) -> str:
             if implementation.wrapper or implementation.hookwrapper:
                 return f"hook {caller.name!r} is a wrapper; hooks here are called one by one and cannot wrap others"
     return ""
-
-
-def _backend_files(module: ModuleType | Any) -> Iterator[tuple[str, str]]:
-    """Backend files in a package and in the folders directly below: their names and targets."""
-    if not hasattr(module, "__path__"):
-        return
-    from importlib import resources
-
-    root = resources.files(module)
-    folders = [("", root), *((f"{item.name}/", item) for item in root.iterdir() if item.is_dir())]
-    for prefix, folder in sorted(folders, key=lambda pair: pair[0]):
-        for file in sorted(folder.iterdir(), key=lambda item: item.name):
-            if file.name.endswith(_BACKEND_SUFFIX) and file.is_file():
-                target = f"{module.__name__}:{prefix}{file.name}"
-                yield _backend_name(file.read_text(encoding="utf-8"), target), target
-
-
-def _misnamed_backend(module: ModuleType | Any) -> str:
-    """A file of a package that would be a backend if it had the right name, or empty."""
-    if not hasattr(module, "__path__"):
-        return ""
-    from importlib import resources
-
-    root = resources.files(module)
-    for folder in (root, *(item for item in root.iterdir() if item.is_dir())):
-        for file in sorted(folder.iterdir(), key=lambda item: item.name):
-            if file.name.endswith((".yaml", ".yml")) and file.is_file():
-                lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-                if any(line.startswith("backend:") for line in lines):
-                    return f"{module.__name__}/{file.name}"
-    return ""
-
-
-def _backend_name(text: str, target: str) -> str:
-    """The value of the line `backend:`; the file itself is parsed when somebody uses it."""
-    for line in text.splitlines():
-        key, colon, value = line.partition(":")
-        if key == "backend" and colon:
-            return value.partition(" #")[0].strip().strip("'\"")
-    raise DovetailError(f"{target}: no line says 'backend: NAME'")
 
 
 def _with_wanted_arguments(implementation: Any) -> Any:

@@ -15,13 +15,16 @@ from dovetail.suggestions import did_you_mean
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["CODE_KINDS", "DATA_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
+__all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
-CODE_KINDS = ("pass", "strategy", "engine", "fact")
-DATA_KINDS = ("backend", "policy", "cost_table")
+CODE_KINDS = ("pass", "strategy", "engine", "fact", "backend_format")
+DATA_KINDS = ("policy", "cost_table")
+MIXED_KINDS = ("backend",)
+"""Kinds of which each thing is a file or a class; only the name of a file has a dot behind the colon."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _DATA = re.compile(r"[A-Za-z_][\w.]*:[\w][\w./\-]*\.\w+")
 
 
@@ -57,12 +60,11 @@ class Table:
         Raises:
             DovetailError: The target is malformed, or another registration has the name.
         """
-        data = self.kind in DATA_KINDS
         if not _NAME.fullmatch(name):
             raise DovetailError(f"{self.kind} name {name!r} may hold letters, digits, '-', '_' and '.' only")
-        if not (_DATA if data else _CODE).fullmatch(target) or ".." in target:
-            form = "package:path/to/file.yaml" if data else "module:Attribute"
-            raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {form!r}")
+        if not any(form.fullmatch(target) for form in self._forms.values()) or ".." in target:
+            forms = " or ".join(map(repr, self._forms))
+            raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {forms}")
         entry = Entry(name, target, self._registry.owner)
         taken = self._entries.get(name)
         if taken and taken != entry:
@@ -80,7 +82,7 @@ class Table:
         """
         entry = self.entry(name)
         try:
-            if self.kind in DATA_KINDS:
+            if self.is_file(name):
                 return _resource(entry.target)
             with foreign_output(f"{self.kind} {name!r} of {entry.owner}"):
                 return _attribute(entry.target)
@@ -91,6 +93,19 @@ class Table:
                 f"{self.kind} {name!r} of {entry.owner} cannot be loaded from {entry.target}: {described(error)}",
                 f"repair or reinstall {entry.owner}, or leave it out with --no-plugin",
             ) from error
+
+    def is_file(self, name: str) -> bool:
+        """Whether `name` stands for a file, and not for code."""
+        target = self.entry(name).target
+        return self.kind in DATA_KINDS or self.kind in MIXED_KINDS and not _CLASS.fullmatch(target)
+
+    @property
+    def _forms(self) -> dict[str, re.Pattern[str]]:
+        """What a target of this kind looks like, with how it is called in messages."""
+        if self.kind in CODE_KINDS:
+            return {"module:Attribute": _CODE}
+        file = {"package:path/to/file.yaml": _DATA}
+        return file if self.kind in DATA_KINDS else {**file, "module:Class": _CLASS}
 
     def get(self, name: str, default: Any = None) -> Any:
         """Load what is registered as `name`, or return `default` if nothing is."""
@@ -141,6 +156,7 @@ class Registry:
         self.pass_ = Table("pass", self)
         self.strategy = Table("strategy", self)
         self.backend = Table("backend", self)
+        self.backend_format = Table("backend_format", self)
         self.engine = Table("engine", self)
         self.policy = Table("policy", self)
         self.fact = Table("fact", self)

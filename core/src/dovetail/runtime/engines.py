@@ -9,9 +9,9 @@ from dovetail.errors import DovetailError
 from dovetail.runtime.guard import GuardedEngine
 
 if TYPE_CHECKING:
+    from dovetail.plugin.protocols import Backend
     from dovetail.plugin.registry import Registry
     from dovetail.runtime.engine import Evaluator
-    from dovetail.schema import Backend
 
 __all__ = ["engines_of", "evaluator_of"]
 

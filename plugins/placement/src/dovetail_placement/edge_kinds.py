@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.schema import OperatorFacts
+    from dovetail_schemas import OperatorFacts
 
 __all__ = ["EdgeKinds", "MarkEdgeKinds"]
 
@@ -137,7 +137,7 @@ def operator_facts() -> OperatorFacts:
     """The shared facts of operators."""
     from importlib.resources import files
 
-    from dovetail.schema import load_operator_facts
+    from dovetail_schemas import load_operator_facts
 
     return load_operator_facts(files("dovetail_schemas") / "ops" / "onnx.yaml")
 

@@ -1,4 +1,4 @@
-"""Judges: what backend files say of nodes, with the facts that plugins bring."""
+"""Judges: what backends say of nodes, with the facts that plugins bring."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.schema import Backend, Judge
+    from dovetail.plugin.protocols import Backend, Judge
 
 __all__ = ["Judges"]
 
@@ -22,9 +22,7 @@ class Judges:
 
     def of(self, backend: Backend) -> Judge:
         """The judge of a backend for this model."""
-        from dovetail.schema import Judge
-
         if backend.name not in self._known:
             facts = {name: self._ctx.registry.fact[name] for name in backend.facts}
-            self._known[backend.name] = Judge(backend, facts=facts, opset=self._model.ir.opset_imports)
+            self._known[backend.name] = backend.judge(self._model.ir.opset_imports, facts)
         return self._known[backend.name]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
-    from dovetail.schema import Backend
+    from dovetail.plugin.protocols import Backend
 
 __all__ = ["Place", "Placer", "claims_of"]
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.schema import Backend, Judge, Verdict
+    from dovetail.planning.verdict import Verdict
+    from dovetail.plugin.protocols import Backend, Judge
 
 __all__ = ["View"]
 

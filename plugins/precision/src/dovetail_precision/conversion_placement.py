@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.schema import Backend
+    from dovetail.plugin.protocols import Backend
 
 __all__ = ["ConversionPlacement"]
 
@@ -46,13 +46,11 @@ class ConversionPlacement:
         return HOST
 
     def _file_takes(self, backend: Backend, cast: ir.Node, held: str, wanted: str) -> bool:
-        rule = backend.rule(cast.domain, cast.op_type)
-        if rule.listed:
+        if backend.lists(cast.domain, cast.op_type):
             verdict = self._judges.of(backend)(cast)
             ports = {"input": held, "output": wanted}
             return bool(verdict.ok) and all(type_ in verdict.types.get(port, (type_,)) for port, type_ in ports.items())
-        named = {dtype for spec in backend.types.values() if not spec.quantised for dtype in spec.dtype}
-        return {held, wanted} <= named | {backend.low, backend.high}
+        return {held, wanted} <= set(backend.border_types)
 
     def _engine_types(self, backend: Backend) -> list[frozenset[str]]:
         """Return the types that each engine of a backend accepts; an engine that fails to import is skipped."""

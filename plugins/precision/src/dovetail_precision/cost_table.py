@@ -18,7 +18,8 @@ from dovetail.ir.types import FLOATS
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
-    from dovetail.schema.yaml_source import Node, Source
+    from dovetail.plugin.protocols import Source
+    from dovetail_schemas.yaml_source import Node
 
 __all__ = ["CostTable", "load_cost_table", "table_for"]
 
@@ -76,7 +77,7 @@ def load_cost_table(source: Source) -> CostTable:
     Raises:
         SchemaError: An unknown key or type, or a rate that is not positive; names the line.
     """
-    from dovetail.schema.yaml_source import load_tree
+    from dovetail_schemas.yaml_source import load_tree
 
     tree = load_tree(source).only("cost table", _KEYS)
     found = {key: _positive(tree.require(key), key) for key in ("start", "casts")}

@@ -10,7 +10,7 @@ from dovetail_placement.strategies.autocast import claim_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.schema import Backend
+    from dovetail.plugin.protocols import Backend
 
     from dovetail_placement.view import View
 
@@ -28,7 +28,7 @@ class Host:
                 verdict = view.verdict(part)
                 if verdict.ok:
                     claims.claims.append(claim_of(part, verdict))
-                elif _is_opaque(part) and backend.rule(part.domain, part.op_type).status == "ok":
+                elif _is_opaque(part) and backend.takes(part.domain, part.op_type):
                     why = "the type of a value is not known; the engine has to make of it what it can"
                     view.remark("analysis", part, "opaque", why)
                     claims.claims.append(Claim(part))

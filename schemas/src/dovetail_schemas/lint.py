@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from dovetail.schema.errors import near_miss
-from dovetail.schema.options import parse_options
-from dovetail.schema.yaml_source import Entries, Node, Source, load_tree
+from dovetail.plugin.protocols import Source
+
+from dovetail_schemas.errors import near_miss
+from dovetail_schemas.options import parse_options
+from dovetail_schemas.yaml_source import Entries, Node, load_tree
 
 __all__ = ["lint_backend"]
 

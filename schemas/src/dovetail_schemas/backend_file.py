@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.schema.backend import Backend, Border, RegionRule
-from dovetail.schema.entries import Entry, collect_entries, parse_unlisted
-from dovetail.schema.errors import near_miss
-from dovetail.schema.limits import parse_limits
-from dovetail.schema.options import choose_options, parse_options, variant_applies
-from dovetail.schema.policies import Policies, load_policies, split_operator
-from dovetail.schema.rules import UNLISTED, Context, Rule, compile_rule
-from dovetail.schema.type_specs import DTYPES, parse_type
-from dovetail.schema.yaml_source import Entries, Node, Scalar, Source, load_tree
+from dovetail.plugin.protocols import FindFile, Source
+
+from dovetail_schemas.backend import Backend, Border, RegionRule
+from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted
+from dovetail_schemas.errors import near_miss
+from dovetail_schemas.limits import parse_limits
+from dovetail_schemas.options import choose_options, parse_options, variant_applies
+from dovetail_schemas.policy_file import Policies, load_policies, split_operator
+from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule
+from dovetail_schemas.type_specs import DTYPES, parse_type
+from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
 
 if TYPE_CHECKING:
-    from dovetail.schema.type_specs import TypeSpec
+    from dovetail_schemas.type_specs import TypeSpec
 
-__all__ = ["FILE_KEYS", "VARIANT_KEYS", "Find", "load_backend"]
-
-Find = Callable[[str, str], "Source | None"]
-"""Finds the file of a name: `find("policy", "fp16")`, `find("backend", "bpu-int8")`."""
+__all__ = ["FILE_KEYS", "VARIANT_KEYS", "load_backend"]
 
 _Layer = tuple[Source, Entries]
 """A file, or a part of it, with the file in whose neighbourhood its names are looked for."""
@@ -42,7 +41,7 @@ _FOLDERS = {"policy": ("../policies", "."), "backend": (".", "../backends")}
 
 def load_backend(
     source: Source,
-    find: Find | None = None,
+    find: FindFile | None = None,
     options: Mapping[str, str] | None = None,
     facts: frozenset[str] = frozenset(),
 ) -> Backend:
@@ -83,20 +82,20 @@ def find_beside(source: Source, kind: str, name: str) -> Source | None:
     return None
 
 
-def _find(find: Find | None, source: Source, kind: str, name: str) -> Source | None:
+def _find(find: FindFile | None, source: Source, kind: str, name: str) -> Source | None:
     """The caller's `find` is asked first, then the neighbourhood of the file that uses the name."""
     found = find(kind, name) if find else None
     return found if found is not None and found.is_file() else find_beside(source, kind, name)
 
 
-def _must_find(find: Find | None, source: Source, kind: str, word: Scalar) -> Source:
+def _must_find(find: FindFile | None, source: Source, kind: str, word: Scalar) -> Source:
     found = _find(find, source, kind, word.text(kind))
     if found is None:
         raise word.error(f"no {kind} file '{word.raw}' is found")
     return found
 
 
-def _chain(source: Source, find: Find | None, seen: tuple[Source, ...]) -> list[_Layer]:
+def _chain(source: Source, find: FindFile | None, seen: tuple[Source, ...]) -> list[_Layer]:
     """The file and what it extends, the most basic one first."""
     tree = load_tree(source).only("backend file", FILE_KEYS)
     tree.require("backend").text("backend")
@@ -149,7 +148,7 @@ def _merge_top(layers: list[Entries]) -> Entries:
 def _build(
     file: _Layer,
     layers: list[_Layer],
-    find: Find | None,
+    find: FindFile | None,
     facts: frozenset[str],
     declared: Mapping[str, tuple[str, ...]],
     chosen: Mapping[str, str],
@@ -248,7 +247,7 @@ def _region(entries: Entries) -> RegionRule:
     return RegionRule(found, tuple(word.raw for word in words))
 
 
-def _policies(layers: list[_Layer], find: Find | None) -> Policies:
+def _policies(layers: list[_Layer], find: FindFile | None) -> Policies:
     """The policies that the last layer names; the file is looked for beside the one that names it."""
     named = [(source, node) for source, layer in layers if (node := layer.get("policies"))]
     if not named:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dovetail.schema.errors import near_miss, one_of
-from dovetail.schema.policies import split_operator
-from dovetail.schema.yaml_source import Entries, Node, Scalar
+from dovetail_schemas.errors import near_miss, one_of
+from dovetail_schemas.policy_file import split_operator
+from dovetail_schemas.yaml_source import Entries, Node, Scalar
 
 __all__ = ["ONE_KEY", "RULE_KEYS", "Entry", "collect_entries", "parse_unlisted"]
 

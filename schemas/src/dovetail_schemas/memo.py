@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.schema.operators import is_position, known_names
-from dovetail.schema.rules import Rule
+from dovetail_schemas.operators import is_position, known_names
+from dovetail_schemas.rules import Rule
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.schema.terms import Unknown
-from dovetail.schema.yaml_source import Node
+from dovetail_schemas.terms import Unknown
+from dovetail_schemas.yaml_source import Node
 
 __all__ = ["Binding", "Mismatch", "Pattern", "parse_pattern"]
 

@@ -11,11 +11,14 @@ import abc
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from dovetail.schema.errors import SchemaError, near_miss, one_of
+from dovetail_schemas.errors import SchemaError, near_miss, one_of
 
-__all__ = ["Entries", "Items", "Node", "Scalar", "Source", "load_tree", "parse_tree"]
+if TYPE_CHECKING:
+    from dovetail.plugin.protocols import Source
+
+__all__ = ["Entries", "Items", "Node", "Scalar", "load_tree", "parse_tree"]
 
 _AMBIGUOUS = {word for base in ("yes", "no", "on", "off") for word in (base, base.title(), base.upper())}
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -23,20 +26,6 @@ _NULLS = {"", "~", "null", "Null", "NULL"}
 _INTEGER = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _DEEPEST = 20
-
-
-class Source(Protocol):
-    """Where a file comes from: a `pathlib.Path` or a resource inside a package."""
-
-    @property
-    def name(self) -> str:
-        """The last part of its path."""
-
-    def is_file(self) -> bool:
-        """Is it there."""
-
-    def read_bytes(self) -> bytes:
-        """Its content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dovetail.schema.errors import near_miss
-from dovetail.schema.yaml_source import Entries, Node, Scalar
+from dovetail_schemas.errors import near_miss
+from dovetail_schemas.yaml_source import Entries, Node, Scalar
 
 __all__ = ["choose_options", "parse_options", "variant_applies"]
 

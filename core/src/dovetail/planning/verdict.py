@@ -1,13 +1,27 @@
-"""The answer of legality for one node."""
+"""What a backend says of one node: may it take it, in which types, and if not, why."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from dovetail.schema.limits import Refusal
+__all__ = ["Refusal", "Verdict"]
 
-__all__ = ["Verdict"]
+
+class Refusal(NamedTuple):
+    """One reason why a node is not taken.
+
+    Attributes:
+        text: A sentence for a person.
+        source: File and line of the rule.
+    """
+
+    text: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.text} [{self.source}]" if self.source else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dovetail.schema.operators import known_names
-from dovetail.schema.policies import parse_ports, split_operator
-from dovetail.schema.yaml_source import Entries, Source, load_tree
+from dovetail.plugin.protocols import Source
+
+from dovetail_schemas.operators import known_names
+from dovetail_schemas.policy_file import parse_ports, split_operator
+from dovetail_schemas.yaml_source import Entries, load_tree
 
 __all__ = ["EdgeKind", "OperatorFacts", "load_operator_facts"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.schema.terms import ABSENT, Unknown
+from dovetail_schemas.terms import ABSENT, Unknown
 
 if TYPE_CHECKING:
-    from dovetail.schema.node_view import NodeView
+    from dovetail_schemas.node_view import NodeView
 
 __all__ = ["effective"]
 

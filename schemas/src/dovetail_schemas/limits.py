@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from dovetail.schema.ranges import Range, parse_range
-from dovetail.schema.terms import ABSENT, Env, Term, TermError, Unknown, parse_term, split_keys
-from dovetail.schema.yaml_source import Entries, Items, Node, Scalar
+from dovetail.planning.verdict import Refusal
 
-__all__ = ["Block", "Guard", "Limit", "Refusal", "parse_blocks", "parse_guards", "parse_limits"]
+from dovetail_schemas.ranges import Range, parse_range
+from dovetail_schemas.terms import ABSENT, Env, Term, TermError, Unknown, parse_term, split_keys
+from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
+
+__all__ = ["Block", "Guard", "Limit", "parse_blocks", "parse_guards", "parse_limits"]
 
 CheckNames = Callable[[Scalar, Iterable[str]], None]
 """Refuses a name that the operator does not have."""
-
-
-class Refusal(NamedTuple):
-    """One reason why a node is not taken.
-
-    Attributes:
-        text: A sentence for a person.
-        source: File and line of the rule.
-    """
-
-    text: str
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.text} [{self.source}]" if self.source else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dovetail.schema.entries import ONE_KEY, Entry
-from dovetail.schema.errors import near_miss
-from dovetail.schema.limits import Block, CheckNames, Guard, parse_blocks, parse_guards
-from dovetail.schema.operators import Names, is_position, known_names
-from dovetail.schema.policies import POLICIES, parse_ports
-from dovetail.schema.shapes import Pattern, parse_pattern
-from dovetail.schema.type_specs import PortTypes, TypeSpec, parse_port_types
-from dovetail.schema.yaml_source import Entries, Items, Node, Scalar
+from dovetail_schemas.entries import ONE_KEY, Entry
+from dovetail_schemas.errors import near_miss
+from dovetail_schemas.limits import Block, CheckNames, Guard, parse_blocks, parse_guards
+from dovetail_schemas.operators import Names, is_position, known_names
+from dovetail_schemas.policy_file import POLICIES, parse_ports
+from dovetail_schemas.shapes import Pattern, parse_pattern
+from dovetail_schemas.type_specs import PortTypes, TypeSpec, parse_port_types
+from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
 __all__ = ["ROLES", "ROW_KEYS", "UNLISTED", "Context", "Row", "Rule", "compile_rule"]
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dovetail.schema.terms import ABSENT, Env, Term, TermError, Unknown, parse_term
-from dovetail.schema.yaml_source import Items, Node, Scalar
+from dovetail_schemas.terms import ABSENT, Env, Term, TermError, Unknown, parse_term
+from dovetail_schemas.yaml_source import Items, Node, Scalar
 
 __all__ = ["Range", "parse_range"]
 

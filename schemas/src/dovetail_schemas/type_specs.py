@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dovetail.schema.errors import near_miss
-from dovetail.schema.limits import Guard, parse_guards
-from dovetail.schema.yaml_source import Entries, Node
+from dovetail_schemas.errors import near_miss
+from dovetail_schemas.limits import Guard, parse_guards
+from dovetail_schemas.yaml_source import Entries, Node
 
 __all__ = ["DTYPES", "PortTypes", "TypeSpec", "parse_port_types", "parse_type"]
 

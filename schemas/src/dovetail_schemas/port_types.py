@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Port, input_name, output_name
-from dovetail.schema.limits import Refusal
-from dovetail.schema.node_view import NodeView
-from dovetail.schema.operators import FLOATS, dtype_name
-from dovetail.schema.terms import Unknown
-from dovetail.schema.type_specs import PortTypes, TypeSpec
+from dovetail.planning.verdict import Refusal
+
+from dovetail_schemas.node_view import NodeView
+from dovetail_schemas.operators import FLOATS, dtype_name
+from dovetail_schemas.terms import Unknown
+from dovetail_schemas.type_specs import PortTypes, TypeSpec
 
 if TYPE_CHECKING:
     import onnx_ir as ir

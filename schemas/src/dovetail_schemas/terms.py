@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, Protocol
 
-from dovetail.schema.errors import near_miss
+from dovetail_schemas.errors import near_miss
 
 __all__ = ["ABSENT", "Absent", "Env", "Term", "TermError", "Unknown", "parse_term", "split_keys"]
 

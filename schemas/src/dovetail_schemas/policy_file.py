@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dovetail.schema.errors import near_miss
-from dovetail.schema.operators import known_names, operator_names
-from dovetail.schema.yaml_source import Entries, Scalar, Source, load_tree
+from dovetail.plugin.protocols import Source
+
+from dovetail_schemas.errors import near_miss
+from dovetail_schemas.operators import known_names, operator_names
+from dovetail_schemas.yaml_source import Entries, Scalar, load_tree
 
 __all__ = ["POLICIES", "Policies", "load_policies", "parse_policies", "parse_ports", "split_operator"]
 

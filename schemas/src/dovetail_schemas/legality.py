@@ -11,21 +11,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Opsets, port_names
-from dovetail.schema.backend import Backend
-from dovetail.schema.errors import SchemaError
-from dovetail.schema.limits import Refusal
-from dovetail.schema.memo import content_names, question
-from dovetail.schema.node_view import BROADCASTING, Fact, NodeView, extents_of
-from dovetail.schema.port_types import assign_types, untyped
-from dovetail.schema.rules import Row, Rule
-from dovetail.schema.shapes import Binding, Mismatch
-from dovetail.schema.terms import ABSENT, Unknown
-from dovetail.schema.type_specs import PortTypes
-from dovetail.schema.verdict import Verdict
+from dovetail.planning.verdict import Refusal, Verdict
+
+from dovetail_schemas.errors import SchemaError
+from dovetail_schemas.memo import content_names, question
+from dovetail_schemas.node_view import BROADCASTING, Fact, NodeView, extents_of
+from dovetail_schemas.port_types import assign_types, untyped
+from dovetail_schemas.rules import Row, Rule
+from dovetail_schemas.shapes import Binding, Mismatch
+from dovetail_schemas.terms import ABSENT, Unknown
+from dovetail_schemas.type_specs import PortTypes
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
+
+    from dovetail_schemas.backend import Backend
 
 __all__ = ["Judge"]
 

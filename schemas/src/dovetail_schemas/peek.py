@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dovetail.plugin.protocols import BackendSummary, Source
 
-from dovetail.schema.yaml_source import Source, load_tree
+from dovetail_schemas.yaml_source import load_tree
 
-__all__ = ["BackendSummary", "peek_backend"]
-
-
-class BackendSummary(NamedTuple):
-    """What a listing shows.
-
-    Attributes:
-        name: Name of the backend.
-        summary: One line about it.
-        device: Where it runs.
-        engines: Engines that execute its parts, in order of preference.
-        source: Name of its file.
-    """
-
-    name: str
-    summary: str
-    device: str
-    engines: tuple[str, ...]
-    source: str
+__all__ = ["peek_backend"]
 
 
 def peek_backend(source: Source) -> BackendSummary:
@@ -40,5 +22,4 @@ def peek_backend(source: Source) -> BackendSummary:
         tree.require("backend").text("backend"),
         *(node.text(key) if (node := tree.get(key)) else "" for key in ("summary", "device")),
         tuple(word.raw for word in engines.words("engines")) if engines else (),
-        source.name,
     )

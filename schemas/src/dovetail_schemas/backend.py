@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dovetail.schema.limits import Limit, Refusal
-from dovetail.schema.policies import Policies
-from dovetail.schema.rules import Rule
-from dovetail.schema.type_specs import TypeSpec
+from dovetail.planning.verdict import Refusal
+
+from dovetail_schemas.limits import Limit
+from dovetail_schemas.policy_file import Policies
+from dovetail_schemas.rules import Rule
+from dovetail_schemas.type_specs import TypeSpec
+
+if TYPE_CHECKING:
+    from dovetail.plugin.protocols import Fact
+
+    from dovetail_schemas.legality import Judge
 
 __all__ = ["Backend", "Border", "RegionRule"]
 
@@ -118,6 +125,26 @@ class Backend:
     def takes_angles(self, domain: str, op_type: str) -> bool:
         """Whether what makes the operator's input from positions has to stay in the high precision."""
         return ("" if domain == "ai.onnx" else domain, op_type) in self._policies.angles
+
+    def lists(self, domain: str, op_type: str) -> bool:
+        """Whether the file names an operator, itself or in a group."""
+        return self.rule(domain, op_type).listed
+
+    def takes(self, domain: str, op_type: str) -> bool:
+        """Whether the file takes some nodes of an operator."""
+        return self.rule(domain, op_type).status == "ok"
+
+    @property
+    def border_types(self) -> frozenset[str]:
+        """The precisions, and the element types that the file gives a name without saying how they are quantised."""
+        named = {dtype for spec in self.types.values() if not spec.quantised for dtype in spec.dtype}
+        return frozenset(named | {self.low, self.high}) - {None}
+
+    def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact]) -> Judge:
+        """The judge of the nodes of one model; see `dovetail_schemas.legality.Judge`."""
+        from dovetail_schemas.legality import Judge
+
+        return Judge(self, facts=facts, opset=opsets)
 
     def listed(self) -> tuple[tuple[str, str], ...]:
         """The operators that the file names, itself or in a group, as (domain, operator type)."""

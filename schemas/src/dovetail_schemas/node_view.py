@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Opsets, Signature, port_names, signature
-from dovetail.schema.effective import effective
-from dovetail.schema.memo import is_constant
-from dovetail.schema.operators import later_name
-from dovetail.schema.terms import ABSENT, Unknown
+
+from dovetail_schemas.effective import effective
+from dovetail_schemas.memo import is_constant
+from dovetail_schemas.operators import later_name
+from dovetail_schemas.terms import ABSENT, Unknown
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,0 +1,107 @@
+"""Backend files of plugins: where they lie in a package, and which registered format reads one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError
+from dovetail.plugin.isolation import described
+
+if TYPE_CHECKING:
+    from dovetail.plugin.protocols import BackendFormat, Source
+    from dovetail.plugin.registry import Registry
+
+__all__ = ["backend_files", "format_of", "formats_of", "misnamed_file"]
+
+_FORMAT = ("suffix", "endings", "name", "peek", "load", "check")
+_WAY_OUT = "pip install dovetail-schemas, or do not leave it out (--no-plugin, DOVETAIL_PLUGINS)"
+
+
+def formats_of(registry: Registry, names: Iterable[str] | None = None) -> list[BackendFormat]:
+    """One object per registered format, or per format in `names`.
+
+    Raises:
+        DovetailError: One of them cannot be loaded, or is no format.
+    """
+    return [_format(registry, name) for name in (registry.backend_format if names is None else names)]
+
+
+def _format(registry: Registry, name: str) -> BackendFormat:
+    made = registry.backend_format[name]()
+    if lacking := [attribute for attribute in _FORMAT if not hasattr(made, attribute)]:
+        owner = registry.backend_format.entry(name).owner
+        raise DovetailError(f"backend format '{name}' of {owner} has no {', '.join(lacking)}", "see docs/plugins.md")
+    return made
+
+
+def format_of(registry: Registry, source: Source) -> BackendFormat:
+    """The format that reads a file, told from its name.
+
+    Raises:
+        DovetailError: None of those that are registered does.
+    """
+    formats = formats_of(registry)
+    for endings in ([(f, (f.suffix,)) for f in formats], [(f, tuple(f.endings)) for f in formats]):
+        for format_, those in endings:
+            if source.name.endswith(those):
+                return format_
+    if not formats:
+        raise DovetailError(f"{source.name}: no format of backend files is installed", _WAY_OUT)
+    known = ", ".join(ending for format_ in formats for ending in (format_.suffix, *format_.endings))
+    raise DovetailError(f"{source.name}: no format of backend files reads it", f"its name must end in one of {known}")
+
+
+def backend_files(module: Any, formats: Sequence[BackendFormat]) -> list[tuple[str, str]]:
+    """The names and targets of the backend files in a package and in the folders directly below.
+
+    Raises:
+        DovetailError: A file names no backend.
+    """
+    return [
+        (_name(format_, file), f"{module.__name__}:{path}")
+        for path, file in _files(module)
+        for format_ in formats
+        if file.name.endswith(format_.suffix)
+    ]
+
+
+def misnamed_file(module: Any, formats: Sequence[BackendFormat]) -> str:
+    """Why a package without hooks and backend files brings nothing, if that can be told; empty otherwise."""
+    if not formats and hasattr(module, "__path__"):
+        return f"{module.__name__} has no hooks, and no format of backend files is installed; {_WAY_OUT}"
+    for path, file in _files(module):
+        for format_ in formats:
+            if file.name.endswith(tuple(format_.endings)):
+                try:
+                    _name(format_, file)
+                except DovetailError:
+                    continue
+                where = f"{module.__name__}/{path}"
+                return f"{where} looks like a backend file, and is not used: its name must end in {format_.suffix}"
+    return ""
+
+
+def _name(format_: BackendFormat, file: Source) -> str:
+    """The name of the backend in a file; whatever the format raises is an error that names both."""
+    try:
+        return format_.name(file)
+    except DovetailError:
+        raise
+    except Exception as error:
+        who = f"{type(format_).__module__}.{type(format_).__qualname__}"
+        raise DovetailError(f"{file.name}: {who} cannot read it: {described(error)}") from error
+
+
+def _files(module: Any) -> Iterator[tuple[str, Source]]:
+    """The files of a package, with their paths in it; a module has none."""
+    if not hasattr(module, "__path__"):
+        return
+    from importlib import resources
+
+    root = resources.files(module)
+    folders = [("", root), *((f"{item.name}/", item) for item in root.iterdir() if item.is_dir())]
+    for prefix, folder in sorted(folders, key=lambda pair: pair[0]):
+        for file in sorted(folder.iterdir(), key=lambda item: item.name):
+            if file.is_file():
+                yield prefix + file.name, file
