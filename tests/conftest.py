@@ -1,5 +1,6 @@
 """Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's."""
 
+import itertools
 import sys
 
 import pytest
@@ -43,3 +44,24 @@ def fp16(tmp_path_factory):
     plugins.registry.backend("test-some", "dovetail_backend_of_tests:some.yaml")
     yield plugins
     sys.path.remove(str(root))
+
+
+_NUMBERS = itertools.count()  # a package name that was imported once would be found again
+
+
+@pytest.fixture
+def with_backend(tmp_path, monkeypatch):
+    """`with_backend(text)`: the installed plugins together with the backend that the text of a file describes."""
+
+    def make(text):
+        package = f"dovetail_inline_backend_{next(_NUMBERS)}"
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("")
+        (tmp_path / package / "inline.yaml").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        plugins = load_plugins()
+        name = next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith("backend:"))
+        plugins.registry.backend(name, f"{package}:inline.yaml")
+        return plugins
+
+    return make

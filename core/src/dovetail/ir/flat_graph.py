@@ -37,6 +37,12 @@ class FlatGraph:
         """Walk the current revision of `model`."""
         return cls(model)
 
+    def outermost(self, node: ir.Node) -> ir.Node:
+        """The node of the main graph whose bodies `node` stands in; the node itself if it stands in none."""
+        while (holder := self.holders.get(id(node.graph))) is not None:
+            node = holder
+        return node
+
     def body_nodes(self, node: ir.Node) -> Iterator[ir.Node]:
         """All nodes in the bodies of `node`, nested bodies included; empty unless `node` is control flow."""
         for body in self._bodies.get(id(node), ()):

@@ -76,8 +76,12 @@ class Placer:
         self._judges = Judges(model, ctx)
 
     def ban(self, node: ir.Node, backend: str) -> None:
-        """Keep `node` away from `backend` from now on."""
-        self.banned[backend].add(id(node))
+        """Keep `node` away from `backend` from now on, and with it the control-flow node whose bodies it stands in.
+
+        One backend runs a control-flow node whole, so what it cannot take of a body keeps all of it away.
+        """
+        outermost = self.flat.outermost(node)
+        self.banned[backend].update(id(part) for part in (outermost, *self.flat.body_nodes(outermost)))
 
     def remark_refusals(self) -> None:
         """Say which nodes stay away from a backend because its engine refused them in an earlier round."""

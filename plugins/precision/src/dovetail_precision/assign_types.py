@@ -68,6 +68,10 @@ def _ban(problem: TypingProblem, placer: Placer, ctx: Context) -> None:
         if backend == HOST or claims_of(node).role == "pinned":
             raise DovetailError(f"node '{node.name}' ({node.op_type}) cannot be typed: {why}")
         ctx.remark("missed", node, "no-type", f"not on {backend}: {why}")
+        holder = placer.flat.outermost(node)
+        if holder is not node:
+            inner = f"not on {backend}: '{node.name}' in its body cannot be typed there: {why}"
+            ctx.remark("missed", holder, "no-type", inner, because=[node])
         placer.ban(node, backend)
 
 
