@@ -12,6 +12,7 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.suggestions import near_misses
 
+from dovetail_placement.claim_checks import check_claims
 from dovetail_placement.judges import Judges
 from dovetail_placement.pins import Pin, pinned_claim, pins_of_bodies, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
@@ -128,9 +129,14 @@ class Placer:
         if backend is not self.host and not self._reads_opset(backend):
             return
         wanted = self.ctx.request.strategy if backend is not self.host else None
-        strategy = self.ctx.registry.strategy[wanted or backend.strategy]()
+        name = wanted or backend.strategy
+        strategy = self.ctx.registry.strategy[name]()
         view = View(self.model, self.ctx, backend, self._judges.of(backend), hidden)
-        for claim in strategy.claim(view, backend).claims:
+        claims = strategy.claim(view, backend).claims
+        owner = self.ctx.registry.strategy.entry(name).owner
+        who = f"strategy '{name}' of {owner}, for {backend.name},"
+        check_claims(claims, self.flat, hidden, who, whole=backend is not self.host)
+        for claim in claims:
             if id(claim.node) in self.pins:
                 claim = pinned_claim(claim, self.pins[id(claim.node)])
             claimed.setdefault(id(claim.node), (backend.name, claim))

@@ -1,0 +1,75 @@
+"""Check the claims of a strategy before anything is built on them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.flat_graph import FlatGraph
+    from dovetail.planning.claim import Claim
+
+__all__ = ["check_claims"]
+
+
+def check_claims(claims: Sequence[Claim], flat: FlatGraph, hidden: Collection[int], who: str, whole: bool) -> None:
+    """Refuse claims that contradict each other or what the strategy was offered.
+
+    Args:
+        claims: What the strategy claims.
+        flat: The nodes of the model.
+        hidden: The `id` of every node that the strategy was not offered: another claim has it, or it is banned.
+        who: The strategy, for messages.
+        whole: Control-flow nodes must be claimed with all of their bodies. The host claims what it can run; what it
+            leaves is then the model's fault, not the strategy's.
+
+    Raises:
+        DovetailError: A node is claimed twice, was not offered, belongs to no graph of the model, or is claimed without
+            the rest of the control-flow node that it belongs to.
+    """
+    known = {id(node) for node in flat.nodes}
+    claimed: set[int] = set()
+    for claim in claims:
+        node = claim.node
+        if id(node) not in known:
+            raise DovetailError(
+                f"{who} claims '{node.name}' ({node.op_type}), which is no node of the model",
+                "a strategy claims the nodes that its view gives it, and copies none of them",
+            )
+        if id(node) in hidden:
+            raise DovetailError(
+                f"{who} claims '{node.name}' ({node.op_type}), which was not offered to it: it is pinned, claimed by a "
+                "backend named earlier, or was refused before",
+                "claim only what `view.nodes()` and `view.whole(node)` give",
+            )
+        if id(node) in claimed:
+            raise DovetailError(
+                f"{who} claims '{node.name}' ({node.op_type}) twice", "a strategy makes one claim per node"
+            )
+        claimed.add(id(node))
+    if whole and flat.holders:
+        _check_whole(claims, flat, claimed, who)
+
+
+def _check_whole(claims: Sequence[Claim], flat: FlatGraph, claimed: Collection[int], who: str) -> None:
+    """One engine runs a control-flow node with all of its bodies, so they are claimed together."""
+    looked_at: set[int] = set()
+    for claim in claims:
+        outermost = flat.outermost(claim.node)
+        if id(outermost) in looked_at:
+            continue
+        looked_at.add(id(outermost))
+        missing = next((part for part in (outermost, *flat.body_nodes(outermost)) if id(part) not in claimed), None)
+        if missing is not None:
+            raise _torn(claim.node, missing, outermost, who)
+
+
+def _torn(node: ir.Node, missing: ir.Node, outermost: ir.Node, who: str) -> DovetailError:
+    return DovetailError(
+        f"{who} claims '{node.name}' without '{missing.name}', although one engine runs '{outermost.name}' "
+        f"({outermost.op_type}) whole",
+        "claim every node of `view.whole(node)` or none",
+    )

@@ -1,0 +1,83 @@
+"""What a strategy claims is checked before anything is built on it, and a mistake names the strategy."""
+
+import dovetail
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.ir.opening import open_text
+
+FILE = """
+backend: {name}
+device: npu
+opset: 13..26
+dynamic: accept
+precision: {{low: float16, high: float32}}
+policies: fp16
+types: {{f: [float16, float32]}}
+ops: {{"Add, Relu, Tanh, If": {{types: f}}}}
+place: {{strategy: {strategy}}}
+emit: {{engines: [onnxruntime-cpu]}}
+"""
+
+STRATEGIES = """
+from dovetail.planning.claim import Claim, Claims
+
+class Twice:
+    def claim(self, view, backend):
+        nodes = [part for node in view.nodes() for part in view.whole(node)]
+        return Claims([Claim(node) for node in (*nodes, nodes[0])])
+
+class Greedy:
+    def claim(self, view, backend):
+        return Claims([Claim(part) for node in view.model.graph for part in view.whole(node)])
+
+class Torn:
+    def claim(self, view, backend):
+        return Claims([Claim(node) for node in view.nodes()])
+
+class Foreign:
+    def claim(self, view, backend):
+        import onnx_ir
+        return Claims([Claim(onnx_ir.node("Relu", [None], name="invented"))])
+"""
+
+MODEL = """<ir_version: 10, opset_import: ["": 22]>
+g (float[4] x, bool c) => (float[4] y) {
+  [first] a = Relu (x)
+  [choice] y = If (c) <
+    then_branch = t () => (float[4] t0) { [inner] t0 = Tanh (a) },
+    else_branch = e () => (float[4] e0) { [other] e0 = Add (a, a) }
+  >
+}"""
+
+
+@pytest.fixture
+def plan(with_backend, tmp_path):
+    def make(strategy, **request):
+        plugins = with_backend(FILE.format(name="careless", strategy=strategy.lower()))
+        (tmp_path / "careless_strategies.py").write_text(STRATEGIES)
+        with plugins.registry.on_behalf_of("dovetail-careless"):
+            plugins.registry.strategy(strategy.lower(), f"careless_strategies:{strategy}")
+        return dovetail.plan(open_text(MODEL, "model"), "careless", plugins=plugins, **request)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("strategy", "request_", "says"),
+    [
+        ("Twice", {}, "claims 'first' (Relu) twice"),
+        ("Greedy", {"pins": "first=host"}, "claims 'first' (Relu), which was not offered to it"),
+        ("Torn", {}, "claims 'choice' without 'inner', although one engine runs 'choice' (If) whole"),
+        ("Foreign", {}, "claims 'invented' (Relu), which is no node of the model"),
+    ],
+)
+def test_a_mistake_of_a_strategy_is_one_clear_message(plan, strategy, request_, says):
+    with pytest.raises(DovetailError) as raised:
+        plan(strategy, **request_)
+    assert says in str(raised.value)
+    assert f"strategy '{strategy.lower()}' of dovetail-careless, for careless," in str(raised.value)
+    assert raised.value.hint
+
+
+def test_a_strategy_that_claims_what_it_was_offered_is_taken(plan):
+    assert {node.backend for node in plan("Greedy").nodes} == {"careless"}
