@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value, replace_uses_except
+from dovetail.ir.fresh_names import FreshNames
 
 from dovetail_host.rounded import EXACT
 
@@ -36,17 +37,18 @@ def emulated(model: Model) -> Model | None:
         from onnx_ir.passes.common import InlinePass
 
         InlinePass()(work.ir)
+    names = FreshNames.of(work.graph)
     for _, graph in list(work.graphs()):
         for node in list(graph):
             _widen_attributes(node)
             for value in node.outputs:
                 if _is_low(value):
-                    _round(graph, value, node.op_type in EXACT, graph is work.graph)
+                    _round(graph, value, names, node.op_type in EXACT, graph is work.graph)
         for value in list(graph.initializers.values()):
-            _read_widened(graph, value)
+            _read_widened(graph, value, names)
         for value in graph.inputs:
             if graph is work.graph:
-                _read_widened(graph, value)
+                _read_widened(graph, value, names)
             elif _is_low(value):
                 _set_type(value, _FLOAT)
     work.touch()
@@ -71,7 +73,7 @@ def _widen_attributes(node: ir.Node) -> None:
             node.attributes[name] = ir.AttrTensor(name, ir.tensor(attribute.value.numpy().astype(np.float32)))
 
 
-def _round(graph: ir.Graph, value: ir.Value, exact: bool, outermost: bool) -> None:
+def _round(graph: ir.Graph, value: ir.Value, names: FreshNames, exact: bool, outermost: bool) -> None:
     """Make the result `value` float32, and let its readers read it rounded.
 
     An output of the model stays in bfloat16 and keeps its name.
@@ -81,22 +83,22 @@ def _round(graph: ir.Graph, value: ir.Value, exact: bool, outermost: bool) -> No
         _set_type(value, _FLOAT)
         return
     name = value.name
-    narrow = _cast(graph, value, _BFLOAT16, f"{name}/narrow")
-    wide = _cast(graph, narrow, _FLOAT, f"{name}/rounded")
+    narrow = _cast(graph, value, _BFLOAT16, names.fresh(f"{name}/narrow"))
+    wide = _cast(graph, narrow, _FLOAT, names.fresh(f"{name}/rounded"))
     replace_uses_except(value, wide, (narrow.producer(),))
     for index, output in enumerate(graph.outputs):
         if output is value:
             graph.outputs[index] = narrow if outermost else wide
     _set_type(value, _FLOAT)
     if leaves:
-        value.name, narrow.name = f"{name}/wide", name
+        value.name, narrow.name = names.fresh(f"{name}/wide"), name
 
 
-def _read_widened(graph: ir.Graph, value: ir.Value) -> None:
+def _read_widened(graph: ir.Graph, value: ir.Value, names: FreshNames) -> None:
     """Let the readers of a bfloat16 input or constant read it in float32."""
     if not _is_low(value) or not value.uses():
         return
-    wide = _cast(graph, value, _FLOAT, f"{value.name}/wide")
+    wide = _cast(graph, value, _FLOAT, names.fresh(f"{value.name}/wide"))
     replace_uses_except(value, wide, (wide.producer(),))
 
 

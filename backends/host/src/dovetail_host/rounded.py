@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value
+from dovetail.ir.fresh_names import FreshNames
 
 from dovetail_host.widened import fails, widen
 
@@ -33,11 +34,12 @@ def rounded(model: Model) -> Model | None:
     if not any(_results(node) or fails(node) for node in model.nodes()):
         return None
     work = model.clone()
+    names = FreshNames.of(work.graph)
     for node in list(work.nodes()):
         if fails(node):
-            widen(node)
+            widen(node, names)
         for value in _results(node):
-            _hold(node.graph, value)
+            _hold(node.graph, value, names)
     work.touch()
     return work
 
@@ -50,12 +52,12 @@ def _results(node: ir.Node) -> list[ir.Value]:
     ]
 
 
-def _hold(graph: ir.Graph, value: ir.Value) -> None:
+def _hold(graph: ir.Graph, value: ir.Value, names: FreshNames) -> None:
     import onnx_ir as ir
 
     uses = [(node, index) for node, index in value.uses()]
-    first = ir.node("Identity", [value], name=f"{value.name}/rounded_1")
-    second = ir.node("Identity", [first.outputs[0]], name=f"{value.name}/rounded_2")
+    first = ir.node("Identity", [value], name=names.fresh(f"{value.name}/rounded_1"))
+    second = ir.node("Identity", [first.outputs[0]], name=names.fresh(f"{value.name}/rounded_2"))
     for node in (first, second):
         node.outputs[0].name = node.name
         node.outputs[0].type = value.type

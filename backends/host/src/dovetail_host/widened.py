@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from dovetail.ir.fresh_names import FreshNames
+
 __all__ = ["fails", "widen"]
 
 # By operator, the reductions that fail (1.31).
@@ -25,18 +27,18 @@ def fails(node: ir.Node) -> bool:
     return low and node.attributes.get_string("reduction", "none") in _FAILING[node.op_type]
 
 
-def widen(node: ir.Node) -> None:
+def widen(node: ir.Node, names: FreshNames) -> None:
     """Compute `node` in float32: casts in front of its float16 inputs and behind its result."""
     import onnx_ir as ir
 
     result = node.outputs[0]
     for index, value in enumerate(node.inputs):
         if value is not None and value.dtype == result.dtype:
-            cast = ir.node("Cast", [value], {"to": _FLOAT}, name=f"{node.name}/wide_{index}")
+            cast = ir.node("Cast", [value], {"to": _FLOAT}, name=names.fresh(f"{node.name}/wide_{index}"))
             cast.outputs[0].name, cast.outputs[0].type = cast.name, ir.TensorType(ir.DataType.FLOAT)
             node.prepend(cast)
             node.replace_input_with(index, cast.outputs[0])
-    back = ir.node("Cast", [result], {"to": _FLOAT16}, name=f"{node.name}/narrow")
+    back = ir.node("Cast", [result], {"to": _FLOAT16}, name=names.fresh(f"{node.name}/narrow"))
     given = back.outputs[0]
     given.type, given.shape = result.type, result.shape
     for reader, index in list(result.uses()):
@@ -45,6 +47,6 @@ def widen(node: ir.Node) -> None:
     for index, output in enumerate(node.graph.outputs):
         if output is result:
             node.graph.outputs[index] = given
-    given.name, result.name = result.name, f"{node.name}/wide"
+    given.name, result.name = result.name, names.fresh(f"{node.name}/wide")
     result.type = ir.TensorType(ir.DataType.FLOAT)
     node.append(back)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
+from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import float_name
 from dovetail.runtime.regions import given_regions
 from dovetail.verification.data import batches, fitted
@@ -170,13 +171,14 @@ class _Alone:
 
         self._fed: dict[str, tuple[str, np.dtype]] = {}
         work = model.clone()
+        names = FreshNames.of(work.graph)
         sources = {
             id(value): _source(value, number) for node in work.graph for value in node.inputs if value is not None
         }
         chosen: dict[int, list[ir.Node]] = {}
         for node in list(work.graph):
             if node.name in number and _is_low(node) and not bodies(node) and all(map(_is_tensor, node.inputs)):
-                self._isolate(node, sources)
+                self._isolate(node, sources, names)
                 chosen.setdefault(number[node.name], []).append(node)
         kept = {id(node) for nodes in chosen.values() for node in nodes}
         work.graph.outputs[:] = []
@@ -217,14 +219,14 @@ class _Alone:
             if value is not None and value.name in results:
                 yield node.name, value.name, results[value.name]
 
-    def _isolate(self, node: ir.Node, sources: Mapping[int, str]) -> None:
+    def _isolate(self, node: ir.Node, sources: Mapping[int, str], names: FreshNames) -> None:
         """Let `node` read inputs of its own."""
         import onnx_ir as ir
 
         for index, value in enumerate(node.inputs):
             if value is None or value.is_initializer():
                 continue
-            name = f"{node.name}/in{index}"
+            name = names.fresh(f"{node.name}/in{index}")
             fresh = ir.Value(name=name, type=value.type, shape=None)
             self._fed[name] = sources[id(value)], value.dtype.numpy()
             node.replace_input_with(index, fresh)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.building.autocast import current_region
 from dovetail.errors import DovetailError
+from dovetail.ir.fresh_names import FreshNames
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +35,7 @@ class Builder:
 
         self.opset = opset
         self._graph = ir.Graph([], [], nodes=[], opset_imports={"": opset}, name=name)
-        self._names: dict[str, int] = {}
+        self._names = FreshNames()
 
     def input(self, name: str, dtype: str, shape: Sequence[int | str]) -> ir.Value:
         """A new input of the model; `dtype` as in `float32`, open extents by name."""
@@ -42,7 +43,7 @@ class Builder:
 
         from dovetail.ir.types import from_name
 
-        value = ir.Value(name=self._fresh(name), type=ir.TensorType(from_name(dtype)), shape=ir.Shape(shape))
+        value = ir.Value(name=self._names.fresh(name), type=ir.TensorType(from_name(dtype)), shape=ir.Shape(shape))
         self._graph.inputs.append(value)
         return value
 
@@ -50,7 +51,7 @@ class Builder:
         """An initializer."""
         import onnx_ir as ir
 
-        tensor = ir.tensor(array, name=self._fresh(name))
+        tensor = ir.tensor(array, name=self._names.fresh(name))
         value = ir.Value(
             name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor
         )
@@ -60,7 +61,7 @@ class Builder:
     def output(self, value: ir.Value, name: str | None = None) -> None:
         """Let the model give `value` out, under `name` if one is given."""
         if name is not None:
-            value.name = self._fresh(name)
+            value.name = self._names.fresh(name)
         self._graph.outputs.append(value)
 
     def op(
@@ -99,10 +100,10 @@ class Builder:
 
         from dovetail.ir.verifier.types import node_problem
 
-        name = self._fresh(op_type.lower())
+        name = self._names.fresh(op_type.lower())
         node = ir.node(op_type, inputs, attributes, domain=domain, num_outputs=outputs, name=name)
         for index, value in enumerate(node.outputs):
-            value.name = self._fresh(f"{name}_out{index or ''}")
+            value.name = self._names.fresh(f"{name}_out{index or ''}")
         problem = node_problem(node, self._graph.opset_imports)
         if problem is not None:
             raise DovetailError(problem, "cast one of them, or build it inside autocast(...)")
@@ -128,11 +129,6 @@ class Builder:
             return self.op(op_type, inputs, attributes, outputs=outputs, domain=domain)
 
         return append
-
-    def _fresh(self, name: str) -> str:
-        number = self._names.get(name, 0)
-        self._names[name] = number + 1
-        return f"{name}_{number}" if number else name
 
 
 def _infer(node: ir.Node, opset: int) -> None:

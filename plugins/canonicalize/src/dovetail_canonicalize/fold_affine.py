@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.placement import origin_of, set_origin
 
@@ -51,7 +52,7 @@ class FoldAffine(Pass):
                 if node.op_type not in (*_SCALES, *_SHIFTS) or node.domain not in ("", "ai.onnx"):
                     continue
                 affine = _affine(node, overridable)
-                into = affine and _fold(affine, graph, overridable)
+                into = affine and _fold(affine, graph, overridable, ctx.analysis(FreshNames, model))
                 if into:
                     ctx.remark("passed", into, "fold-affine", f"'{node.name}' is folded into it")
                     ctx.count("folded")
@@ -123,7 +124,7 @@ def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
     return None
 
 
-def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int]) -> ir.Node | None:
+def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshNames) -> ir.Node | None:
     """Fold into the product that computes the value; nobody else may read it."""
     product = product_of(affine.value.producer(), overridable)
     if product is None or product.node.graph is not graph or not _read_once(affine.value):
@@ -132,9 +133,9 @@ def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int]) -> ir.Node | 
     if along is None or bias is None and not affine.scales:
         return None
     if affine.scales:
-        product.take(graph, affine.node.name, along, _scaled(bias, along, product))
+        product.take(graph, names, affine.node.name, along, _scaled(bias, along, product))
     else:
-        product.take(graph, affine.node.name, None, bias + along)
+        product.take(graph, names, affine.node.name, None, bias + along)
     _stands_for(product.node, affine.node)
     _replace(graph, affine.node, affine.value)
     return product.node
@@ -162,5 +163,5 @@ def _replace(graph: ir.Graph, node: ir.Node, value: ir.Value) -> None:
     result.replace_all_uses_with(value)
     graph.remove(node, safe=True)
     if is_output:
-        result.name = f"{name}_folded"
+        result.name = None  # its node is gone, and gives the name up
         value.name = name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.placement import origin_of, set_origin
 
@@ -47,7 +48,7 @@ class FoldBatchNorm(Pass):
                 if reason:
                     ctx.remark("missed", node, "fold-batchnorm", f"stays a node of its own: {reason}")
                     continue
-                _fold(graph, convolution, node)
+                _fold(graph, convolution, node, ctx.analysis(FreshNames, model))
                 ctx.remark("passed", convolution, "fold-batchnorm", f"'{node.name}' is folded into it")
                 ctx.count("folded")
                 changed = True
@@ -79,7 +80,7 @@ def _obstacle(node: ir.Node, convolution: ir.Node | None, graph: ir.Graph, input
     return ""
 
 
-def _fold(graph: ir.Graph, convolution: ir.Node, node: ir.Node) -> None:
+def _fold(graph: ir.Graph, convolution: ir.Node, node: ir.Node, names: FreshNames) -> None:
     import numpy as np
     import onnx_ir as ir
 
@@ -97,10 +98,10 @@ def _fold(graph: ir.Graph, convolution: ir.Node, node: ir.Node) -> None:
 
     new_weight = ir.LazyTensor(weight, old.dtype, ir.Shape(old.shape))
     new_bias = ir.tensor(((before - mean) * factor + shift).astype(dtype))
-    convolution.replace_input_with(1, add_constant(graph, f"{node.name}_weight", new_weight))
+    convolution.replace_input_with(1, add_constant(graph, names.fresh(f"{node.name}_weight"), new_weight))
     if len(convolution.inputs) < 3:
         convolution.resize_inputs(3)
-    convolution.replace_input_with(2, add_constant(graph, f"{node.name}_bias", new_bias))
+    convolution.replace_input_with(2, add_constant(graph, names.fresh(f"{node.name}_bias"), new_bias))
     set_origin(convolution, (*origin_of(convolution), *origin_of(node)))
     old_result, result = convolution.outputs[0], node.outputs[0]
     name = result.name
@@ -110,5 +111,5 @@ def _fold(graph: ir.Graph, convolution: ir.Node, node: ir.Node) -> None:
             graph.outputs[index] = old_result
     result.replace_all_uses_with(old_result)
     graph.remove(node, safe=True)
-    result.name = f"{name}_folded"
+    result.name = None  # its node is gone, and gives the name up
     old_result.name = name

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.runtime.engine import EngineError
 from dovetail.runtime.engines import evaluator_of
@@ -58,8 +59,9 @@ class FoldConstants(Pass):
                 results = self._fold(node, model, overridable, evaluator)
                 if results is None:
                     continue
+                names = ctx.analysis(FreshNames, model)
                 for value, tensor in zip(node.outputs, results, strict=False):
-                    _become_initializer(graph, node, value, tensor)
+                    _become_initializer(graph, value, tensor, names)
                 if not any(value.uses() or value.is_graph_output() for value in node.outputs):
                     graph.remove(node, safe=True)
                 ctx.count("folded")
@@ -164,13 +166,13 @@ def _shape(node: ir.Node) -> list[ir.TensorProtocol] | None:
     return [ir.tensor(numbers if node.op_type == "Shape" else np.int64(math.prod(extents)))]
 
 
-def _become_initializer(graph: ir.Graph, node: ir.Node, value: ir.Value, tensor: ir.TensorProtocol) -> None:
+def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol, names: FreshNames) -> None:
     import onnx_ir as ir
 
     if not value.uses():
         return
     name = value.name
-    value.name = f"{name}_unfolded"
+    value.name = names.fresh(f"{name}_unfolded")
     constant = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
     tensor.name = name
     graph.register_initializer(constant)

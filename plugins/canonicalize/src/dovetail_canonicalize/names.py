@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dovetail.ir.fresh_names import FreshNames
+
 if TYPE_CHECKING:
     import onnx
 
@@ -30,8 +32,7 @@ class NodeNames:
         Returns:
             For every node whose name is not its own, that name and the source name (none for a node without one).
         """
-        taken: set[str] = set()
-        numbers: dict[str, int] = {}
+        names = FreshNames()
         changed: dict[str, tuple[str, ...]] = {}
         for node in all_nodes(graph):
             before, properties = self._names.get(node.output[0] if node.output else "", ("", []))
@@ -40,13 +41,7 @@ class NodeNames:
             if unnamed:
                 node.name = before
                 continue
-            wanted = before or node.name or "_".join([node.op_type, *node.output[:1]])
-            name = wanted
-            while name in taken:
-                # Where many nodes share a name, the numbers that are given away need not be tried again.
-                numbers[wanted] = numbers.get(wanted, 0) + 1
-                name = f"{wanted}_{numbers[wanted]}"
-            taken.add(name)
+            name = names.fresh(before or node.name or "_".join([node.op_type, *node.output[:1]]))
             node.name = name
             if name != before:
                 changed[name] = (before,) if before else ()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
+    from dovetail.ir.fresh_names import FreshNames
 
 __all__ = ["Product", "add_constant", "product_of"]
 
@@ -41,11 +42,14 @@ class Product:
             return np.zeros(self.channels)
         return np.broadcast_to(value.const_value.numpy().astype(np.float64).reshape(-1), (self.channels,))
 
-    def take(self, graph: ir.Graph, name: str, scale: np.ndarray | None, bias: np.ndarray | None) -> None:
+    def take(
+        self, graph: ir.Graph, names: FreshNames, name: str, scale: np.ndarray | None, bias: np.ndarray | None
+    ) -> None:
         """Give it a new weight and a new bias.
 
         Args:
             graph: The graph that gets the constants.
+            names: Names for them.
             name: What their names begin with.
             scale: One factor per output channel, in float64; None for none.
             bias: The new bias; None for the old one.
@@ -62,12 +66,12 @@ class Product:
                 # In float64, so that the weight is rounded once.
                 return ir.tensor((old.numpy() * along).astype(dtype))
 
-            self.node.replace_input_with(1, add_constant(graph, f"{name}_weight", _lazy(weight, old)))
+            self.node.replace_input_with(1, add_constant(graph, names.fresh(f"{name}_weight"), _lazy(weight, old)))
         if bias is not None:
             if len(self.node.inputs) < 3:
                 self.node.resize_inputs(3)
             self.node.replace_input_with(
-                2, add_constant(graph, f"{name}_bias", ir.tensor(np.asarray(bias).astype(dtype)))
+                2, add_constant(graph, names.fresh(f"{name}_bias"), ir.tensor(np.asarray(bias).astype(dtype)))
             )
 
 
@@ -113,11 +117,9 @@ def _lazy(make, like: ir.TensorProtocol) -> ir.TensorProtocol:
 
 
 def add_constant(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-    """A new initializer of `graph`, under a name that is not taken there."""
+    """A new initializer of `graph`; nothing else in the model has its name."""
     import onnx_ir as ir
 
-    while name in graph.initializers:
-        name += "_"
     tensor.name = name
     value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
     graph.register_initializer(value)

@@ -67,7 +67,7 @@ def _remove(graph: ir.Graph, node: ir.Node) -> bool:
         name = result.name
         result.replace_all_uses_with(source)
         graph.remove(node, safe=True)
-        result.name = f"{name}_removed"
+        result.name = None  # its node is gone, and gives the name up
         # What is declared of an output may be more than inference found out about the value.
         source.type, source.shape = source.type or result.type, source.shape or result.shape
         source.name = name

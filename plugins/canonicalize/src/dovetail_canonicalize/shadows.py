@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.fresh_names import FreshNames
+
 from dovetail_canonicalize.names import all_nodes
 
 if TYPE_CHECKING:
@@ -24,30 +26,14 @@ def rename_shadows(graph: onnx.GraphProto) -> int:
     if not holders:
         return 0
     taken = _defined(graph) | {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
-    names = _FreshNames(taken)
+    names = FreshNames(taken)
     visible = _defined(graph)
     return sum(_rename(body, visible, names) for node in holders for body in _bodies(node))
 
 
-class _FreshNames:
-    """Names that nothing has: each is looked for from where the last one of its kind was found."""
-
-    def __init__(self, taken: set[str]):
-        self._taken = taken
-        self._numbers: dict[str, int] = {}
-
-    def like(self, name: str) -> str:
-        number = self._numbers.get(name, 0) + 1
-        while f"{name}_{number}" in self._taken:
-            number += 1
-        self._numbers[name] = number
-        self._taken.add(f"{name}_{number}")
-        return f"{name}_{number}"
-
-
-def _rename(graph: onnx.GraphProto, visible: set[str], fresh: _FreshNames) -> int:
+def _rename(graph: onnx.GraphProto, visible: set[str], fresh: FreshNames) -> int:
     """Rename what hides one of `visible`, a set that grows and shrinks on the way into bodies."""
-    names = {name: fresh.like(name) for name in sorted(_defined(graph) & visible)}
+    names = {name: fresh.fresh(name) for name in sorted(_defined(graph) & visible)}
     if names:
         _apply(graph, names)
     bodies = [body for node in graph.node for body in _bodies(node)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import FLOATS, dtype_name, float_name, from_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
@@ -55,7 +56,7 @@ class Join(Pass):
         outputs = model.graph.outputs
         states = {id(value): outputs.index(output) for value, output in find_recurrent_io(model.graph)}
         # Weights are converted in the same pass: a node with mixed activations and weights would be invalid.
-        converted = convert_weights(flat, joiner.types, ctx)
+        converted = convert_weights(model, flat, joiner.types, ctx)
         for conversion in conversions:
             joiner.join(conversion)
         for value, dtype in decided:
@@ -118,7 +119,7 @@ class _Joiner:
         self.types = PlannedTypes(model, flat)
         self._ctx = ctx
         self._scopes = Scopes(flat)
-        self._names = _Names(flat)
+        self._names = ctx.analysis(FreshNames, model)
         self._main = model.graph
         self._places = ConversionPlacement(model, ctx)
 
@@ -208,21 +209,3 @@ class _Joiner:
         if not value.is_graph_output() and value.producer() is not None and value.producer().graph is graph:
             value.name = self._names.fresh(f"{name}_{self.types.held(value)}")
             source.name = name
-
-
-class _Names:
-    """Generates names that are unused in the whole model."""
-
-    def __init__(self, flat: FlatGraph):
-        self._taken = {value.name for node in flat.nodes for value in node.outputs}
-        self._taken.update(node.name for node in flat.nodes)
-        for graph in flat.graphs:
-            self._taken.update(value.name for value in graph.inputs)
-            self._taken.update(graph.initializers)
-
-    def fresh(self, wanted: str) -> str:
-        name, number = wanted, 1
-        while name in self._taken:
-            name, number = f"{wanted}_{number}", number + 1
-        self._taken.add(name)
-        return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.exact_constants import keep_exact
+from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import dtype_name, float_name, from_name
 from dovetail.planning.placement import get_placement
 
@@ -13,6 +14,7 @@ from dovetail_precision.cast_tensor import CastTensor
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
+    from dovetail.ir.model import Model
     from dovetail.passes import Context
 
     from dovetail_precision.conversions import PlannedTypes
@@ -23,7 +25,7 @@ _VECTOR = 65536  # elements
 _BOUNDING = frozenset({"Clip", "Max", "Min"})
 
 
-def convert_weights(flat: FlatGraph, types: PlannedTypes, ctx: Context) -> bool:
+def convert_weights(model: Model, flat: FlatGraph, types: PlannedTypes, ctx: Context) -> bool:
     """Store every weight, of the main graph and of all bodies, in each type that it is read in.
 
     A weight that is read in one type is replaced. The conversion itself is lazy: it runs chunk by chunk while the model
@@ -38,11 +40,13 @@ def convert_weights(flat: FlatGraph, types: PlannedTypes, ctx: Context) -> bool:
     for graph in flat.graphs:
         for value in list(graph.initializers.values()):
             if id(value) not in overridable and value.const_value is not None and float_name(value):
-                changed |= _convert(graph, value, types, accumulates, ctx)
+                changed |= _convert(model, graph, value, types, accumulates, ctx)
     return changed
 
 
-def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, accumulates: set[str], ctx: Context) -> bool:
+def _convert(
+    model: Model, graph: ir.Graph, value: ir.Value, types: PlannedTypes, accumulates: set[str], ctx: Context
+) -> bool:
     present = dtype_name(value.dtype or value.const_value.dtype)
     readers: dict[str, list[tuple[ir.Node, int]]] = {}
     for node, index in value.uses():
@@ -57,7 +61,8 @@ def _convert(graph: ir.Graph, value: ir.Value, types: PlannedTypes, accumulates:
         _keep_digits(value, readers[wanted[0]], accumulates, ctx)
         return True
     for kind in wanted:
-        version = _version(graph, value, kind, _sentinel_share(readers[kind]))
+        name = ctx.analysis(FreshNames, model).fresh(f"{value.name}_{kind}")
+        version = _version(graph, value, name, kind, _sentinel_share(readers[kind]))
         _keep_digits(version, readers[kind], accumulates, ctx)
         for node, index in readers[kind]:
             node.replace_input_with(index, version)
@@ -100,12 +105,9 @@ def _sentinel_share(readers: list[tuple[ir.Node, int]]) -> float:
     return 1.0 if any(node.op_type in _BOUNDING for node, _ in readers) else 0.5
 
 
-def _version(graph: ir.Graph, value: ir.Value, kind: str, sentinel_share: float) -> ir.Value:
+def _version(graph: ir.Graph, value: ir.Value, name: str, kind: str, sentinel_share: float) -> ir.Value:
     import onnx_ir as ir
 
-    name = f"{value.name}_{kind}"
-    while name in graph.initializers:
-        name += "_"
     tensor = CastTensor(value.const_value, from_name(kind), name, sentinel_share)
     version = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
     graph.register_initializer(version)

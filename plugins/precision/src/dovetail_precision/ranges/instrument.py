@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Instrumented", "instrumented", "measurable"]
 
-_RESULT = "dovetail_ranges"
 _PART = 32  # nodes; all values of one part are in memory at the same time
 # The bodies of a SequenceMap cannot return ranges: its results are sequences.
 _ENTERED = frozenset({"If", "Loop", "Scan"})
@@ -94,7 +93,6 @@ class _Instrument:
         self._reductions = reductions
         self._values = values
         self._sums = sums
-        self._matrices = 0
 
     def measure(
         self, work: ir.Graph, inputs: list[tuple[ir.Value, ir.Value]], nodes: list[tuple[ir.Node, ir.Node]]
@@ -139,8 +137,7 @@ class _Instrument:
         return matrices, inside
 
     def _matrix(self, work: ir.Graph, rows: list[ir.Value], matrices: list[ir.Value]) -> ir.Value:
-        self._matrices += 1
-        return self._reductions.matrix(work, rows, matrices, f"{_RESULT}_{self._matrices}")
+        return self._reductions.matrix(work, rows, matrices)
 
     def _leave_bodies(self, node: ir.Node, copy: ir.Node) -> list[ir.Value]:
         """Add an output to the bodies of `copy` if they measure anything; return the measured values."""
@@ -172,7 +169,8 @@ class _Instrument:
             if name in copy.attributes:
                 copy.attributes[name] = ir.AttrInt64s(name, [*copy.attributes[name].as_ints(), 0])
         given = copy.outputs[-1]
-        given.name, given.type = f"{body.outputs[-1].name}_given", ir.TensorType(ir.DataType.FLOAT)
+        given.name = self._reductions.names.fresh(f"{body.outputs[-1].name}_given")
+        given.type = ir.TensorType(ir.DataType.FLOAT)
         return given if copy.op_type == "If" else self._reductions.largest(work, given, rows)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.ir.fresh_names import FreshNames
+
 from dovetail_precision.ranges.range import MASK
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Reductions:
 
     Attributes:
         added: The nodes added to the main graph; callers may clear it.
+        names: Names for what is added.
     """
 
     def __init__(self, model: Model):
@@ -39,7 +42,7 @@ class Reductions:
         self._graph = model.graph
         self.added: list[ir.Node] = []
         self._axes_are_inputs = model.opset >= 18
-        self._count = 0
+        self.names = FreshNames.of(model.graph)
         self._mask = self._constant(np.float32(MASK))
         self._zero = self._constant(np.float32(0))
         self._infinity = self._constant(np.float32(np.inf))
@@ -77,8 +80,8 @@ class Reductions:
         largest = self._extreme(graph, "Max", self._node(graph, "Reshape", total, self._flat), full=False)
         return self._node(graph, "Concat", largest, largest, largest, axis=0)
 
-    def matrix(self, graph: ir.Graph, rows: Sequence[ir.Value], matrices: Sequence[ir.Value], name: str) -> ir.Value:
-        """Concatenate rows and matrices to one matrix of shape (rows, 3), called `name`."""
+    def matrix(self, graph: ir.Graph, rows: Sequence[ir.Value], matrices: Sequence[ir.Value]) -> ir.Value:
+        """Concatenate rows and matrices to one matrix of shape (rows, 3)."""
         import onnx_ir as ir
 
         whole = list(matrices)
@@ -86,7 +89,7 @@ class Reductions:
             joined = self._node(graph, "Reshape", self._node(graph, "Concat", *rows, axis=0), self._rows)
             whole.insert(0, self._node(graph, "Mul", joined, self._turned))
         found = self._node(graph, "Concat", *whole, axis=0)
-        found.name, found.type, found.shape = name, ir.TensorType(ir.DataType.FLOAT), ir.Shape([None, 3])
+        found.type, found.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([None, 3])
         return found
 
     def largest(self, graph: ir.Graph, stack: ir.Value, rows: int) -> ir.Value:
@@ -114,8 +117,7 @@ class Reductions:
     def _node(self, graph: ir.Graph, operator: str, *inputs: ir.Value, **attributes) -> ir.Value:
         import onnx_ir as ir
 
-        self._count += 1
-        name = f"{_PREFIX}_{self._count}"
+        name = self.names.fresh(_PREFIX)
         node = ir.node(operator, inputs, {}, outputs=[ir.Value(name=name)], name=name)
         for key, given in attributes.items():
             if not isinstance(given, ir.Attr):
@@ -129,8 +131,7 @@ class Reductions:
     def _constant(self, array) -> ir.Value:
         import onnx_ir as ir
 
-        self._count += 1
-        tensor = ir.tensor(array, name=f"{_PREFIX}_constant_{self._count}")
+        tensor = ir.tensor(array, name=self.names.fresh(f"{_PREFIX}_constant"))
         value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
         self._graph.register_initializer(value)
         return value
