@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import HOST
+from dovetail.plugin.registry import DATA_KINDS
 from dovetail.verification.sources import data_digest
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ def stamp_for(
 ) -> str:
     """A hash of the request and of everything else that the result depends on besides the model.
 
-    That is the plan that is replayed, the data, every file that backends, policies and cost tables are read
-    from, the version of every distribution that takes part, and the engines that may have refused something.
+    That is the plan that is replayed, the data, every file that the backends were read from (what they extend,
+    variants, policies) and the cost tables, what plugins registered as code and the version of every
+    distribution that takes part, and the engines that may have refused something.
 
     Args:
         request: The request.
@@ -54,6 +55,7 @@ def stamp_for(
         "plan": plan and {key: value for key, value in plan.items() if key != "remarks"},
         "files": _files_read(request, ctx),
         "data": data,
+        "code": _code(ctx),
         "versions": _versions(ctx),
         "tried": dict(tried or {}),
     }
@@ -68,15 +70,14 @@ def stamp_of(model: Model) -> str:
 
 
 def _files_read(request: Request, ctx: Context) -> dict[str, str]:
-    """A hash of every file that may be read for the request, by the name it is registered under."""
+    """A hash of every file that the backends were read from, and of the cost tables."""
     registry, found = ctx.registry, {}
-    chosen = {HOST, *(choice.name for choice in request.backends)}
-    for table in (registry.policy, registry.cost_table, registry.backend):
-        for name in table:
-            source = _source(table, name) if table.is_file(name) else None
-            found[f"{table.kind} {name}"] = _digest(source)
-            if table is registry.backend and name in chosen:
-                found |= {f"{name}: {path}": _digest(near) for path, near in _beside(source)}
+    for backend in (*ctx.backends, ctx.host):
+        table, name = registry.backend, backend.name
+        registered = [_source(table, name)] if name in table and table.is_file(name) else []
+        files = getattr(backend, "files", registered)  # a class may be read from none
+        found |= {f"{name} {i} {file.name}": _digest(file) for i, file in enumerate(files) if file is not None}
+    found |= {f"cost table {name}": _digest(_source(registry.cost_table, name)) for name in registry.cost_table}
     costs = request.costs and Path(request.costs)
     return found | ({"costs": _digest(costs)} if costs and costs.is_file() else {})
 
@@ -88,20 +89,17 @@ def _source(table: Table, name: str) -> Any:
         return None  # what cannot be loaded is said where it is needed
 
 
-def _beside(source: Any) -> Iterator[tuple[str, Any]]:
-    """The files that a backend file can name without anybody having registered them."""
-    parent = getattr(source, "parent", None)
-    for folder in (".", "../policies", "../backends") if parent is not None else ():
-        near = parent.joinpath(folder)
-        if near.is_dir():
-            yield from ((f"{folder}/{file.name}", file) for file in near.iterdir() if file.name.endswith(".yaml"))
-
-
 def _digest(source: Any) -> str:
     try:
         return hashlib.sha256(source.read_bytes()).hexdigest() if source is not None else ""
     except OSError:
         return ""
+
+
+def _code(ctx: Context) -> list[list[str]]:
+    """What is registered as code, and by whom: a program may exchange a strategy without installing anything."""
+    tables = [table for table in ctx.registry.tables if table.kind not in DATA_KINDS]
+    return [[table.kind, *entry] for table in tables for entry in table.entries if not table.is_file(entry.name)]
 
 
 def _versions(ctx: Context) -> dict[str, str]:

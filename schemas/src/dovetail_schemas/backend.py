@@ -14,7 +14,7 @@ from dovetail_schemas.rules import Rule
 from dovetail_schemas.type_specs import TypeSpec
 
 if TYPE_CHECKING:
-    from dovetail.plugin.protocols import Fact
+    from dovetail.plugin.protocols import Fact, Source
 
     from dovetail_schemas.legality import Judge
 
@@ -78,6 +78,7 @@ class Backend:
         engines: Engines in order of preference.
         artifacts: What it emits.
         source: Name of its file.
+        files: Every file that it was read from: its own, what that extends, variants, policies and dialects.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Backend:
     engines: tuple[str, ...]
     artifacts: tuple[str, ...]
     source: str
+    files: tuple[Source, ...] = field(repr=False)
     _rules: Mapping[tuple[str, str], Rule] = field(repr=False)
     _unlisted: Rule = field(repr=False)
     _policies: Policies = field(repr=False)

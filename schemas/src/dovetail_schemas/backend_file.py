@@ -62,9 +62,10 @@ def load_backend(
         declared.update(parse_options(tree.get("options")))
     chosen = choose_options(declared, options or {}, files[-1][1])
     layers: list[_Layer] = []
+    read = [file for file, _ in files]
     for file, tree in files:
-        layers += [(file, tree), *_variants(file, tree, declared, chosen)]
-    return _build(files[-1], layers, find, facts, declared, chosen)
+        layers += [(file, tree), *_variants(file, tree, declared, chosen, read)]
+    return _build(files[-1], layers, find, facts, declared, chosen, read)
 
 
 def find_beside(source: Source, kind: str, name: str) -> Source | None:
@@ -110,9 +111,13 @@ def _chain(source: Source, find: FindFile | None, seen: tuple[Source, ...]) -> l
 
 
 def _variants(
-    source: Source, tree: Entries, declared: Mapping[str, tuple[str, ...]], chosen: Mapping[str, str]
+    source: Source,
+    tree: Entries,
+    declared: Mapping[str, tuple[str, ...]],
+    chosen: Mapping[str, str],
+    read: list[Source],
 ) -> list[_Layer]:
-    """The variants that apply, in order; one in a file of its own is read from there."""
+    """The variants that apply, in order; one in a file of its own is read from there, and joins the files in `read`."""
     node = tree.get("variants")
     if node is None:
         return []
@@ -126,7 +131,8 @@ def _variants(
             parent = getattr(source, "parent", None)
             if parent is None:
                 raise file.error(f"'{file.text('file')}' cannot be found beside {source.name}")
-            found.append((source, load_tree(parent.joinpath(file.text("file"))).only("variant", VARIANT_KEYS)))
+            read.append(parent.joinpath(file.text("file")))
+            found.append((source, load_tree(read[-1]).only("variant", VARIANT_KEYS)))
         found.append((source, entries))
     return found
 
@@ -152,6 +158,7 @@ def _build(
     facts: frozenset[str],
     declared: Mapping[str, tuple[str, ...]],
     chosen: Mapping[str, str],
+    read: list[Source],
 ) -> Backend:
     source, tree = file
     trees = [layer for _, layer in layers]
@@ -162,6 +169,7 @@ def _build(
     border = _section(top, "border", ("in", "out"))
     types = _types(top)
     rules, unlisted = _rules(top, trees, Context(types, facts))
+    policies = _policies(layers, find, read)
     used = {name for rule in (*rules.values(), unlisted) for row in rule.rows for name in row.names}
     strategy, smallest = place.get("strategy"), place.get("min_region")
     return Backend(
@@ -184,9 +192,10 @@ def _build(
         engines=_words(emit, "engines"),
         artifacts=_words(emit, "artifacts"),
         source=source.name,
+        files=tuple(read),
         _rules=rules,
         _unlisted=unlisted,
-        _policies=_policies(layers, find),
+        _policies=policies,
         _facts=frozenset(used & facts),
     )
 
@@ -247,14 +256,21 @@ def _region(entries: Entries) -> RegionRule:
     return RegionRule(found, tuple(word.raw for word in words))
 
 
-def _policies(layers: list[_Layer], find: FindFile | None) -> Policies:
+def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -> Policies:
     """The policies that the last layer names; the file is looked for beside the one that names it."""
+
+    def extended(beside: Source, name: str) -> Source | None:
+        found = _find(find, beside, "policy", name)
+        read.extend([found] if found is not None else [])
+        return found
+
     named = [(source, node) for source, layer in layers if (node := layer.get("policies"))]
     if not named:
         return Policies({}, {})
     source, node = named[-1]
     file = _must_find(find, source, "policy", _word(node, "policies"))
-    return load_policies(file, lambda beside, name: _find(find, beside, "policy", name))
+    read.append(file)
+    return load_policies(file, extended)
 
 
 def _rules(top: Entries, layers: list[Entries], context: Context) -> tuple[dict[tuple[str, str], Rule], Rule]:

@@ -1,6 +1,7 @@
 """A result is recognised by what it holds, not by what it says of itself."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import ml_dtypes
@@ -155,21 +156,69 @@ def test_the_stamp_covers_what_shapes_a_result(tmp_path, monkeypatch):
     assert len(set(others)) == len(others)
 
 
-def test_files_beside_a_backend_file_are_part_of_the_stamp(tmp_path, monkeypatch):
-    """A policy that a backend file names need not be registered."""
-    package = tmp_path / "stamped" / "backends"
-    package.mkdir(parents=True)
-    (tmp_path / "stamped" / "policies").mkdir()
-    (tmp_path / "stamped" / "__init__.py").write_text("")
-    (package / "npu.yaml").write_text("backend: npu\n")
-    policy = tmp_path / "stamped" / "policies" / "own.yaml"
-    policy.write_text("policy: {fp32: [Exp]}\n")
+PACKAGES = {
+    "vendor/backends/npu.yaml": """
+backend: npu
+extends: base-npu
+options: {march: [one, two]}
+variants:
+  - {when: {march: two}, file: ../hardware/two.yaml}
+""",
+    "vendor/hardware/two.yaml": "ops: {Exp: {types: float32}}\n",
+    "base_vendor/backends/base_npu.yaml": """
+backend: base-npu
+device: npu
+opset: 13..26
+precision: {low: float16, high: float32}
+policies: own
+types: {f: [float16, float32]}
+ops: {"MatMul, Exp": {types: f}}
+place: {strategy: autocast}
+emit: {engines: [onnxruntime-cpu]}
+""",
+    "base_vendor/policies/own.yaml": "extends: deeper\npolicy: {lower: [MatMul]}\n",
+    "base_vendor/policies/deeper.yaml": "policy: {fp32: [Exp]}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after"),
+    [
+        ("vendor/backends/npu.yaml", "extends", "summary: other\nextends"),
+        ("vendor/hardware/two.yaml", "float32", "[float16, float32]"),
+        ("base_vendor/backends/base_npu.yaml", "13..26", "14..26"),
+        ("base_vendor/policies/own.yaml", "MatMul", "MatMul, Add"),
+        ("base_vendor/policies/deeper.yaml", "Exp", "Exp, Log"),
+    ],
+)
+def test_every_file_that_a_backend_is_read_from_is_part_of_the_stamp(tmp_path, monkeypatch, file, before, after):
+    """What it extends may lie in another package, with policies that nobody registered, a variant in any folder."""
+    for name, text in PACKAGES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+        (tmp_path / name.partition("/")[0] / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     plugins = load_plugins()
-    plugins.registry.backend("npu", "stamped:backends/npu.yaml")
-    request = Request.of("npu")
+    plugins.registry.backend("npu", "vendor:backends/npu.yaml")
+    plugins.registry.backend("base-npu", "base_vendor:backends/base_npu.yaml")
+    request = Request.of("npu:march=two")
+
+    def taken():
+        return stamp_for(request, Context(request, plugins=plugins))
+
+    first = taken()
+    assert taken() == first
+    (tmp_path / file).write_text((tmp_path / file).read_text().replace(before, after))
+    assert taken() != first
+    for module in ("vendor", "base_vendor"):
+        sys.modules.pop(module, None)
+
+
+def test_a_strategy_that_a_program_exchanges_is_part_of_the_stamp():
+    """The distribution that brings a backend need not change for it to be placed in another way."""
+    request, plugins = Request.of("cpu-bf16"), load_plugins()
     before = stamp_for(request, Context(request, plugins=plugins))
-    policy.write_text("policy: {fp32: [Exp, Log]}\n")
+    plugins.registry.strategy("mine", "my_module:Strategy")
     assert stamp_for(request, Context(request, plugins=plugins)) != before
 
 

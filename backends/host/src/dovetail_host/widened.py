@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.fresh_names import FreshNames
 
 __all__ = ["fails", "widen"]

@@ -161,6 +161,9 @@ class BackendFormat(Protocol):
     def load(self, source: Source, find: FindFile, options: Mapping[str, str], facts: Collection[str]) -> Backend:
         """The backend.
 
+        A backend whose attribute `files` names every file that it was read from is compiled anew when one of them
+        changes; without it, only `source` counts.
+
         Args:
             source: The file.
             find: Finds the files that it names.
