@@ -114,6 +114,40 @@ def test_a_plan_fits_another_export_of_the_model(model):
     assert placements(compiled.plan)["m1"][0] == "host"
 
 
+NAMED_ALIKE = """<ir_version: 10, opset_import: ["": 22]>
+g (float[4] x) => (float[4] y) {{
+{new}  [n1] v1 = {first} (x)
+  [n2] v2 = {second} (v1)
+  [n3] y = Add (v1, v2)
+}}"""
+
+
+def test_a_node_of_the_same_name_and_another_operator_is_not_placed_by_the_plan(model):
+    """`v1` is a Relu where the plan was made, and a Sigmoid where it is replayed."""
+    Path("planned.onnxtxt").write_text(NAMED_ALIKE.format(new="", first="Relu", second="Tanh"))
+    api.plan("planned.onnxtxt", ["cpu-bf16"], pins=["n1=host", "n2=host"]).save("plan.yaml")
+    model.write_text(NAMED_ALIKE.format(new="", first="Sigmoid", second="Tanh"))
+    plan = api.compile(model, plan="plan.yaml").plan
+    assert {name: backend for name, (backend, _) in placements(plan).items()} == {
+        "n1": "cpu-bf16", "n2": "host", "n3": "cpu-bf16"
+    }  # fmt: skip
+    (said,) = [remark.why for remark in plan.remarks if remark.rule == "plan-entry"]
+    assert said == "the plan's entry 'n1' (Relu) fits no node of this model: 'v1' is computed by Sigmoid here"
+
+
+def test_a_new_node_does_not_take_the_entry_of_one_that_is_found_by_name(model):
+    """The new node stands first and has the structure that `n1` had when the plan was made."""
+    Path("planned.onnxtxt").write_text(NAMED_ALIKE.format(new="", first="Relu", second="Tanh"))
+    api.plan("planned.onnxtxt", ["cpu-bf16"], pins=["n1=host"]).save("plan.yaml")
+    text = NAMED_ALIKE.format(new="  [n0] v0 = Relu (x)\n", first="Relu", second="Tanh").replace("(v1, v2)", "(v0, v2)")
+    model.write_text(text)
+    plan = api.compile(model, plan="plan.yaml").plan
+    assert {name: backend for name, (backend, _) in placements(plan).items()} == {
+        "n0": "cpu-bf16", "n1": "host", "n2": "cpu-bf16", "n3": "cpu-bf16"
+    }  # fmt: skip
+    assert not [remark for remark in plan.remarks if remark.rule == "plan-entry"]
+
+
 REFUSED = [
     ("nodes:\n  - {name: n, output: n_out, backend: host}\n", "made for another model"),
     ("nodes:\n  - {name: act, output: b, backend: npu}\n", "node 'act' is on 'npu', which was not chosen"),
@@ -199,6 +233,6 @@ def test_entries_that_fit_no_node_are_reported(model):
     said = [remark.why for remark in compiled.remarks if remark.rule == "plan-entry"]
     assert said == [
         "the plan's entry 'gone' (MatMul) fits no node of this model",
-        "the plan's entry 'other' (Tanh) fits no node of this model",
+        "the plan's entry 'other' (Tanh) fits no node of this model: 'y' is computed by MatMul here",
     ]
     assert placements(compiled.plan)["second"] == ("cpu-bf16", "bfloat16")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.planning.claim import Claim
     from dovetail.planning.plan import Plan, PlannedNode
 
-__all__ = ["Pin", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
+__all__ = ["Pin", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
 
 
 _NUMBERED = re.compile(r"(in|out)\d+")  # how ports of control flow are listed
@@ -42,6 +42,27 @@ class Pin:
     backend: str
     ports: Mapping[str, str]
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """An entry of a replayed plan that is about no node of the model.
+
+    Attributes:
+        entry: The entry.
+        other: The node that computes the value of that name with another operator, if there is one.
+    """
+
+    entry: PlannedNode
+    other: ir.Node | None = None
+
+    def __str__(self) -> str:
+        entry = self.entry
+        text = f"the plan's entry '{entry.name or entry.output}' ({entry.operator}) fits no node of this model"
+        if self.other is None:
+            return text
+        operator = operator_name(self.other.domain, self.other.op_type)
+        return f"{text}: '{entry.output}' is computed by {operator} here"
 
 
 def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) -> dict[int, Pin]:
@@ -65,28 +86,21 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
     return pins
 
 
-def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dict[int, Pin], list[PlannedNode]]:
+def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dict[int, Pin], list[Unfit]]:
     """A plan as pins: every node that it lists keeps its backend and its types.
 
     A node is found by the value it computes and its operator, else by its structure; one that the plan does not know is
     placed anew.
 
     Returns:
-        The pins by `id(node)`, and the entries of the plan that fit no node.
+        The pins by `id(node)`, and the entries of the plan that fit no node, with the reason.
 
     Raises:
         DovetailError: The plan names a backend that was not chosen or a precision that is none, or no entry fits.
     """
-    known, keys, pins = (*backends, HOST), structural_keys(model), {}
-    by_output, by_key = plan.index()
-    used: set[int] = set()
-    for path, node in walk(model):
-        entry = by_output.get(identity(path, node))
-        if entry is None or not _same_operator(entry, node):
-            entry = by_key.get(keys[id(node)])
-        if entry is None or id(entry) in used:
-            continue
-        used.add(id(entry))
+    known, pins = (*backends, HOST), {}
+    matched, unfit = _match(model, plan)
+    for node, entry in matched:
         where = f"plan: node '{entry.name}'"
         if entry.backend not in known:
             raise DovetailError(
@@ -95,7 +109,35 @@ def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dic
         pins[id(node)] = Pin(node, entry.backend, _planned_types(node, entry, where), where)
     if not pins and plan.nodes:
         raise DovetailError("the plan was made for another model: it knows no node of this one")
-    return pins, [entry for entry in plan.nodes if id(entry) not in used]
+    return pins, unfit
+
+
+def _match(model: Model, plan: Plan) -> tuple[list[tuple[ir.Node, PlannedNode]], list[Unfit]]:
+    """The nodes that entries of the plan are about, in graph order, and the entries that are about none.
+
+    All names are looked for before any structure is: a node that is new in the model may look like one that the plan
+    knows by name, and must not take its entry away.
+    """
+    by_output, by_key = plan.index()
+    found: dict[int, PlannedNode] = {}
+    others: dict[str, ir.Node] = {}
+    nodes = [(identity(path, node), node) for path, node in walk(model)]
+    for name, node in nodes:
+        entry = by_output.get(name)
+        if entry is not None and _same_operator(entry, node):
+            found[id(node)] = entry
+        elif entry is not None:
+            others[name] = node
+    used = {id(entry) for entry in found.values()}
+    if len(found) < len(nodes) and len(used) < len(plan.nodes):
+        keys = structural_keys(model)
+        for _, node in nodes:
+            entry = by_key.get(keys[id(node)]) if id(node) not in found else None
+            if entry is not None and id(entry) not in used:
+                found[id(node)] = entry
+                used.add(id(entry))
+    unfit = [Unfit(entry, others.get(entry.output)) for entry in plan.nodes if id(entry) not in used]
+    return [(node, found[id(node)]) for _, node in nodes if id(node) in found], unfit
 
 
 def _same_operator(entry: PlannedNode, node: ir.Node) -> bool:

@@ -92,9 +92,8 @@ class Placer:
 
     def remark_unfit(self) -> None:
         """Say which entries of a replayed plan fit no node of the model."""
-        for entry in self.unfit[:_UNFIT_SHOWN]:
-            why = f"the plan's entry '{entry.name or entry.output}' ({entry.operator}) fits no node of this model"
-            self.ctx.remark("missed", "", "plan-entry", why)
+        for unfit in self.unfit[:_UNFIT_SHOWN]:
+            self.ctx.remark("missed", "", "plan-entry", str(unfit))
         if len(self.unfit) > _UNFIT_SHOWN:
             why = f"{len(self.unfit)} entries of the plan fit no node of this model; {_UNFIT_SHOWN} are named here"
             self.ctx.remark("missed", "", "plan-entry", why)
