@@ -48,6 +48,7 @@ class _Fit:
     row: Row
     index: int
     reasons: list[Refusal] = field(default_factory=list)
+    swapped: bool = False
     pending: bool = False
     types: list[PortTypes] = field(default_factory=list)
 
@@ -136,10 +137,14 @@ class Judge:
             if types is not None:
                 said = said.narrowed(types) if said else types
         keep = rule.keep | row.keep
+        if fit.swapped:  # the file means the other one of the first two inputs where it names one
+            other = view.exchanged_ports()
+            said = said and said.renamed(other)
+            keep = frozenset(other.get(port, port) for port in keep)
         answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source)
         reasons = [*fit.reasons, *answer.reasons, *self._dynamic(view)]
         ok = False if reasons else None if fit.pending or answer.pending else True
-        return _verdict(rule, ok, reasons, row, fit.index if len(rule.rows) > 1 else None, answer.types)
+        return _verdict(rule, ok, reasons, row, fit.index if len(rule.rows) > 1 else None, answer.types, keep)
 
     def _dynamic(self, view: NodeView) -> list[Refusal]:
         """What is not known before run time of the node's shapes, where the backend takes nothing of that kind."""
@@ -165,6 +170,7 @@ class Judge:
             for seen in (view, swapped) if swapped else (view,):
                 fit = self._lay(row, index, seen)
                 if isinstance(fit, _Fit):
+                    fit.swapped = seen is swapped
                     return fit
                 mismatches.append(fit)
         if len(rule.rows) == 1:
@@ -192,6 +198,9 @@ class Judge:
         fit = _Fit(row, index, pending=isinstance(met, Unknown))
         if fit.pending:
             return fit  # another row may decide
+        if doubt := row.when.doubt(env, self.backend.dynamic):
+            # Taking the row would allow what it may not be about; skipping it, what it may be there to restrict.
+            fit.reasons.append(Refusal(f"{doubt.text} to choose a row", doubt.source))
         if self.backend.dynamic not in ("accept", "profile"):
             fit.reasons += [
                 Refusal(f"{what} is not known before run time, and {pattern} needs it", pattern.source)
@@ -220,6 +229,7 @@ def _verdict(
     row: Row | None = None,
     index: int | None = None,
     types: Mapping[str, tuple[str, ...]] | None = None,
+    keep: frozenset[str] | None = None,
 ) -> Verdict:
     row = row or Row()
     return Verdict(
@@ -229,7 +239,7 @@ def _verdict(
         row.policy or rule.policy,
         types or {},
         {**rule.set, **row.set},
-        rule.keep | row.keep,
+        rule.keep | row.keep if keep is None else keep,
         index,
         row.source or rule.source,
     )

@@ -104,6 +104,16 @@ class Guard:
                 pending = answer
         return pending or True
 
+    def doubt(self, env: Env, dynamic: str) -> Refusal | None:
+        """Why nobody can say before run time whether it is met, where `check` takes it for true; None where it is met.
+
+        Args:
+            env: The values of its names.
+            dynamic: What becomes of an extent that is not known before run time.
+        """
+        answers = (limit.refusal(env, dynamic) for limit in self.limits)
+        return next((answer for answer in answers if isinstance(answer, Refusal)), None)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Every name it uses."""

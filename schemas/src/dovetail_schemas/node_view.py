@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Opsets, Signature, port_names, signature
+from dovetail.ir.signatures import Opsets, Signature, input_name, port_names, signature
 
 from dovetail_schemas.effective import effective
 from dovetail_schemas.memo import is_constant
@@ -88,6 +88,11 @@ class NodeView:
         if self.op_type not in COMMUTATIVE or self.node.domain or len(self.inputs) != 2:
             return None
         return NodeView(self.node, self.opsets, self._constants, self._facts, self.region, not self._swapped)
+
+    def exchanged_ports(self) -> dict[str, str]:
+        """The names of the first two inputs, each with that of the other, for a view that was swapped."""
+        first, second = (input_name(index, self.signature) for index in (0, 1))
+        return {first: second, second: first, "in0": "in1", "in1": "in0"}
 
     def __getitem__(self, name: str) -> object:
         if name not in self._values:

@@ -67,6 +67,10 @@ class PortTypes:
         """With what `other` says laid over."""
         return PortTypes(other.common or self.common, {**self.ports, **other.ports})
 
+    def renamed(self, names: Mapping[str, str]) -> PortTypes:
+        """The same with ports under other names."""
+        return PortTypes(self.common, {names.get(port, port): types for port, types in self.ports.items()})
+
 
 def parse_type(name: str, node: Node) -> TypeSpec:
     """An entry of the file's `types:`: an element type, a list of them, or a mapping with `dtype`.

@@ -270,3 +270,72 @@ def test_a_guard_that_cannot_be_computed_never_skips_a_limit(judge):
         ).ok
         is False
     )
+
+
+class TestARowWithAGuardThatIsNotKnown:
+    """Whether a row is about a node must be known where a limit would have to be."""
+
+    rows = "Relu: {rows: [{when: {H: ..64}, shape: {X: N C H W}, policy: lower}, {policy: fp32}]}"
+    limit = "Relu: {shape: {X: N C H W}, limits: {H: ..64}}"
+    open_height = "(float[1,2,h,8] X) => (float[1,2,h,8] y) { y = Relu(X) }"
+
+    def test_it_is_refused_where_the_same_limit_is(self, judge):
+        for rules in (self.rows, self.limit):
+            verdict = judge(rules, self.open_height)
+            assert verdict.ok is False
+            assert verdict.reasons[0].text.startswith("H is not known before run time, and H: ..64 needs it")
+        assert judge(self.rows, self.open_height).reasons[0].text.endswith("to choose a row")
+
+    def test_it_is_refused_where_no_extent_may_be_open(self, judge):
+        assert judge(self.rows, self.open_height, dynamic="refuse").ok is False
+
+    @pytest.mark.parametrize("dynamic", ["accept", "profile"])
+    def test_it_is_taken_where_the_backend_accepts_open_extents(self, judge, dynamic):
+        verdict = judge(self.rows, self.open_height, dynamic=dynamic)
+        assert (verdict.ok, verdict.policy) == (True, "lower")
+
+    @pytest.mark.parametrize(("height", "policy"), [(64, "lower"), (65, "fp32")])
+    def test_it_decides_where_the_extent_is_known(self, judge, height, policy):
+        verdict = judge(self.rows, self.open_height.replace("h,", f"{height},"))
+        assert (verdict.ok, verdict.policy) == (True, policy)
+
+    def test_the_content_of_an_input_that_is_no_constant_is_not_known_either(self, judge):
+        rules = "ReduceSum: {rows: [{when: {axes: 1}, policy: lower}, {policy: fp32}]}"
+        graph = "(float[4,4] X, int64[1] a) => (float[1,4] y) { y = ReduceSum(X, a) }"
+        verdict = judge(rules, graph, dynamic="accept")
+        assert verdict.ok is False
+        assert "axes is not a constant, and axes: 1 needs it" in verdict.reasons[0].text
+
+    @pytest.mark.parametrize(("dynamic", "ok"), [("refuse", False), ("accept", True)])
+    def test_a_fact_that_is_not_known_follows_dynamic(self, judge, dynamic, ok):
+        rules = "Conv: {rows: [{when: {depth: ..3}}]}"
+        graph = conv().replace("a,b,c,d", "1,8,14,14")
+        assert judge(rules, graph, facts={"depth": lambda n: None}, dynamic=dynamic).ok is ok
+
+
+class TestBothOrdersOfACommutativeOperator:
+    """A file that names ports means the order in which its shape fits, and answers about the ports of the node."""
+
+    graph = "(float[{}] a, float[{}] b) => (float[2,4,8,8] y) {{ y = Mul(a, b) }}"
+
+    def test_the_types_and_kept_ports_of_the_other_order_are_those_of_the_other_ports(self, judge):
+        rules = """BitwiseAnd: {shape: {A: N C H W, B: 1 C 1 1}, types: {A: int32, B: int32}, keep: [B]}"""
+        graph = "(int32[{}] a, int32[{}] b) => (int32[2,4,8,8] y) {{ y = BitwiseAnd(a, b) }}"
+        assert judge(rules, graph.format("2,4,8,8", "1,4,1,1")).keep == {"B"}
+        assert judge(rules, graph.format("1,4,1,1", "2,4,8,8")).keep == {"A"}
+
+    def test_quantised_ports_follow_the_order_that_fits(self, judge):
+        """Activations and weights are held in other formats, and the scale of an Add's or Mul's weight is its own."""
+        types = "{q: {dtype: int8, scheme: symmetric}, w: {dtype: int16, scheme: symmetric}}"
+        rules = "Mul: {shape: {A: N C H W, B: 1 C 1 1}, types: {A: q, B: w, C: q}}"
+        written = judge(rules, self.graph.format("2,4,8,8", "1,4,1,1"), types=types)
+        swapped = judge(rules, self.graph.format("1,4,1,1", "2,4,8,8"), types=types)
+        assert (written.types["A"], written.types["B"]) == (("int8",), ("int16",))
+        assert (swapped.types["A"], swapped.types["B"]) == (("int16",), ("int8",))
+
+    def test_positions_are_exchanged_as_names_are(self, judge):
+        types = "{q: {dtype: int8, scheme: symmetric}, w: {dtype: int16, scheme: symmetric}}"
+        rules = "Max: {shape: {in0: N C H W, in1: 1 C 1 1}, types: {in0: q, in1: w, out0: q}}"
+        graph = "(float[1,4,1,1] a, float[2,4,8,8] b) => (float[2,4,8,8] y) { y = Max(a, b) }"
+        verdict = judge(rules, graph, types=types)
+        assert (verdict.types["in0"], verdict.types["in1"]) == (("int16",), ("int8",))
