@@ -68,7 +68,7 @@ class Pipeline:
 
         Args:
             model: The model to change.
-            context: The context of the run, or the request to make one for.
+            context: The context of the run, or the request to make one for, with all installed plugins.
             instrumentation: What to print, verify and write on the way; verifies after each change by default.
 
         Raises:
@@ -78,7 +78,9 @@ class Pipeline:
         from dovetail.passes.manager import Manager
 
         if not isinstance(context, Context):
-            context = Context(context)
+            from dovetail.plugins import load_plugins
+
+            context = Context(context, plugins=load_plugins())
         return Manager(self, context, instrumentation).run(model)
 
     def passes(self) -> Iterator[Pass]:
