@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from dovetail.accuracy.goals import Goals
 from dovetail.ir.opening import open_text
 from dovetail.verification import verify
 
@@ -49,3 +50,29 @@ def test_what_broke_is_said():
     assert result.short() == "SNR broken"
     assert result.as_dict()["outputs"][0]["snr_db"] == "-inf"
     assert "8 elements are infinite or no number, and not in both" in result.lines()[1]
+
+
+ZEROS = {"x": np.zeros((4, 2), np.float32)}
+
+
+@pytest.mark.parametrize("offset", [1e-30, 1e-9, 5e-7])
+def test_a_tiny_difference_against_zeros_is_none(offset):
+    """There is no signal to compare it with, and beside numbers near one float32 has nothing between it and zero."""
+    result = compared(ZEROS, offset=offset)
+    assert (result.outputs[0].snr_db, result.outputs[0].cosine, result.broken) == (np.inf, 1.0, False)
+    assert (result.short(), result.warnings) == ("SNR exact", [])
+
+
+def test_a_difference_against_zeros_is_a_warning_and_not_broken():
+    result = compared(ZEROS, offset=0.25)
+    assert not result.broken
+    assert result.outputs[0].snr_db == -np.inf
+    assert result.warnings == ["'y': the original is zero, the result differs from it by up to 0.25"]
+    assert result.short() == "SNR none (the original is zero); 1 warning"
+    assert "SNR none (the original is zero)" in result.lines()[1]
+
+
+def test_a_difference_against_zeros_misses_an_snr():
+    result = compared(ZEROS, offset=0.25)
+    assert [miss.figure for miss in Goals(min_snr=30).missed(result)] == ["SNR none (the original is zero)"]
+    assert Goals(max_abs=0.5).missed(result) == []

@@ -110,7 +110,7 @@ class Goals:
         if output.broken:
             return [Miss(output.name, "another shape or elements that are no numbers", str(self))] if self else []
         if self.min_snr is not None and output.snr_db < self.min_snr:
-            found.append(Miss(output.name, f"SNR {output.snr_db:.1f} dB", _option("min_snr", self.min_snr)))
+            found.append(Miss(output.name, f"SNR {output.snr_text}", _option("min_snr", self.min_snr)))
         if self.min_cosine is not None and output.cosine < self.min_cosine:
             found.append(Miss(output.name, f"cosine {output.cosine:.6g}", _option("min_cosine", self.min_cosine)))
         if self.min_top1 is not None and output.top1 is not None and output.top1 < self.min_top1:

@@ -78,7 +78,7 @@ class Pipeline:
         from dovetail.passes.manager import Manager
 
         if not isinstance(context, Context):
-            from dovetail.plugins import load_plugins
+            from dovetail.plugin.loader import load_plugins
 
             context = Context(context, plugins=load_plugins())
         return Manager(self, context, instrumentation).run(model)

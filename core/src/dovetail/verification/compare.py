@@ -62,7 +62,16 @@ class OutputComparison:
     @property
     def broken(self) -> bool:
         """Whether it is no approximation of the original: another shape, or infinities or NaNs of its own."""
-        return self.non_finite > 0 or self.snr_db == -math.inf
+        return self.non_finite > 0
+
+    @property
+    def snr_text(self) -> str:
+        """The SNR in words: `41.2 dB`, `exact`, `broken`, or that there is no signal to compare noise with."""
+        if self.broken:
+            return "broken"
+        if self.snr_db == -math.inf:
+            return "none (the original is zero)"
+        return "exact" if self.snr_db == math.inf else f"{self.snr_db:.1f} dB"
 
     def line(self) -> str:
         """One line for a person."""
@@ -75,7 +84,7 @@ class OutputComparison:
             return f"{line}; {differ}" if differ and self.broken else line
         if differ:
             return f"{self.name}: {differ}"
-        parts = [f"SNR {_decibels(self.snr_db)}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
+        parts = [f"SNR {self.snr_text}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
         if self.non_finite:
             are = "is" if self.non_finite == 1 else "are"
             parts.append(f"{counted(self.non_finite, 'element')} {are} infinite or no number, and not in both")
@@ -149,7 +158,7 @@ class Verification:
         if not rated:
             return ""
         worst = min(rated, key=lambda output: output.snr_db)
-        line = f"SNR {_decibels(worst.snr_db)}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
+        line = f"SNR {worst.snr_text}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
         return f"{line}; {counted(len(self.warnings), 'warning')}" if self.warnings else line
 
 
@@ -249,7 +258,3 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
         total.shapes,
         total.typical_snr_db,
     )
-
-
-def _decibels(value: float) -> str:
-    return "exact" if value == math.inf else "broken" if value == -math.inf else f"{value:.1f} dB"

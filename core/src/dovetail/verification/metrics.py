@@ -15,6 +15,8 @@ Findings = Literal["rows", "lists", "places"]
 
 _SMALLEST = 1e-15  # of the signal: what float32 cannot tell from zero
 _NO_SHARE = 1e-30
+# An original of zeros has no scale of its own. Beside numbers near one, float32 tells no smaller difference from zero.
+_LIKE_ZERO = 2.0**-20
 _IS_ONE = 1e-2  # how far shares in a low precision may be from adding up to one
 
 
@@ -149,10 +151,14 @@ class Difference:
 
     @property
     def snr_db(self) -> float:
-        """Ten times the decimal logarithm of signal over noise; infinite where nothing differs, -inf where it broke."""
+        """Ten times the decimal logarithm of signal over noise.
+
+        Infinite where nothing differs, or where the original is zero and so is the result but for what float32 cannot
+        tell from zero; -inf where it broke, or where the original is zero and the result is not.
+        """
         if self.broken:
             return -math.inf
-        if self.noise == 0:
+        if self.noise == 0 or not self.signal and self.max_abs <= _LIKE_ZERO:
             return math.inf
         return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
 
@@ -174,9 +180,9 @@ class Difference:
 
     @property
     def cosine(self) -> float:
-        """Cosine of the angle between both as vectors; 1 where both are zero."""
+        """Cosine of the angle between both as vectors; 1 where both are zero (see `snr_db`)."""
         norm = math.sqrt(self.signal * self.energy)
-        return self.product / norm if norm else float(self.signal == self.energy)
+        return self.product / norm if norm else float(self.snr_db == math.inf)
 
 
 def _are_shares(array: np.ndarray) -> bool:

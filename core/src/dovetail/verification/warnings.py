@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ def warning_of(output: OutputComparison) -> str:
     if output.broken:
         return ""
     found = []
-    if output.snr_db is not None and output.snr_db < POOR:
+    if output.snr_db == -math.inf:
+        found.append(f"the original is zero, the result differs from it by up to {output.max_abs:.3g}")
+    elif output.snr_db is not None and output.snr_db < POOR:
         found.append(f"SNR {output.snr_db:.1f} dB, below {POOR:g} dB")
     if output.top1 is not None and output.top1 < 1:
         found.append(f"another answer in {100 * (1 - output.top1):.2f} % of the rows")
