@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -39,34 +40,77 @@ def deepest_bracket(text: str) -> int:
     return deepest
 
 
-def fill_declared(graph: onnx.GraphProto, name: str) -> None:
-    """Give every declared value that nothing defines an initializer of zeros, unless its extents are open.
+def fill_declared(model: onnx.ModelProto, name: str) -> None:
+    """Give every tensor that is declared without its data zeros: initializers of all graphs, unless their extents are
+    open, and tensors in attributes.
 
     Raises:
         DovetailError: The zeros would need more memory than a declaration is worth.
     """
-    import onnx
-    import onnx_ir as ir
+    filling = _Filling(name)
+    filling.graph(model.graph, set())
+    for function in model.functions:
+        filling.nodes(function.node, {*function.input})
 
-    defined = {output for node in graph.node for output in node.output}
-    defined.update(value.name for value in (*graph.input, *graph.initializer))
-    size, filled = 0, set()
-    for value in graph.value_info:
-        kind = value.type.tensor_type
-        extents = [dim.dim_value for dim in kind.shape.dim]
-        known = all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in kind.shape.dim)
-        if value.name in defined or not known or kind.elem_type in (0, onnx.TensorProto.STRING):
-            continue
-        filled.add(value.name)
-        bits = ir.DataType(kind.elem_type).bitwidth
-        needed = (math.prod(extents) * bits + 7) // 8
-        size += needed
-        if size > 4 * SPARSE_BYTES:
-            raise DovetailError(
-                f"{name}: initializer '{value.name}' is declared as {extents}, which is too large for text"
-            )
-        tensor = graph.initializer.add(name=value.name, data_type=kind.elem_type, dims=extents)
-        tensor.raw_data = bytes(needed)
-    kept = [value for value in graph.value_info if value.name not in filled]
-    del graph.value_info[:]
-    graph.value_info.extend(kept)
+
+class _Filling:
+    """Fills the tensors of one model and counts their bytes."""
+
+    def __init__(self, name: str):
+        self._name = name
+        self._size = 0
+
+    def graph(self, graph: onnx.GraphProto, outside: set[str]) -> None:
+        """Fill what `graph` declares and nothing defines; the names in `outside` are defined around it."""
+        defined = outside | {output for node in graph.node for output in node.output}
+        defined.update(value.name for value in (*graph.input, *graph.initializer))
+        filled = set()
+        for value in graph.value_info:
+            kind = value.type.tensor_type
+            known = all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in kind.shape.dim)
+            if value.name in defined or not known or not kind.elem_type:
+                continue
+            filled.add(value.name)
+            tensor = graph.initializer.add(name=value.name, data_type=kind.elem_type)
+            tensor.dims.extend(dim.dim_value for dim in kind.shape.dim)
+            self._fill(tensor, f"initializer '{value.name}'")
+        kept = [value for value in graph.value_info if value.name not in filled]
+        del graph.value_info[:]
+        graph.value_info.extend(kept)
+        for tensor in graph.initializer:
+            if _is_empty(tensor):
+                self._fill(tensor, f"initializer '{tensor.name}'")
+        self.nodes(graph.node, defined | filled)
+
+    def nodes(self, nodes: Iterable[onnx.NodeProto], defined: set[str]) -> None:
+        """Fill the tensors in the attributes of `nodes`, and in their bodies."""
+        for node in nodes:
+            for attribute in node.attribute:
+                tensors = [attribute.t] if attribute.HasField("t") else list(attribute.tensors)
+                for tensor in tensors:
+                    if _is_empty(tensor):
+                        self._fill(tensor, f"attribute '{attribute.name}' of node '{node.name}'")
+                for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                    self.graph(body, defined)
+
+    def _fill(self, tensor: onnx.TensorProto, what: str) -> None:
+        import onnx
+        import onnx_ir as ir
+
+        elements, text = math.prod(tensor.dims), tensor.data_type == onnx.TensorProto.STRING
+        bits = 8 if text else ir.DataType(tensor.data_type).bitwidth
+        needed = (elements * bits + 7) // 8
+        self._size += needed
+        if self._size > 4 * SPARSE_BYTES:
+            extents = list(tensor.dims)
+            raise DovetailError(f"{self._name}: {what} is declared as {extents}, which is too large for text")
+        if text:
+            tensor.string_data.extend([b""] * elements)
+        else:
+            tensor.raw_data = bytes(needed)
+
+
+def _is_empty(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor has elements by its extents, and no data."""
+    held = {field.name for field, _ in tensor.ListFields()} - {"dims", "data_type", "name"}
+    return not held and bool(tensor.dims) and math.prod(tensor.dims) > 0

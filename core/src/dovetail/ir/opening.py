@@ -83,8 +83,8 @@ def _named(path: Path) -> Iterator[None]:
 def open_text(text: str, name: str, path: Path | None = None) -> Model:
     """Read a model from ONNX text (https://onnx.ai/onnx/repo-docs/Syntax.html).
 
-    Lines that start with `//` are comments. An initializer that is declared without data, as `print_model` writes the
-    large ones, holds zeros.
+    Lines that start with `//` are comments. A tensor that is declared without data, as `print_model` writes the large
+    ones, holds zeros.
 
     Raises:
         DovetailError: The text has a mistake; the message holds the parser's. Or the model is wrong.
@@ -103,7 +103,7 @@ def open_text(text: str, name: str, path: Path | None = None) -> Model:
         reason = error.args[0] if error.args else error
         reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise DovetailError(f"{name} is not ONNX text: {reason.strip()}", "see onnx's Syntax page") from None
-    fill_declared(proto.graph, name)
+    fill_declared(proto, name)
     return open_proto(proto, name, path)
 
 

@@ -1,8 +1,8 @@
 """Text of a model: ONNX text, with types and placements in comments, the same for the same model every time.
 
 ONNX's own printer drops annotations, and onnx-ir's prints object identities. This text can be read back by
-`open_model`: placements and inferred types stand behind `#`, which ONNX text takes for a comment. Large initializers
-are declared without their data.
+`open_model`: placements and inferred types stand behind `#`, which ONNX text takes for a comment. Large tensors are
+declared without their data, and read back as zeros.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["print_model"]
 
 _DATA_UP_TO = 8  # elements
+# ONNX text has floats in float32 and float64 only; of other types it holds the bits, as an integer.
+_BY_BITS = frozenset({
+    "FLOAT16", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT8E8M0",
+})  # fmt: skip
 
 
 def print_model(model: Model) -> str:
@@ -40,10 +44,11 @@ def _graph(graph: ir.Graph, name: str, indent: str) -> Iterator[str]:
     outputs = ", ".join(_declare(value) for value in graph.outputs)
     yield f"{indent}{_identifier(name)} ({inputs}) => ({outputs})"
     weights = [_initializer(value) for value in graph.initializers.values()]
+    tensors = [value.const_value for value in graph.initializers.values()]
     if weights:
         yield f"{indent}<"
         for index, text in enumerate(weights):
-            yield f"{indent}  {text}{',' if index < len(weights) - 1 else ''}"
+            yield f"{indent}  {text}{',' if index < len(weights) - 1 else ''}{_numbers(tensors[index], '  # ')}"
         yield f"{indent}>"
     yield f"{indent}{{"
     for node in graph:
@@ -105,7 +110,8 @@ def _comment(node: ir.Node) -> str:
             text += f" region {placement.region}"
         if kind_of(node) != "data":
             text += f" ({kind_of(node)})"
-    return text
+    held = ((a.name, a.value) for a in node.attributes.values() if a.type.name == "TENSOR" and not a.is_ref())
+    return text + "".join(_numbers(tensor, f"; {name} = ") for name, tensor in held)
 
 
 def _type(value: ir.Value) -> str:
@@ -142,9 +148,30 @@ def _extent(dim) -> str:
 
 def _initializer(value: ir.Value) -> str:
     declared, tensor = _declare(value), value.const_value
-    if tensor is None or tensor.size > _DATA_UP_TO or tensor.dtype.name == "STRING" or tensor.dtype.bitwidth < 8:
-        return declared
-    return f"{declared} = {{{', '.join(_number(item) for item in tensor.numpy().reshape(-1).tolist())}}}"
+    items = None if tensor is None else _items(tensor)
+    return declared if items is None else f"{declared} = {{{items}}}"
+
+
+def _items(tensor: ir.TensorProtocol) -> str | None:
+    """The elements of a small tensor as the parser reads them; None for what is declared without its data."""
+    if tensor.size > _DATA_UP_TO:
+        return None
+    if tensor.dtype.name == "STRING":
+        texts = tensor.string_data() if hasattr(tensor, "string_data") else tensor.numpy().reshape(-1)
+        return ", ".join(json.dumps(text.decode(errors="replace")) for text in texts)
+    if tensor.dtype.bitwidth < 8 or tensor.dtype.name.startswith("COMPLEX"):
+        return None  # the parser has no literals for these, and miscounts elements that share a byte
+    array = tensor.numpy().reshape(-1)
+    if tensor.dtype.name in _BY_BITS:
+        array = array.view(f"uint{tensor.dtype.bitwidth}")
+    return ", ".join(_number(item) for item in array.tolist())
+
+
+def _numbers(tensor: ir.TensorProtocol | None, label: str) -> str:
+    """For a comment: the numbers of which the text holds the bits; empty where it holds the numbers themselves."""
+    if tensor is None or tensor.dtype.name not in _BY_BITS or tensor.size > _DATA_UP_TO:
+        return ""
+    return label + ", ".join(map(repr, tensor.numpy().reshape(-1).tolist()))
 
 
 def _number(item: object) -> str:
@@ -171,12 +198,8 @@ def _attribute(attribute: ir.Attr) -> str:
 
 
 def _tensor(tensor: ir.TensorProtocol) -> str:
-    shape = ",".join(map(str, tensor.shape))
-    if tensor.size > _DATA_UP_TO or tensor.dtype.name == "STRING":
-        return f"{tensor.dtype.name.lower()}[{shape}] {{}}"
-    shape = f"[{shape}]" if shape else ""
-    items = ", ".join(_number(item) for item in tensor.numpy().reshape(-1).tolist())
-    return f"{tensor.dtype.name.lower()}{shape} {{{items}}}"
+    shape = f"[{','.join(map(str, tensor.shape))}]" if len(tensor.shape) else ""
+    return f"{tensor.dtype.name.lower()}{shape} {{{_items(tensor) or ''}}}"
 
 
 def _identifier(name: str | None) -> str:
