@@ -1,5 +1,8 @@
 """Building with casts by policy: PyTorch's regions, on a graph."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import dovetail
 import numpy as np
 import onnxruntime
@@ -143,3 +146,46 @@ def test_what_was_built_runs(tmp_path):
     scores = x @ weight + x
     expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(result, expected, atol=5e-3)
+
+
+def test_a_region_forgets_the_precision_around_it_when_it_is_left(build):
+    inherited = dovetail.autocast()
+    with dovetail.autocast("float16"), inherited as inner:
+        assert inner.precision == "float16"
+        assert kind(build.builder.MatMul(build.x, build.w)) == "float16"
+    with inherited as outermost:
+        assert outermost.precision == "bfloat16"
+        assert kind(build.builder.MatMul(build.x, build.w)) == "bfloat16"
+
+
+def test_a_region_may_be_entered_within_itself(build):
+    region = dovetail.autocast("float16")
+    with region:
+        with region:
+            assert kind(build.builder.MatMul(build.x, build.w)) == "float16"
+        assert kind(build.builder.MatMul(build.x, build.w)) == "float16"
+        with dovetail.autocast("bfloat16"), region:
+            assert kind(build.builder.MatMul(build.x, build.w)) == "float16"
+    assert kind(build.builder.MatMul(build.x, build.w)) == "float32"  # all of them are left
+
+
+def test_an_error_inside_leaves_all_regions(build):
+    region = dovetail.autocast("float16")
+    with pytest.raises(KeyError), region, region:
+        raise KeyError
+    assert kind(build.builder.MatMul(build.x, build.w)) == "float32"
+
+
+def test_threads_share_a_region_and_not_what_they_do_in_it():
+    region, entered = dovetail.autocast("float16"), threading.Barrier(2, timeout=60)
+
+    def work():
+        build = Graph()
+        with region:
+            entered.wait()
+            inside = kind(build.builder.MatMul(build.x, build.w))
+        entered.wait()
+        return inside, kind(build.builder.MatMul(build.x, build.w)), len(build.casts())
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [future.result() for future in [pool.submit(work), pool.submit(work)]] == [("float16", "float32", 2)] * 2

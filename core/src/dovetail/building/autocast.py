@@ -23,17 +23,19 @@ if TYPE_CHECKING:
     from dovetail.building.builder import Builder
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["autocast", "current_region"]
+__all__ = ["Region", "autocast", "current_region"]
 
 _POLICIES = {"float16": "fp16", "bfloat16": "bf16"}
 _ELIGIBLE = frozenset({"float16", "bfloat16", "float32"})
 _HIGH = frozenset({"fp32", "fp32-accumulate", "fp32-round-trip"})
 _UNTOUCHED = frozenset({"none", "recurse", "follow-consumer"})
-_REGION: ContextVar[autocast | None] = ContextVar("dovetail-autocast", default=None)
+_REGION: ContextVar[Region | None] = ContextVar("dovetail-autocast", default=None)
 
 
 class autocast:  # noqa: N801  (used like a function, as in PyTorch)
     """A region: `with dovetail.autocast("float16"): y = builder.MatMul(x, w)`.
+
+    One object may be entered any number of times, within itself and from several threads.
 
     Args:
         precision: `float16` or `bfloat16`; by default that of the region around it, else `bfloat16`.
@@ -50,33 +52,52 @@ class autocast:  # noqa: N801  (used like a function, as in PyTorch)
         self.precision = precision
         self.enabled = enabled
         self._plugins = plugins
-        self._policies: Policies | None = None
-        self._casts: dict[tuple[ir.Value, str], ir.Value] = {}
 
-    def __enter__(self) -> autocast:
+    def __enter__(self) -> Region:
         outer = _REGION.get()
-        if self.precision is None:
-            self.precision = outer.precision if outer else "bfloat16"
-        # Inner regions share the casts of the outermost; keyed by type, they cannot be stale.
-        self._casts = outer._casts if outer else {}
+        precision = self.precision or (outer.precision if outer else "bfloat16")
+        policies = None
         if self.enabled:
-            same = outer is not None and outer.enabled and outer.precision == self.precision
-            self._policies = outer._policies if same else _load(self.precision, self._plugins)
-        self._token = _REGION.set(self)
-        return self
+            same = outer is not None and outer.policies is not None and outer.precision == precision
+            policies = outer.policies if same else _load(precision, self._plugins)
+        region = Region(precision, policies, outer)
+        _REGION.set(region)
+        return region
 
     def __exit__(self, *_: object) -> None:
-        _REGION.reset(self._token)
+        _REGION.set(_REGION.get().outer)
+
+
+class Region:
+    """A region that was entered; what it was told and what it found around it.
+
+    Attributes:
+        precision: `float16` or `bfloat16`.
+        policies: How operators are treated; None where the region is not enabled.
+        outer: The region around it.
+    """
+
+    def __init__(self, precision: str, policies: Policies | None, outer: Region | None):
+        self.precision = precision
+        self.policies = policies
+        self.outer = outer
+        # Inner regions share the casts of the outermost; keyed by type, they cannot be stale.
+        self._casts: dict[tuple[ir.Value, str], ir.Value] = outer._casts if outer else {}
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is cast in it."""
+        return self.policies is not None
 
     def prepare(
         self, builder: Builder, op_type: str, domain: str, inputs: Sequence[ir.Value | None]
     ) -> tuple[list[ir.Value | None], Callable[[ir.Value], ir.Value]]:
         """The inputs of an operator, cast as its policy says, and what to do with each of its outputs."""
-        policy = self._policies.policy.get((domain, op_type), "") if self.enabled else "none"
+        policy = self.policies.policy.get((domain, op_type), "") if self.enabled else "none"
         if policy in _UNTOUCHED:
             return list(inputs), lambda value: value
         sig = find(domain, op_type, builder.opset)
-        keep = self._policies.keep.get((domain, op_type), frozenset())
+        keep = self.policies.keep.get((domain, op_type), frozenset())
         wanted = _wanted(policy, self.precision, sig, inputs, keep)
         cast = [
             value if kind is None else self._cast(builder, value, kind)
@@ -95,7 +116,7 @@ class autocast:  # noqa: N801  (used like a function, as in PyTorch)
         return self._casts[key]
 
 
-def current_region() -> autocast | None:
+def current_region() -> Region | None:
     """The innermost region that is open, in this thread and task."""
     return _REGION.get()
 
