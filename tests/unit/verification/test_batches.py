@@ -92,3 +92,35 @@ def test_random_inputs(declared, shape, dtype):
     ((again, _),) = batches(model(f"{declared} x"), None, seed=1)
     assert (feeds["x"].shape, feeds["x"].dtype.name, labels) == (shape, dtype, {})
     assert (feeds["x"] == again["x"]).all()
+
+
+CUT = [
+    # inputs, outputs, what is given, rows of x in each run
+    ("float[P,3] x", "float[P,8] y", 100, [100]),  # a cloud of points is one sample
+    ("float[points,3] x", "float[1,8] y", 100, [100]),
+    ("float[T,N,3] x", "float[T,N,8] y", 100, [100]),  # time comes first
+    ("float[N,3] x", "float[N,8] y", 100, [64, 36]),
+    ("float[N,3] x", "float[8] y", 100, [100]),  # one result for all of them
+    ("float[N,3] x", "float y", 100, [100]),
+    ("float[batch_size,3] x", "float[8,batch_size] y", 100, [64, 36]),
+    ("float[batch,3] x", "float[8] y, float[batch] z", 100, [64, 36]),  # a table beside the results
+    ("float[batch,3] x", "float[8] y", 100, [64, 36]),  # what is declared of the output is wrong
+    ("float[?,3] x", "float[?,8] y", 100, [64, 36]),  # nobody named it
+    ("float[unk__7,3] x", "float[unk__9,8] y", 100, [64, 36]),
+    ("float[s0,3] x", "float[s0,8] y", 100, [64, 36]),
+    ("float[N,3] x, float[P,3] c", "float[N,8] y", 100, [64, 36]),
+]
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "rows", "sizes"), CUT, ids=[f"{case[0]} {case[1]}" for case in CUT])
+def test_only_samples_are_cut(inputs, outputs, rows, sizes):
+    names = [declared.split()[-1] for declared in outputs.split(", ")]
+    nodes = "\n".join(f"{name} = com.acme.Net (x)" for name in names)
+    head = '<ir_version: 10, opset_import: ["": 22, "com.acme": 1]>'
+    net = open_text(f"{head} g ({inputs}) => ({outputs}) {{ {nodes} }}", "test")
+    arrays = {"x": f32(rows, *(2,) * inputs.count("N,3") * inputs.startswith("float[T"), 3)}
+    if " c" in inputs:
+        arrays["c"] = f32(rows, 3)
+    runs = [feeds for feeds, _ in batches(net, arrays)]
+    assert [len(feeds["x"]) for feeds in runs] == sizes
+    assert all(len(feeds.get("c", ())) in (0, rows) for feeds in runs)

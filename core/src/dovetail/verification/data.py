@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
@@ -12,6 +12,7 @@ from dovetail.runtime.declared import declared
 from dovetail.runtime.feeds import as_array
 from dovetail.runtime.tensors import value_type
 from dovetail.suggestions import near_misses
+from dovetail.verification.batch_extents import inputs_of_samples
 from dovetail.verification.extents import random_shapes
 from dovetail.verification.sources import read_data
 
@@ -38,8 +39,8 @@ def batches(
     Args:
         model: Its inputs say which names, types and shapes are wanted.
         data: See `dovetail.verification.sources.read_data`; None for one random batch. An array with more samples than
-            the model takes at once is cut along its first axis. The array `labels` (or `labels:<output>`) is the truth
-            to count hits against.
+            the model takes at once is cut along its first axis, where that counts samples. The array `labels` (or
+            `labels:<output>`) is the truth to count hits against.
         seed: For random inputs.
         shapes: Shapes of random inputs, by name, where the model leaves them open.
 
@@ -50,8 +51,10 @@ def batches(
     if data is None:
         yield random_feeds(list(inputs.values()), random_shapes(list(inputs.values()), shapes or {}), seed), {}
         return
+    cut = inputs_of_samples(model)
     for arrays, where in read_data(data, list(inputs)):
-        yield from _cut(inputs, {name: _made(array, inputs.get(name)) for name, array in arrays.items()}, where)
+        made = {name: _made(array, inputs.get(name)) for name, array in arrays.items()}
+        yield from _cut(inputs, cut, made, where)
 
 
 def random_feeds(inputs: Sequence[ir.Value], shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
@@ -85,7 +88,9 @@ def _made(given: object, value: ir.Value | None) -> np.ndarray:
     return array if array is not None else np.asarray(given)
 
 
-def _cut(inputs: Mapping[str, ir.Value], arrays: Mapping[str, np.ndarray], where: str) -> Iterator[Batch]:
+def _cut(
+    inputs: Mapping[str, ir.Value], cut: Collection[str], arrays: Mapping[str, np.ndarray], where: str
+) -> Iterator[Batch]:
     labels = {name: array for name, array in arrays.items() if name.partition(":")[0] == _LABELS and name not in inputs}
     for name in arrays.keys() - labels.keys() - inputs.keys():
         near = near_misses(name, inputs, 1)
@@ -96,7 +101,7 @@ def _cut(inputs: Mapping[str, ir.Value], arrays: Mapping[str, np.ndarray], where
     tensors = [name for name in inputs if hasattr(arrays[name], "dtype")]
     for name in tensors:
         _all_numbers(name, arrays[name], where)
-    counts = {n: _samples(v, arrays[n], where) if n in tensors else (1, 0) for n, v in inputs.items()}
+    counts = {n: _samples(v, arrays[n], n in cut, where) if n in tensors else (1, 0) for n, v in inputs.items()}
     rounds = max((rounds for rounds, _ in counts.values()), default=1)
     for name, (own, _) in counts.items():
         if own not in (1, rounds):
@@ -122,7 +127,7 @@ def _all_numbers(name: str, array: np.ndarray, where: str) -> None:
         raise DovetailError(f"{where}: '{name}' holds {counted(missing, 'value')} that are not numbers (NaN)", hint)
 
 
-def _samples(value: ir.Value, array: np.ndarray, where: str) -> tuple[int, int]:
+def _samples(value: ir.Value, array: np.ndarray, cut: bool, where: str) -> tuple[int, int]:
     """How many runs an array is for, and how many of its rows each takes."""
     if value.shape is None:
         return 1, 0
@@ -136,6 +141,8 @@ def _samples(value: ir.Value, array: np.ndarray, where: str) -> tuple[int, int]:
     if not given[0] and shape[0] != 0:
         raise DovetailError(f"{where}: the array for input '{value.name}' holds no sample", "give at least one")
     if not _is_known(shape[0]):
+        if not cut:
+            return 1, given[0]
         return -(-given[0] // _AT_ONCE) or 1, _AT_ONCE
     if shape[0] == given[0]:
         return 1, shape[0]
