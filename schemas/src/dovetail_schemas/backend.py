@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -38,16 +38,25 @@ class RegionRule:
     """What a region must satisfy as a whole.
 
     Attributes:
-        limits: Limits on `inputs`, `outputs`, `nodes` and `constants`.
+        limits: Limits on `inputs`, `outputs`, `nodes` and `constants`, among them that of `min_region`.
         need: Operators of which a region must hold one at least; empty for no such demand.
+        need_source: File and line of that demand.
     """
 
     limits: tuple[Limit, ...] = ()
     need: tuple[str, ...] = ()
+    need_source: str = ""
 
-    def refusals(self, counts: Mapping[str, int]) -> tuple[Refusal, ...]:
-        """The limits that a region with these counts breaks; all four names must be there."""
-        found = (limit.refusal(counts, "refuse") for limit in self.limits)
+    def refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
+        """What of it a region breaks.
+
+        Args:
+            counts: Its `inputs`, `outputs`, `nodes` and `constants`; all four names must be there.
+            operators: The operators in it, as files name them.
+        """
+        found = [limit.refusal(counts, "refuse") for limit in self.limits]
+        if self.need and not set(self.need) & set(operators):
+            found.append(Refusal(f"it holds none of {', '.join(self.need)}", self.need_source))
         return tuple(refusal for refusal in found if isinstance(refusal, Refusal))
 
 
@@ -74,7 +83,8 @@ class Backend:
         border: Where conversions stand.
         strategy: Name of the strategy that claims nodes for it; empty for none.
         min_region: The smallest region worth having, in nodes.
-        place: The other keys under `place:`.
+        place: The other keys under `place:`, which its strategy reads.
+        place_sources: File and line of each of them.
         engines: Engines in order of preference.
         artifacts: What it emits.
         source: Name of its file.
@@ -99,6 +109,7 @@ class Backend:
     strategy: str
     min_region: int
     place: Mapping[str, object]
+    place_sources: Mapping[str, str] = field(repr=False)
     engines: tuple[str, ...]
     artifacts: tuple[str, ...]
     source: str
@@ -151,6 +162,15 @@ class Backend:
     def listed(self) -> tuple[tuple[str, str], ...]:
         """The operators that the file names, itself or in a group, as (domain, operator type)."""
         return tuple(self._rules)
+
+    @property
+    def limits_regions(self) -> bool:
+        """Whether it says anything of regions as a whole."""
+        return bool(self.region.limits or self.region.need)
+
+    def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
+        """Why it does not take a region as a whole; see `RegionRule.refusals`."""
+        return self.region.refusals(counts, operators)
 
     @property
     def facts(self) -> frozenset[str]:

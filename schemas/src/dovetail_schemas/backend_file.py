@@ -12,15 +12,19 @@ from dovetail.plugin.protocols import FindFile, Source
 from dovetail_schemas.backend import Backend, Border, RegionRule
 from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted
 from dovetail_schemas.errors import near_miss
-from dovetail_schemas.limits import parse_limits
+from dovetail_schemas.limits import Limit, parse_limits
 from dovetail_schemas.options import choose_options, parse_options, variant_applies
 from dovetail_schemas.policy_file import Policies, load_policies, split_operator
+from dovetail_schemas.ranges import parse_range
 from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule
+from dovetail_schemas.terms import parse_term
 from dovetail_schemas.type_specs import DTYPES, parse_type
+from dovetail_schemas.unread import refuse_unread
 from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
 
 if TYPE_CHECKING:
-    from dovetail_schemas.type_specs import TypeSpec
+    from dovetail_schemas.terms import parse_term
+from dovetail_schemas.type_specs import TypeSpec
 
 __all__ = ["FILE_KEYS", "VARIANT_KEYS", "load_backend"]
 
@@ -44,6 +48,8 @@ def load_backend(
     find: FindFile | None = None,
     options: Mapping[str, str] | None = None,
     facts: frozenset[str] = frozenset(),
+    *,
+    unread: bool = True,
 ) -> Backend:
     """Load a backend file and all it refers to.
 
@@ -52,6 +58,7 @@ def load_backend(
         find: Finds the files of the names it uses; by default they are looked for beside it.
         options: Chosen values of its options; the first value of an option is its default.
         facts: Names of the facts that its limits may use.
+        unread: Take keys of the format that nothing reads yet; see `dovetail_schemas.unread`.
 
     Raises:
         SchemaError: A file is at fault, or an option does not exist.
@@ -65,6 +72,8 @@ def load_backend(
     read = [file for file, _ in files]
     for file, tree in files:
         layers += [(file, tree), *_variants(file, tree, declared, chosen, read)]
+    if not unread:
+        refuse_unread(layer for _, layer in layers)
     return _build(files[-1], layers, find, facts, declared, chosen, read)
 
 
@@ -172,6 +181,7 @@ def _build(
     policies = _policies(layers, find, read)
     used = {name for rule in (*rules.values(), unlisted) for row in rule.rows for name in row.names}
     strategy, smallest = place.get("strategy"), place.get("min_region")
+    own = [(key, value) for key, value in place if key.raw not in ("strategy", "min_region")]
     return Backend(
         name=tree.require("backend").text("backend"),
         summary=node.text("summary") if (node := top.get("summary")) else "",
@@ -184,11 +194,12 @@ def _build(
         options=dict(declared),
         chosen=dict(chosen),
         types=types,
-        region=_region(_section(top, "region", ("limits", "need"))),
+        region=_region(_section(top, "region", ("limits", "need")), smallest),
         border=Border(*(border.choice(key, ("inside", "outside"), "outside") for key in ("in", "out"))),
         strategy=strategy.text("strategy") if strategy else "",
         min_region=_count(smallest, "min_region") if smallest else 1,
-        place={key.raw: value.plain() for key, value in place if key.raw not in ("strategy", "min_region")},
+        place={key.raw: value.plain() for key, value in own},
+        place_sources={key.raw: key.where for key, _ in own},
         engines=_words(emit, "engines"),
         artifacts=_words(emit, "artifacts"),
         source=source.name,
@@ -242,7 +253,9 @@ def _count(node: Node, what: str) -> int:
     return value
 
 
-def _region(entries: Entries) -> RegionRule:
+def _region(entries: Entries, smallest: Node | None) -> RegionRule:
+    """What stands under `region:`; `min_region` of `place:` is one more limit on its nodes."""
+
     def check(place: Scalar, names) -> None:
         for name in names:
             if name not in _COUNTS:
@@ -253,7 +266,10 @@ def _region(entries: Entries) -> RegionRule:
     for word in words:
         split_operator(word)
     found = parse_limits(limits.entries("limits"), check) if limits else ()
-    return RegionRule(found, tuple(word.raw for word in words))
+    if smallest is not None:
+        least = Scalar(smallest.file, smallest.line, f"{_count(smallest, 'min_region')}..")
+        found += (Limit(parse_term("nodes"), parse_range(least), smallest.where),)
+    return RegionRule(found, tuple(word.raw for word in words), need.where if need else "")
 
 
 def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -> Policies:

@@ -38,10 +38,10 @@ class BackendYaml:
         return peek_backend(source)
 
     def load(self, source: Source, find: FindFile, options: Mapping[str, str], facts: Collection[str]) -> Backend:
-        """The backend; see `load_backend`."""
+        """The backend; see `load_backend`. A key that nothing reads is refused."""
         from dovetail_schemas.backend_file import load_backend
 
-        return load_backend(source, find, options=options, facts=frozenset(facts))
+        return load_backend(source, find, options=options, facts=frozenset(facts), unread=False)
 
     def check(
         self, source: Source, known: Mapping[str, Collection[str]], load: Callable[[Mapping[str, str]], object]

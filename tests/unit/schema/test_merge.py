@@ -133,8 +133,15 @@ emit: {engines: [one, two], artifacts: json}
     assert (backend.strategy, backend.min_region, backend.place) == ("roles", 3, {"patience": 7})
     assert (backend.engines, backend.artifacts, backend.region.need) == (("one", "two"), ("json",), ("Conv",))
     counts = {"inputs": 1, "outputs": 3, "nodes": 3, "constants": 0}
-    assert list(map(str, backend.region.refusals(counts))) == ["outputs = 3; allowed: ..2 [x.yaml:10]"]
-    assert backend.region.refusals({**counts, "outputs": 2}) == ()
+    assert list(map(str, backend.region_refusals(counts, {"Conv", "Relu"}))) == [
+        "outputs = 3; allowed: ..2 [x.yaml:10]"
+    ]
+    assert backend.region_refusals({**counts, "outputs": 2}, {"Conv"}) == ()
+    assert list(map(str, backend.region_refusals({**counts, "outputs": 2, "nodes": 2}, {"Relu"}))) == [
+        "nodes = 2; allowed: 3.. [x.yaml:10]",
+        "nodes = 2; allowed: 3.. [x.yaml:12]",  # min_region
+        "it holds none of Conv [x.yaml:10]",
+    ]
 
 
 def test_names_are_looked_for_beside_the_file_that_uses_them(tmp_path):

@@ -111,6 +111,10 @@ class Backend(Protocol):
     def facts(self) -> Collection[str]:
         """Names of the registered facts that its judge asks."""
 
+    # A backend may also have `limits_regions` (true) and `region_refusals(counts, operators)`: why it does not take a
+    # region as a whole, given its numbers of `inputs`, `outputs`, `nodes` and `constants` and the operators in it. What
+    # it refuses goes to the next backend.
+
     @property
     def border_types(self) -> Collection[str]:
         """Element types that may enter and leave it; a conversion that it says nothing else about takes these."""
@@ -220,7 +224,12 @@ class View(Protocol):
 
 
 class Strategy(Protocol):
-    """A rule that claims nodes for a backend. It marks nodes and never edits the graph."""
+    """A rule that claims nodes for a backend. It marks nodes and never edits the graph.
+
+    It claims each node once, only nodes that the view offers, and a control-flow node with all of its bodies. What it
+    reads under `place:` of a backend file besides `strategy` and `min_region`, it names in an attribute `place_keys`;
+    other keys there are an error.
+    """
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim nodes of `view` for `backend`; what is not claimed goes to the next backend, and last to the host."""

@@ -6,13 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
     from dovetail.planning.claim import Claim
+    from dovetail.plugin.protocols import Backend, Strategy
 
-__all__ = ["check_claims"]
+__all__ = ["check_claims", "check_place_keys"]
 
 
 def check_claims(claims: Sequence[Claim], flat: FlatGraph, hidden: Collection[int], who: str, whole: bool) -> None:
@@ -52,6 +54,21 @@ def check_claims(claims: Sequence[Claim], flat: FlatGraph, hidden: Collection[in
         claimed.add(id(node))
     if whole and flat.holders:
         _check_whole(claims, flat, claimed, who)
+
+
+def check_place_keys(backend: Backend, strategy: Strategy, name: str) -> None:
+    """Refuse a key under `place:` of a backend file that its strategy does not read.
+
+    Raises:
+        DovetailError: The strategy does not name the key in its `place_keys`; with file and line.
+    """
+    read = getattr(strategy, "place_keys", ())
+    for key in getattr(backend, "place", ()):
+        if key not in read:
+            where = getattr(backend, "place_sources", {}).get(key, backend.source)
+            near = did_you_mean(key, ("strategy", "min_region", *read))
+            reads = f"it reads {', '.join(read)}" if read else "it reads no key of its own"
+            raise DovetailError(f"{where}: strategy '{name}' does not read '{key}' under place{near}", reads)
 
 
 def _check_whole(claims: Sequence[Claim], flat: FlatGraph, claimed: Collection[int], who: str) -> None:

@@ -12,7 +12,7 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.suggestions import near_misses
 
-from dovetail_placement.claim_checks import check_claims
+from dovetail_placement.claim_checks import check_claims, check_place_keys
 from dovetail_placement.judges import Judges
 from dovetail_placement.pins import Pin, pinned_claim, pins_of_bodies, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
@@ -74,15 +74,23 @@ class Placer:
         self.banned: dict[str, set[int]] = {
             backend.name: {id(node) for node, _ in self._refused(backend.name)} for backend in ctx.backends
         }
+        self._reasons: dict[tuple[str, int], str] = {}
         self._judges = Judges(model, ctx)
 
-    def ban(self, node: ir.Node, backend: str) -> None:
+    def ban(self, node: ir.Node, backend: str, why: str) -> None:
         """Keep `node` away from `backend` from now on, and with it the control-flow node whose bodies it stands in.
 
         One backend runs a control-flow node whole, so what it cannot take of a body keeps all of it away.
+
+        Args:
+            node: The node.
+            backend: Name of the backend.
+            why: The reason, for the message to somebody who pinned it there.
         """
         outermost = self.flat.outermost(node)
-        self.banned[backend].update(id(part) for part in (outermost, *self.flat.body_nodes(outermost)))
+        for part in (outermost, *self.flat.body_nodes(outermost)):
+            self.banned[backend].add(id(part))
+            self._reasons[backend, id(part)] = why
 
     def remark_refusals(self) -> None:
         """Say which nodes stay away from a backend because its engine refused them in an earlier round."""
@@ -130,6 +138,8 @@ class Placer:
         wanted = self.ctx.request.strategy if backend is not self.host else None
         name = wanted or backend.strategy
         strategy = self.ctx.registry.strategy[name]()
+        if not wanted:
+            check_place_keys(backend, strategy, name)
         view = View(self.model, self.ctx, backend, self._judges.of(backend), hidden)
         claims = strategy.claim(view, backend).claims
         owner = self.ctx.registry.strategy.entry(name).owner
@@ -157,7 +167,8 @@ class Placer:
             if not verdict.ok:
                 raise _pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
             if id(pin.node) in self.banned.get(pin.backend, ()):
-                raise _pin_refused(pin, self.ctx.refusals.get(pin.backend, {}).get(pin.node.name, "it cannot be typed"))
+                by_engine = self.ctx.refusals.get(pin.backend, {}).get(pin.node.name, "")
+                raise _pin_refused(pin, by_engine or self._reasons.get((pin.backend, id(pin.node)), "it was banned"))
             claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
             self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 

@@ -15,6 +15,7 @@ from dovetail.planning.join import Join as PlannedJoin
 from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import Placer, claims_of
+from dovetail_placement.region_guards import ban_regions, refused_regions
 
 from dovetail_precision.assumed_ranges import remark_assumed_ranges
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
@@ -45,12 +46,18 @@ class AssignTypes(Pass):
     requires = ("place",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Type, ban and re-place until every node has a legal type. Terminates: each round bans at least one node."""
+        """Type, ban and re-place until every node has a legal type and every region is one that its backend takes.
+
+        Terminates: each round bans at least one node from the backend that has it.
+        """
         solve = solver(ctx.request.solver)
         problem, placer = TypingProblem(model, ctx), None
-        while problem.impossible:
+        while problem.impossible or (refused := refused_regions(model, ctx)):
             placer = placer or Placer(model, ctx)
-            _ban(problem, placer, ctx)
+            if problem.impossible:
+                _ban(problem, placer, ctx)
+            else:
+                ban_regions(refused, placer, ctx)
             placer.place()
             problem = TypingProblem(model, ctx)
         solve(problem)
@@ -72,7 +79,7 @@ def _ban(problem: TypingProblem, placer: Placer, ctx: Context) -> None:
         if holder is not node:
             inner = f"not on {backend}: '{node.name}' in its body cannot be typed there: {why}"
             ctx.remark("missed", holder, "no-type", inner, because=[node])
-        placer.ban(node, backend)
+        placer.ban(node, backend, why)
 
 
 def _join(conversion: Conversion) -> PlannedJoin:
