@@ -11,11 +11,11 @@ from dovetail.runtime.engine import Availability, Reads, RegionModel
 from dovetail.runtime.serialise import source_of
 from dovetail.runtime.tensors import TENSOR_TYPES
 
+from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
 from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed
-from dovetail_cpu_bf16.readable import readable
 from dovetail_cpu_bf16.refusals import refusal
-from dovetail_cpu_bf16.repairs import repair
-from dovetail_cpu_bf16.widening import Exact
+from dovetail_cpu_bf16.widening import ExactConstants
+from dovetail_cpu_bf16.workarounds import apply_workarounds
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -68,7 +68,7 @@ class OpenVinoCpu:
 
         from dovetail_cpu_bf16.session import OpenVinoSession
 
-        region, files = readable(region)
+        region, files = prepare_for_frontend(region)
         config = dict(_CONFIGURATION)
         for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
             if int(options.get(option, 0)):
@@ -77,7 +77,7 @@ class OpenVinoCpu:
         try:
             model, compiled = _read(source), None
             if is_mixed(model) and _has_bfloat16():
-                compiled = infer_in_bfloat16(model, Exact.of(region.model), config)
+                compiled = infer_in_bfloat16(model, ExactConstants.of(region.model), config)
                 model = _read(source) if compiled is None else model
             if compiled is None:
                 compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
@@ -90,7 +90,7 @@ def _read(source: Path | bytes) -> ov.Model:
     import openvino as ov
 
     model = ov.Core().read_model(source)
-    repair(model)
+    apply_workarounds(model)
     return model
 
 

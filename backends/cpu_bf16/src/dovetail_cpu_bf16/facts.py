@@ -25,7 +25,7 @@ __all__ = [
 _WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
 _BITS_THERE = 31
 # Constants beyond that are no extents; reading them would cost more than leaving the node to another backend.
-_LOOKED_AT = 4096  # elements
+_MAX_ELEMENTS = 4096  # elements
 _READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
 
 
@@ -48,7 +48,9 @@ def _may_be_wide(value: ir.Value) -> bool:
     constant = value.const_value if value.is_initializer() else None
     if constant is None:
         return True
-    return constant.size > _LOOKED_AT or any(abs(int(number)) >> _BITS_THERE for number in constant.numpy().reshape(-1))
+    return constant.size > _MAX_ELEMENTS or any(
+        abs(int(number)) >> _BITS_THERE for number in constant.numpy().reshape(-1)
+    )
 
 
 def channel_multiplier(node: ir.Node) -> int | None:

@@ -33,7 +33,7 @@ def mark_float32(model: ov.Model, operations: Iterable[ov.Node]) -> ov.Model:
     marked = {operation.get_name() for operation in operations}
     if not marked:
         return model
-    weights = _take_weights(model)
+    weights = _detach_weights(model)
     names: dict[str, str] = {}
     chosen: set[str] = set()
     for part in with_bodies(model):
@@ -53,7 +53,7 @@ def mark_float32(model: ov.Model, operations: Iterable[ov.Node]) -> ov.Model:
     for part in with_bodies(read):
         for operation in part.get_ordered_ops():
             operation.set_friendly_name(names[operation.get_friendly_name()])
-    _give_weights(read, weights)
+    _reattach_weights(read, weights)
     return read
 
 
@@ -79,7 +79,7 @@ def _as_tensor(data: bytes) -> ov.Tensor:
     return ov.Tensor(np.frombuffer(data or bytes(1), np.uint8).copy())
 
 
-def _take_weights(model: ov.Model) -> dict[str, ov.Output]:
+def _detach_weights(model: ov.Model) -> dict[str, ov.Output]:
     """Let parameters stand for the large constants of the main graph; what they stand for, by their names."""
     from openvino import op
 
@@ -99,7 +99,7 @@ def _take_weights(model: ov.Model) -> dict[str, ov.Output]:
     return weights
 
 
-def _give_weights(model: ov.Model, weights: dict[str, ov.Output]) -> None:
+def _reattach_weights(model: ov.Model, weights: dict[str, ov.Output]) -> None:
     for stand_in in list(model.get_parameters()):
         constant = weights.get(stand_in.get_friendly_name())
         if constant is not None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail_cpu_bf16.bias_fusion import block_bias_fusion
 from dovetail_cpu_bf16.bodies import with_bodies
-from dovetail_cpu_bf16.digits import digits_kept
+from dovetail_cpu_bf16.decompositions import decompose
+from dovetail_cpu_bf16.float32_flow import find_float32_operations
 from dovetail_cpu_bf16.float32_marks import mark_float32
-from dovetail_cpu_bf16.product_sums import part_sums
-from dovetail_cpu_bf16.spelled_out import spell_out
-from dovetail_cpu_bf16.widening import Exact, widen
+from dovetail_cpu_bf16.widening import ExactConstants, widen
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -31,10 +31,10 @@ _PRODUCTS = {
     "FullyConnected": ("MatMul",),
     "MatMul": ("MatMul",),
 }
-_BORDER = frozenset({"Const", "Input", "Output", "Reorder"})
+_IO_LAYERS = frozenset({"Const", "Input", "Output", "Reorder"})
 
 
-def infer_in_bfloat16(model: ov.Model, exact: Exact, config: Mapping[str, object]) -> ov.CompiledModel | None:
+def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[str, object]) -> ov.CompiledModel | None:
     """Compile `model`, which is used up.
 
     Args:
@@ -49,14 +49,14 @@ def infer_in_bfloat16(model: ov.Model, exact: Exact, config: Mapping[str, object
 
     marked = []
     for part in with_bodies(model):
-        kept = digits_kept(part)
-        marked += part_sums(part, kept)
-        marked += [made for operation in kept for made in spell_out(operation)]
+        kept = find_float32_operations(part)
+        marked += block_bias_fusion(part, kept)
+        marked += [made for operation in kept for made in decompose(operation)]
     kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
     widen(model, exact)
     model = mark_float32(model, marked)
     compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "bf16"})
-    return compiled if not kinds or _heeds(compiled, kinds) else None
+    return compiled if not kinds or _respects_marks(compiled, kinds) else None
 
 
 def is_mixed(model: ov.Model) -> bool:
@@ -66,7 +66,7 @@ def is_mixed(model: ov.Model) -> bool:
     return "bf16" in kinds and not kinds & {"f16", "f64"}
 
 
-def _heeds(compiled: ov.CompiledModel, marked: Mapping[str, str]) -> bool:
+def _respects_marks(compiled: ov.CompiledModel, marked: Mapping[str, str]) -> bool:
     """Whether no kernel computes marked operations, and only those, in bfloat16.
 
     A product may take over the name of the bias that is added to it; it adds that in float32, whatever its own type is.
@@ -78,7 +78,7 @@ def _heeds(compiled: ov.CompiledModel, marked: Mapping[str, str]) -> bool:
     for layer in compiled.get_runtime_model().get_ordered_ops():
         info = layer.get_rt_info()
         kind = info["layerType"].astype(str)
-        if info["runtimePrecision"].astype(str) != "bf16" or kind in _BORDER:
+        if info["runtimePrecision"].astype(str) != "bf16" or kind in _IO_LAYERS:
             continue
         names = [name for name in info["originalLayersNames"].astype(str).split(",") if name]
         if not names or not marked.keys() >= set(names):

@@ -22,7 +22,7 @@ _NAMES = {
 }  # fmt: skip
 _FLOATS = frozenset({"f64", "f32", "f16", "bf16"})
 _SUFFIXES = (".0", "/WithoutBiases")
-_BORDER = frozenset({"Input", "Output", "Const", "Reorder"})
+_IO_LAYERS = frozenset({"Input", "Output", "Const", "Reorder"})
 
 
 def executed_precisions(model: Model, runtime: ov.Model) -> dict[str, Executed]:
@@ -48,7 +48,7 @@ def _reported(nodes: list[ir.Node], runtime: ov.Model) -> dict[str, str]:
     for layer in runtime.get_ordered_ops():
         info = {key: value.astype(str) for key, value in layer.get_rt_info().items() if key in _KEYS}
         kind = info.get("layerType", "")
-        if kind in _BORDER:
+        if kind in _IO_LAYERS:
             continue
         for name in info.get("originalLayersNames", "").split(","):
             node = owners.get(_base(name.strip(), owners))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import openvino as ov
     from dovetail.ir.model import Model
 
-__all__ = ["Exact", "widen"]
+__all__ = ["ExactConstants", "widen"]
 
 
 def _kind(port: ov.Output) -> str:
@@ -24,7 +24,7 @@ def _kind(port: ov.Output) -> str:
 
 
 @dataclass(frozen=True)
-class Exact:
+class ExactConstants:
     """What is known of numbers before they were rounded to bfloat16.
 
     Attributes:
@@ -38,13 +38,13 @@ class Exact:
     scalars: Mapping[int, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Model) -> Exact:
+    def of(cls, model: Model) -> ExactConstants:
         """What a region says."""
         names = frozenset(name for _, graph in model.graphs() for name in graph.initializers)
         return cls(names, exact_constants(model), exact_scalars(model))
 
 
-def widen(model: ov.Model, exact: Exact) -> None:
+def widen(model: ov.Model, exact: ExactConstants) -> None:
     """Type everything float32 that is bfloat16; inputs and outputs keep their types.
 
     Args:
@@ -54,7 +54,7 @@ def widen(model: ov.Model, exact: Exact) -> None:
     _widen(model, exact, is_body=False)
 
 
-def _widen(model: ov.Model, exact: Exact, is_body: bool) -> None:
+def _widen(model: ov.Model, exact: ExactConstants, is_body: bool) -> None:
     import openvino as ov
     from openvino import opset13
 
@@ -67,8 +67,8 @@ def _widen(model: ov.Model, exact: Exact, is_body: bool) -> None:
             operation.set_element_type(ov.Type.f32)
             operation.validate_and_infer_types()
         elif kind == "Constant":
-            _give_exact(operation, exact)
-        elif kind == "Convert" and _is_idle(operation):
+            _restore_exact(operation, exact)
+        elif kind == "Convert" and _is_noop(operation):
             operation.output(0).replace(operation.input_value(0))
             continue
         elif kind != "Parameter":
@@ -84,14 +84,14 @@ def _widen(model: ov.Model, exact: Exact, is_body: bool) -> None:
     model.validate_nodes_and_infer_types()
 
 
-def _is_idle(convert: ov.Node) -> bool:
+def _is_noop(convert: ov.Node) -> bool:
     """Whether a Convert only led from one of both types to the other, and no output of the model needs it."""
     if _kind(convert.input_value(0)) != "f32" or _kind(convert.output(0)) not in ("f32", "bf16"):
         return False
     return all(port.get_node().get_type_name() != "Result" for port in convert.output(0).get_target_inputs())
 
 
-def _give_exact(constant: ov.Node, exact: Exact) -> None:
+def _restore_exact(constant: ov.Node, exact: ExactConstants) -> None:
     import numpy as np
     from openvino import op
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from dovetail.runtime.engine import EngineError
 
 from dovetail_cpu_bf16.bodies import with_bodies
-from dovetail_cpu_bf16.spelled_out import same
+from dovetail_cpu_bf16.decompositions import fusion_barrier
 
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["repair"]
+__all__ = ["apply_workarounds"]
 
 _AFFINE = frozenset({"Add", "BatchNormInference", "Divide", "Multiply", "Subtract"})
 _BATCH_FIRST = [1, 0, 2]
 
 
-def repair(model: ov.Model) -> None:
+def apply_workarounds(model: ov.Model) -> None:
     """Change `model` in place, with the bodies in it.
 
     Raises:
@@ -33,10 +33,10 @@ def repair(model: ov.Model) -> None:
     for part in with_bodies(model):
         operations = part.get_ordered_ops()
         _keep_reduced_axes(operations)
-        _part_transposes(operations)
-        _spell_out_slopes(operations)
-        _fold_operands(operations)
-        _part_quantisation(operations)
+        _separate_transposes(operations)
+        _decompose_prelu(operations)
+        _fold_constant_operands(operations)
+        _block_fake_quantize_fusion(operations)
 
 
 def _refuse_dynamic_branches(model: ov.Model) -> None:
@@ -90,7 +90,7 @@ def _keep_reduced_axes(operations: list[ov.Node]) -> None:
         node.output(0).replace(squeezed.output(0))
 
 
-def _part_transposes(operations: list[ov.Node]) -> None:
+def _separate_transposes(operations: list[ov.Node]) -> None:
     """Give every recurrent operator a Transpose of its own.
 
     OpenVINO puts a Transpose to batch-first in front of each, and merges those of one value. Where it then drops the
@@ -128,7 +128,7 @@ def _is_recurrent(port: ov.Input) -> bool:
     return port.get_index() == 0 and port.get_node().get_type_name().endswith("Sequence")
 
 
-def _spell_out_slopes(operations: list[ov.Node]) -> None:
+def _decompose_prelu(operations: list[ov.Node]) -> None:
     """Let PRelu read constant slopes of full rank, and write it as sums and products where they are computed.
 
     OpenVINO takes slopes of rank 1 for those of channels, where ONNX says the last axis. Computed ones it fuses into
@@ -157,7 +157,7 @@ def _spell_out_slopes(operations: list[ov.Node]) -> None:
             node.input(1).replace_source_output(opset13.unsqueeze(slope, axes).output(0))
 
 
-def _part_quantisation(operations: list[ov.Node]) -> None:
+def _block_fake_quantize_fusion(operations: list[ov.Node]) -> None:
     """Keep a scale or a shift by constants in front of a FakeQuantize apart from it.
 
     OpenVINO moves them into its ranges. If these then differ from channel to channel, the kernel computes another
@@ -168,10 +168,10 @@ def _part_quantisation(operations: list[ov.Node]) -> None:
             continue
         data = node.input_value(0)
         if data.get_node().get_type_name() in _AFFINE and data.get_element_type().get_type_name() == "f32":
-            node.input(0).replace_source_output(same(data).output(0))
+            node.input(0).replace_source_output(fusion_barrier(data).output(0))
 
 
-def _fold_operands(operations: list[ov.Node]) -> None:
+def _fold_constant_operands(operations: list[ov.Node]) -> None:
     """Compute filters that are made of constants, where they cover one element, and matrices that are.
 
     Behind a Transpose, OpenVINO makes a product of matrices of a convolution with one element per filter if the filters

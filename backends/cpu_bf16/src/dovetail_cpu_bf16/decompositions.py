@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["same", "spell_out"]
+__all__ = ["fusion_barrier", "decompose"]
 
 
-def spell_out(operation: ov.Node) -> list[ov.Node]:
+def decompose(operation: ov.Node) -> list[ov.Node]:
     """Replace `operation` in its graph, where that is needed; the operations that compute its result now."""
     make = _MAKERS.get(operation.get_type_name())
     made = make(operation) if make is not None else []
@@ -48,10 +48,10 @@ def _negative(value: ov.Output) -> list[ov.Node]:
     from openvino import opset13
 
     negative = opset13.multiply(value, _constant(-1))
-    return [negative, same(negative)]
+    return [negative, fusion_barrier(negative)]
 
 
-def same(value: ov.Output | ov.Node) -> ov.Node:
+def fusion_barrier(value: ov.Output | ov.Node) -> ov.Node:
     """`value` again, as an operation that OpenVINO does not look through when it fuses: the first power."""
     from openvino import opset13
 
@@ -65,7 +65,7 @@ def _divide(operation: ov.Node) -> list[ov.Node]:
         return []
     inverse = opset13.power(operation.input_value(1), _constant(-1))
     # OpenVINO would make a Divide of a product with the inverse itself.
-    divisor = same(inverse)
+    divisor = fusion_barrier(inverse)
     return [inverse, divisor, opset13.multiply(operation.input_value(0), divisor)]
 
 
