@@ -1,4 +1,4 @@
-"""Sums with the results of products that OpenVINO must not fuse into them."""
+"""Keep OpenVINO from fusing float32 sums into bfloat16 products."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PRODUCTS = frozenset({
 
 
 def block_bias_fusion(model: ov.Model, kept: list[ov.Node]) -> list[ov.Node]:
-    """Keep OpenVINO from adding what is kept to a product in bfloat16: it would round the sum, and not what was added.
+    """Insert a fusion barrier between a bfloat16 product and a float32 Add, whose result a fusion would round.
 
-    That is wanted where the sum leads to outputs only, as scores do: there it is one rounding less.
+    Sums that only lead to outputs, such as scores, may be fused: there the fusion saves one rounding.
 
     Args:
         model: The graph, changed in place.
-        kept: The operations that are to be computed in float32.
+        kept: The operations to compute in float32.
 
     Returns:
-        The operations that stand between the products and the sums now; they are to be computed in float32, too.
+        The inserted barriers, which must be computed in float32, too.
     """
     leading_out = _leading_out(model)
     found = []
@@ -47,7 +47,7 @@ def block_bias_fusion(model: ov.Model, kept: list[ov.Node]) -> list[ov.Node]:
 
 
 def _leading_out(model: ov.Model) -> set[str]:
-    """The names of operations whose results reach outputs of the model, and no operation in bfloat16."""
+    """Return the names of operations whose results reach outputs of the model, and no bfloat16 operation."""
     found: set[str] = set()
     for operation in reversed(model.get_ordered_ops()):
         readers = [port.get_node() for output in operation.outputs() for port in output.get_target_inputs()]

@@ -1,7 +1,7 @@
-"""Which operations of a typed graph lose digits if they are inferred in bfloat16.
+"""Find the operations of a typed graph that lose precision if they are inferred in bfloat16.
 
-A kernel computes in float32 what it reads in bfloat16, and rounds the result. So an operation of the plan's float32 is
-as good in either type if all it reads has been rounded already, and all readers of its result round that.
+A kernel reads bfloat16, computes in float32 and rounds its result. So a float32 operation of the plan is exact in
+either type if all its inputs are rounded already and all its readers round its result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["find_float32_operations", "reads_bfloat16"]
 
 _NO_ARITHMETIC = frozenset({"Constant", "Convert", "ConvertLike", "Parameter", "Result", "ShapeOf"})
-# What only moves values, or chooses among them: a value may be rounded before or behind it.
+# Data movement and selection: rounding before or behind them is the same.
 _MOVEMENT = frozenset({
     "BatchToSpace", "Broadcast", "Concat", "DepthToSpace", "Gather", "GatherElements", "GatherND", "MaxPool", "Pad",
     "ReduceMax", "ReduceMin", "Reshape", "Reverse", "ReverseSequence", "Select", "Slice", "SpaceToBatch",
@@ -23,13 +23,13 @@ _MOVEMENT = frozenset({
 
 
 def find_float32_operations(model: ov.Model) -> list[ov.Node]:
-    """The operations between which a float32 value passes that nothing has rounded, in graph order."""
+    """Return the operations that exchange float32 values which nothing has rounded, in graph order."""
     operations = model.get_ordered_ops()
-    detailed: set[tuple[str, int]] = set()  # values with digits that bfloat16 has not
+    detailed: set[tuple[str, int]] = set()  # values that bfloat16 cannot represent
     for operation in operations:
         if _has_digits(operation, detailed):
             detailed.update((operation.get_name(), port.get_index()) for port in operation.outputs() if _is_wide(port))
-    wanted: set[tuple[str, int]] = set()  # values whose digits are read
+    wanted: set[tuple[str, int]] = set()  # values that some reader needs unrounded
     for operation in reversed(operations):
         if _reads_digits(operation, wanted):
             wanted.update(

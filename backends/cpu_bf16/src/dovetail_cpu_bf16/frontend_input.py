@@ -1,4 +1,4 @@
-"""Region models in a form that OpenVINO's ONNX frontend reads right."""
+"""Rewrite region models so that OpenVINO's ONNX frontend reads them correctly."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["prepare_for_frontend"]
 
-# What the frontend gets wrong unless the bytes are in `raw_data`: it takes the bits of bfloat16 for whole numbers, and
-# elements of uint32, which the proto holds in 64 bits, for two each.
+# Types that the frontend misreads outside `raw_data`: it takes the bits of bfloat16 for integers, and each uint32
+# element, which the proto holds in 64 bits, for two.
 _MISREAD = frozenset({"BFLOAT16", "UINT32"})
 
 
 def prepare_for_frontend(region: RegionModel) -> tuple[RegionModel, tempfile.TemporaryDirectory | None]:
-    """The region without model-local functions, and with its constants as bytes; a folder if that is a new file.
+    """Return the region with local functions inlined and misread constants as bytes, and the folder of a new file.
 
-    The region itself is given back where there is nothing to change.
+    Returns the region itself, and no folder, if there is nothing to change.
     """
     functions = region.path is None and bool(region.model.ir.functions)
     if not functions and next(_misread(region.model), None) is None:
@@ -46,7 +46,7 @@ def prepare_for_frontend(region: RegionModel) -> tuple[RegionModel, tempfile.Tem
 
 
 def _misread(model: Model) -> Iterator[tuple[ir.Value | ir.Node, ir.TensorProtocol]]:
-    """Constants that would be misread, each with the value or the node that holds it."""
+    """Yield the constants that would be misread, each with the value or the node that holds it."""
     for _, graph in model.graphs():
         for value in graph.initializers.values():
             if _is_misread(value.const_value):

@@ -1,10 +1,9 @@
-"""Compiling a region in OpenVINO's own bfloat16 mode.
+"""Compile a region in OpenVINO's bfloat16 inference mode.
 
-OpenVINO infers a float32 graph in bfloat16 when it is told to. It then rounds what leaves a kernel and the weights of
-products; biases, scales, shifts and activations that it fuses behind a product it computes in float32, and so it does
-everything behind the last product. A graph that is typed in bfloat16 says less than that: every constant is rounded,
-and so is every result on the way to an output. So a region goes to OpenVINO in float32, and the operations that the
-plan has in float32 are marked.
+With the hint `bf16`, OpenVINO infers a float32 graph in bfloat16: it rounds results of kernels and weights of products,
+but computes biases, scales and activations that it fuses behind a product in float32, and everything behind the last
+product. A graph that is typed in bfloat16 is less precise: all constants and all results are rounded. So a region is
+given to OpenVINO in float32, with marks on the operations that the plan has in float32.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["infer_in_bfloat16", "is_mixed"]
 
-# Layers that compute products, and the operations that they come from.
+# Layer types of products, with the operation types they come from.
 _PRODUCTS = {
     "Convolution": ("Convolution", "GroupConvolution"),
     "Deconvolution": ("ConvolutionBackpropData", "GroupConvolutionBackpropData"),
@@ -35,15 +34,15 @@ _IO_LAYERS = frozenset({"Const", "Input", "Output", "Reorder"})
 
 
 def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[str, object]) -> ov.CompiledModel | None:
-    """Compile `model`, which is used up.
+    """Compile `model`, which is consumed.
 
     Args:
         model: A graph that `is_mixed`.
-        exact: What constants were before they were rounded to bfloat16.
-        config: OpenVINO's configuration, without a precision.
+        exact: The float32 values of constants that were rounded to bfloat16.
+        config: OpenVINO's configuration, without a precision hint.
 
     Returns:
-        What was compiled; None where OpenVINO does not heed a mark.
+        The compiled model; None if OpenVINO ignores a mark.
     """
     import openvino as ov
 
@@ -60,20 +59,20 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
 
 
 def is_mixed(model: ov.Model) -> bool:
-    """Whether there is bfloat16 in `model`, and besides it no float but float32."""
+    """Whether `model` contains bfloat16, and no other float type but float32."""
     ports = (port for part in with_bodies(model) for node in part.get_ordered_ops() for port in node.outputs())
     kinds = {port.get_element_type().get_type_name() for port in ports}
     return "bf16" in kinds and not kinds & {"f16", "f64"}
 
 
 def _respects_marks(compiled: ov.CompiledModel, marked: Mapping[str, str]) -> bool:
-    """Whether no kernel computes marked operations, and only those, in bfloat16.
+    """Whether no bfloat16 kernel consists of marked operations only.
 
-    A product may take over the name of the bias that is added to it; it adds that in float32, whatever its own type is.
+    A product may take over the name of its bias Add, which it computes in float32 whatever its own type is.
 
     Args:
-        compiled: What was compiled.
-        marked: The kinds of all marked operations, by name.
+        compiled: The compiled model.
+        marked: The types of all marked operations, by name.
     """
     for layer in compiled.get_runtime_model().get_ordered_ops():
         info = layer.get_rt_info()

@@ -13,7 +13,7 @@ __all__ = ["Judges"]
 
 
 class Judges:
-    """One judge per backend, made when it is first asked."""
+    """One judge per backend, created on first use."""
 
     def __init__(self, model: Model, ctx: Context):
         self._model = model
