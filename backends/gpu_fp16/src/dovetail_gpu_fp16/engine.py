@@ -16,7 +16,7 @@ _CUDA = "CUDAExecutionProvider"
 # The wheels ship the provider as a separate library, so its presence shows without an import.
 _PROVIDER = "onnxruntime_providers_cuda.dll" if sys.platform == "win32" else "libonnxruntime_providers_cuda.so"
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-_INSTEAD = "the model can still be checked on a CPU, which computes float16 in float32 and rounds the results"
+_INSTEAD = "on a CPU the model can be checked, which computes float16 in float32 and rounds results"
 
 
 class OnnxRuntimeCuda(OnnxRuntimeCpu):
