@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["TensorDoor"]
+__all__ = ["TensorLoader"]
 
 _READ_IN_UP_TO = 1 << 30  # bytes, all tensors that must be read into the proto together
 _DIGITS = 19
 
 
-class TensorDoor:
+class TensorLoader:
     """Admits the tensors of one file: checks that each holds the data it says, here or in a file beside the model.
 
     Args:
@@ -43,7 +43,7 @@ class TensorDoor:
         """The error that says what is wrong with `tensor`."""
         return DovetailError(f"{self.name}: {printable(f'{tensor} {problem}')}", hint)
 
-    def admit(self, tensor: onnx.TensorProto, what: str, raw_bytes: int | None = None) -> ir.ExternalTensor | None:
+    def check(self, tensor: onnx.TensorProto, what: str, raw_bytes: int | None = None) -> ir.ExternalTensor | None:
         """Check one tensor.
 
         Args:
@@ -93,17 +93,17 @@ class TensorDoor:
             raise self.refuse(what, "holds strings, which cannot lie in another file")
         return self._external(tensor, what)
 
-    def admit_whole(self, tensor: onnx.TensorProto, what: str) -> None:
+    def check_and_inline(self, tensor: onnx.TensorProto, what: str) -> None:
         """The same for a tensor that stays in the proto: data from another file is read in.
 
         Raises:
-            DovetailError: As for `admit`; or more than a gigabyte would have to be read in.
+            DovetailError: As for `check`; or more than a gigabyte would have to be read in.
         """
-        external = self.admit(tensor, what)
+        external = self.check(tensor, what)
         if external is not None:
-            self.read_in(tensor, external, what)
+            self.inline_external(tensor, external, what)
 
-    def read_in(self, tensor: onnx.TensorProto, external: ir.ExternalTensor, what: str) -> None:
+    def inline_external(self, tensor: onnx.TensorProto, external: ir.ExternalTensor, what: str) -> None:
         """Replace the reference to another file by the data.
 
         Raises:

@@ -72,9 +72,9 @@ class Model:
 
     def skeleton(self) -> Skeleton:
         """The model as a proto without weights, and the weights."""
-        from dovetail.ir.skeleton import take_apart
+        from dovetail.ir.skeleton import split_weights
 
-        return self._skeleton or take_apart(self._ir)
+        return self._skeleton or split_weights(self._ir)
 
     def rebuild(self, skeleton: Skeleton) -> None:
         """Put another graph in the place of this one."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
 from dovetail.gc_pause import gc_paused
-from dovetail.ir.external import TensorDoor
+from dovetail.ir.external import TensorLoader
 from dovetail.ir.limits import BRACKET_DEPTH
 from dovetail.ir.model import Model
 from dovetail.ir.onnx_text import deepest_bracket, fill_declared
-from dovetail.ir.skeleton import Skeleton, stays_inside, stub
+from dovetail.ir.skeleton import Skeleton, stays_inline, stub
 from dovetail.ir.source import check_source
 from dovetail.ir.source.tensors import fill_with_zeros
 from dovetail.ir.sparse import densify_initializers
@@ -119,7 +119,7 @@ def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | Non
         DovetailError: The model is wrong (see `dovetail.ir.source`).
     """
     with gc_paused():
-        return Model(skeleton=_checked(proto, (), TensorDoor(name, path)), path=path, checked=True)
+        return Model(skeleton=_checked(proto, (), TensorLoader(name, path)), path=path, checked=True)
 
 
 def _read(path: Path, declared: bool) -> Skeleton:
@@ -134,13 +134,13 @@ def _read(path: Path, declared: bool) -> Skeleton:
     except ValueError as error:
         raise _cut_short(str(path), error) from None
     proto = parse_proto(rest, str(path))
-    door = TensorDoor(str(path), path)
+    loader = TensorLoader(str(path), path)
     on_disk: list[tuple[onnx.TensorProto, ir.TensorProtocol]] = []
     for header, data in found:
         tensor = _parsed(onnx.TensorProto, header, str(path))
-        door.admit(tensor, f"initializer '{tensor.name}'", data.length)
+        loader.check(tensor, f"initializer '{tensor.name}'", data.length)
         on_disk.append((tensor, _mapped(tensor, mapped, data)))
-    return _checked(proto, on_disk, door, declared)
+    return _checked(proto, on_disk, loader, declared)
 
 
 def parse_proto(content: bytes, name: str) -> onnx.ModelProto:
@@ -176,38 +176,38 @@ def _cut_short(name: str, error: Exception) -> DovetailError:
 def _checked(
     proto: onnx.ModelProto,
     on_disk: Sequence[tuple[onnx.TensorProto, ir.TensorProtocol]],
-    door: TensorDoor,
+    loader: TensorLoader,
     declared: bool = False,
 ) -> Skeleton:
-    """Put the initializers through the door, take the large ones out, and check everything else.
+    """Put the initializers through the loader, take the large ones out, and check everything else.
 
     Args:
         proto: The model without the initializers in `on_disk`.
         on_disk: Initializers that were left in the file, with tensors over their data.
-        door: The door of this file.
+        loader: The loader of this file.
         declared: Tensors without data are zeros.
     """
     if not proto.HasField("graph") or not proto.opset_import and not proto.graph.node:
-        raise DovetailError(f"{door.name} is not an ONNX model: it holds no graph", "name an .onnx file")
-    weights = fill_with_zeros(proto, door.name) if declared else {}
-    densify_initializers(proto.graph, door)
+        raise DovetailError(f"{loader.name} is not an ONNX model: it holds no graph", "name an .onnx file")
+    weights = fill_with_zeros(proto, loader.name) if declared else {}
+    densify_initializers(proto.graph, loader)
     for tensor in proto.graph.initializer:
         if tensor.name in weights:
             stub(tensor)
             continue
         what = f"initializer '{tensor.name}'"
-        external = door.admit(tensor, what)
+        external = loader.check(tensor, what)
         weight = external if external is not None else _large(tensor)
-        if weight is not None and not stays_inside(weight):
+        if weight is not None and not stays_inline(weight):
             weights[tensor.name] = weight
             stub(tensor)
         elif external is not None:
-            door.read_in(tensor, external, what)
+            loader.inline_external(tensor, external, what)
     for tensor, weight in on_disk:
         weights[tensor.name] = weight
         stub(tensor)
         proto.graph.initializer.append(tensor)
-    check_source(proto, door)
+    check_source(proto, loader)
     return Skeleton(proto, weights)
 
 

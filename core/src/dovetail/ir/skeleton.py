@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["Skeleton", "assemble", "is_stub", "take_apart"]
+__all__ = ["Skeleton", "assemble", "is_stub", "split_weights"]
 
 INTEGERS_UP_TO = 64 * 1024
 FLOATS_UP_TO = 1024
@@ -35,7 +35,7 @@ class Skeleton:
         return Skeleton(type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights))
 
 
-def stays_inside(tensor: ir.TensorProtocol) -> bool:
+def stays_inline(tensor: ir.TensorProtocol) -> bool:
     """Whether inference may need the values, so that they stay in the proto."""
     dtype = tensor.dtype
     limit = INTEGERS_UP_TO if dtype.is_integer() or dtype.name == "BOOL" else FLOATS_UP_TO
@@ -61,7 +61,7 @@ def is_stub(tensor: onnx.TensorProto) -> bool:
     return len(tensor.external_data) == 1 and tensor.external_data[0].value == _STUB
 
 
-def take_apart(model: ir.Model) -> Skeleton:
+def split_weights(model: ir.Model) -> Skeleton:
     """Serialise `model` without its weights; `model` stays as it is."""
     import onnx_ir as ir
 
@@ -69,10 +69,10 @@ def take_apart(model: ir.Model) -> Skeleton:
     values = []
     for name, value in model.graph.initializers.items():
         tensor = value.const_value
-        if tensor is None or stays_inside(tensor) and not isinstance(tensor, ir.ExternalTensor):
+        if tensor is None or stays_inline(tensor) and not isinstance(tensor, ir.ExternalTensor):
             continue
         values.append((value, tensor))
-        if stays_inside(tensor):
+        if stays_inline(tensor):
             value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
         else:
             weights[name] = tensor
@@ -86,7 +86,7 @@ def take_apart(model: ir.Model) -> Skeleton:
 
 
 def assemble(skeleton: Skeleton) -> ir.Model:
-    """The inverse of `take_apart`."""
+    """The inverse of `split_weights`."""
     model = from_proto(skeleton.proto)
     for name, tensor in skeleton.weights.items():
         value = model.graph.initializers.get(name)

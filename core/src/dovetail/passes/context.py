@@ -71,9 +71,9 @@ class Context:
         self.progress: Progress | None = None
         self.asked: Mapping[str, tuple[str, str]] = {}
         self.kept: dict[str, Any] = {}
-        self.start_again({})
+        self.restart({})
 
-    def start_again(self, refusals: Refusals, asked: Mapping[str, tuple[str, str]] | None = None) -> None:
+    def restart(self, refusals: Refusals, asked: Mapping[str, tuple[str, str]] | None = None) -> None:
         """Forget what was decided, and decide again; backends stay loaded.
 
         Args:

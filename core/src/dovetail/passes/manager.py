@@ -51,7 +51,7 @@ class Manager:
             self._ctx.pipelines.clear()
         first = next(self._pipeline.passes(), None)
         if self._watch.verify_each and first is not None and not first.takes_anything:
-            self._ctx.analysis(_Correct, model)
+            self._ctx.analysis(_Verified, model)
         result = Result(model, remarks=self._ctx.remarks)
         for position, step in enumerate(self._pipeline.steps):
             self._progress(step.name if not isinstance(step, Fixpoint) else str(step), position)
@@ -134,7 +134,7 @@ class Manager:
         if watch.verify_each and (result.changed or pass_.takes_anything):
             start = time.perf_counter()
             try:
-                ctx.analysis(_Correct, model)
+                ctx.analysis(_Verified, model)
             except DovetailError as error:
                 raise self._failure(pass_, error, invalid=True) from error
             result.verify_seconds = time.perf_counter() - start
@@ -188,11 +188,11 @@ class Manager:
         return DovetailError(f"pass {pass_.name!r} of {owner} {what}", hint)
 
 
-class _Correct:
+class _Verified:
     """That a model is correct, as an analysis: pipelines that follow each other need not find it out twice."""
 
     @classmethod
-    def compute(cls, model: Model, _: Context) -> _Correct:
+    def compute(cls, model: Model, _: Context) -> _Verified:
         """Look; raises if it is not."""
         import dovetail.ir
 

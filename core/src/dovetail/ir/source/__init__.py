@@ -15,12 +15,12 @@ from dovetail.ir.source.problems import Problems
 if TYPE_CHECKING:
     import onnx
 
-    from dovetail.ir.external import TensorDoor
+    from dovetail.ir.external import TensorLoader
 
 __all__ = ["check_source"]
 
 
-def check_source(proto: onnx.ModelProto, door: TensorDoor) -> None:
+def check_source(proto: onnx.ModelProto, loader: TensorLoader) -> None:
     """Check a model as it was read, and admit every tensor that it holds.
 
     Data of other files that must stay with the proto (in attributes, bodies and functions) is read in; the
@@ -34,7 +34,7 @@ def check_source(proto: onnx.ModelProto, door: TensorDoor) -> None:
     from dovetail.ir.source.graphs import check_main_graph, check_training
     from dovetail.ir.source.versions import check_versions, imports_of
 
-    problems = Problems(door.name)
+    problems = Problems(loader.name)
     if problem := encoding_problem(proto):
         problems.add(problem)
         problems.raise_first()
@@ -43,11 +43,11 @@ def check_source(proto: onnx.ModelProto, door: TensorDoor) -> None:
         # The rules below ask for operators at versions, and for functions by name.
         problems.raise_first()
         opsets = imports_of(proto.opset_import)
-        functions = check_functions(proto, door, problems)
-        check_main_graph(proto, opsets, functions, door, problems)
-        check_training(proto, opsets, functions, door, problems)
+        functions = check_functions(proto, loader, problems)
+        check_main_graph(proto, opsets, functions, loader, problems)
+        check_training(proto, opsets, functions, loader, problems)
     except UnicodeDecodeError as error:  # attributes hold text as bytes
         text = error.object[:40].decode(errors="replace")
-        problem = f"{door.name}: an attribute holds text that is not UTF-8 ({text!r})"
+        problem = f"{loader.name}: an attribute holds text that is not UTF-8 ({text!r})"
         raise DovetailError(problem, "export or copy the model again") from None
     problems.raise_first()

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.limits import EXPANDED_BYTES, EXPANDED_NODES, GRAPH_DEPTH
-from dovetail.ir.order import bodies_of
 from dovetail.ir.signatures import find
 from dovetail.ir.source.graphs import GraphRules
 from dovetail.ir.source.versions import imports_of
+from dovetail.ir.topological_order import bodies_of
 
 if TYPE_CHECKING:
     import onnx
 
-    from dovetail.ir.external import TensorDoor
+    from dovetail.ir.external import TensorLoader
     from dovetail.ir.source.problems import Problems
 
 __all__ = ["Functions", "check_functions"]
@@ -40,7 +40,7 @@ class Functions(dict[Key, "onnx.FunctionProto"]):
 _HINT = "models nest functions a few levels deep; this file is damaged or made to do harm"
 
 
-def check_functions(proto: onnx.ModelProto, door: TensorDoor, problems: Problems) -> Functions:
+def check_functions(proto: onnx.ModelProto, loader: TensorLoader, problems: Problems) -> Functions:
     """Judge the body of every local function, and how large the model becomes when all calls are inlined.
 
     Raises:
@@ -53,17 +53,17 @@ def check_functions(proto: onnx.ModelProto, door: TensorDoor, problems: Problems
             problems.add(f"two functions are called '{function.name}' in domain '{function.domain}'")
         functions[key] = function
     if functions:
-        _check_expansion(proto, functions, door.name)
+        _check_expansion(proto, functions, loader.name)
     for function in functions.values():
-        _check_body(function, functions, door, problems)
+        _check_body(function, functions, loader, problems)
     return functions
 
 
-def _check_body(function: onnx.FunctionProto, functions: Functions, door: TensorDoor, problems: Problems) -> None:
+def _check_body(function: onnx.FunctionProto, functions: Functions, loader: TensorLoader, problems: Problems) -> None:
     label, given = f"function '{function.name}'", set(function.input)
     if len(given) < len(function.input):
         problems.add(f"{label} has two inputs of one name")
-    rules = GraphRules(imports_of(function.opset_import), functions, door, problems, label)
+    rules = GraphRules(imports_of(function.opset_import), functions, loader, problems, label)
     rules.attributes(function.attribute_proto, label, 0)
     defined = rules.nodes(function.node, given, 0)
     for name in function.output:

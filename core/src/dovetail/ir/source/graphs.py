@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.limits import GRAPH_DEPTH
-from dovetail.ir.order import bodies_of, label_of, order_of
 from dovetail.ir.source.attributes import GRAPH, GRAPHS, attribute_problem
 from dovetail.ir.source.bodies import body_problem
 from dovetail.ir.source.operators import Operators
 from dovetail.ir.source.value_types import type_problem
 from dovetail.ir.sparse import densify_attributes, densify_initializers
+from dovetail.ir.topological_order import bodies_of, label_of, topological_order
 
 if TYPE_CHECKING:
     import onnx
 
-    from dovetail.ir.external import TensorDoor
+    from dovetail.ir.external import TensorLoader
     from dovetail.ir.source.functions import Functions
     from dovetail.ir.source.problems import Problems
 
@@ -30,24 +30,24 @@ _REMEMBERED_UP_TO = 256  # bytes; larger attributes hold tensors or bodies, and 
 
 
 def check_main_graph(
-    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, door: TensorDoor, problems: Problems
+    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, loader: TensorLoader, problems: Problems
 ) -> None:
-    """The main graph and all bodies in it. Its own initializers were admitted before."""
-    graph, rules = proto.graph, GraphRules(opsets, functions, door, problems)
+    """The main graph and all bodies in it. Its own initializers were checked before."""
+    graph, rules = proto.graph, GraphRules(opsets, functions, loader, problems)
     rules.devices = frozenset(configuration.name for configuration in proto.configuration)
     for value in graph.input:
         if problem := type_problem(value.type, needed=True):
             problems.add(f"graph input '{value.name}' {problem}")
-    rules.graph(graph, 0, admitted=True)
+    rules.graph(graph, 0, checked=True)
 
 
 def check_training(
-    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, door: TensorDoor, problems: Problems
+    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, loader: TensorLoader, problems: Problems
 ) -> None:
     """The graphs of the training information, which see what the main graph defines."""
     if proto.training_info:
         for info in proto.training_info:
-            rules = GraphRules(opsets, functions, door, problems)
+            rules = GraphRules(opsets, functions, loader, problems)
             rules.visible |= _defined(proto.graph)
             rules.graph(info.initialization, 1)
             rules.visible |= _defined(info.initialization)
@@ -60,7 +60,7 @@ class GraphRules:
     Args:
         opsets: The version of each imported domain.
         functions: The local functions that nodes may call.
-        door: Admits tensors.
+        loader: Admits tensors.
         problems: Where problems are noted.
         function: What messages call the function whose body is judged; its attributes may be referred to.
 
@@ -74,7 +74,7 @@ class GraphRules:
         self,
         opsets: Mapping[str, int],
         functions: Functions,
-        door: TensorDoor,
+        loader: TensorLoader,
         problems: Problems,
         function: str = "",
     ):
@@ -82,30 +82,30 @@ class GraphRules:
         self.visible: set[str] = set()
         self._opsets = opsets
         self._operators = Operators(opsets, functions)
-        self._door = door
+        self._loader = loader
         self._problems = problems
         self._function = function
         self._where = f" of {function}" if function else ""
         self._calls = bool(functions)
         self._verdicts: dict[tuple, tuple[str, bool]] = {}
 
-    def graph(self, graph: onnx.GraphProto, depth: int, admitted: bool = False) -> None:
+    def graph(self, graph: onnx.GraphProto, depth: int, checked: bool = False) -> None:
         """One graph and all bodies in it.
 
         Args:
             graph: The graph.
             depth: How many graphs it stands in.
-            admitted: Its initializers have been through the door.
+            checked: Its initializers have been through the loader.
         """
         if depth > GRAPH_DEPTH:
             raise DovetailError(
-                f"{self._door.name}: bodies are nested deeper than {GRAPH_DEPTH} levels",
+                f"{self._loader.name}: bodies are nested deeper than {GRAPH_DEPTH} levels",
                 "models nest bodies two or three levels deep; this file is damaged or made to do harm",
             )
-        if not admitted:
+        if not checked:
             for tensor in graph.initializer:
-                self._door.admit_whole(tensor, f"initializer '{tensor.name}'")
-        densify_initializers(graph, self._door)
+                self._loader.check_and_inline(tensor, f"initializer '{tensor.name}'")
+        densify_initializers(graph, self._loader)
         label = f"graph '{graph.name}'" if depth else "the graph"
         given = self._given(graph, label)
         for value in (*graph.input, *graph.output, *graph.value_info):
@@ -160,7 +160,7 @@ class GraphRules:
             self._problem(node, f"reads '{name}', which nothing defines")
         # Only what is out of order can hold a circle; what bodies capture is not among `late`.
         if (late or holders) and not self._problems.count:
-            self._circles(nodes)
+            self._cycles(nodes)
         return defined
 
     def _given(self, graph: onnx.GraphProto, label: str) -> set[str]:
@@ -203,7 +203,7 @@ class GraphRules:
         problem, holding = verdict
         holds_bodies = False
         if holding and not problem:
-            self._admit(attributes, f"node {label_of(node)}{self._where}")
+            self._check_tensors(attributes, f"node {label_of(node)}{self._where}")
             holds_bodies = any(attribute.type in (GRAPH, GRAPHS) for attribute in attributes)
             if holds_bodies and node.domain in ("", "ai.onnx"):
                 problem = body_problem(node, self._opsets.get("", 1))
@@ -227,24 +227,24 @@ class GraphRules:
         for attribute in attributes:
             if problem := attribute_problem(attribute, False):
                 self._problems.add(f"{label}: {problem}")
-        self._admit(attributes, label)
+        self._check_tensors(attributes, label)
         for attribute in attributes:
             for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
                 self.graph(body, depth + 1)
 
-    def _admit(self, attributes: Iterable[onnx.AttributeProto], label: str) -> None:
-        densify_attributes(attributes, self._door, label)
+    def _check_tensors(self, attributes: Iterable[onnx.AttributeProto], label: str) -> None:
+        densify_attributes(attributes, self._loader, label)
         for attribute in attributes:
             for tensor in (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors):
-                self._door.admit_whole(tensor, f"attribute '{attribute.name}' of {label}")
+                self._loader.check_and_inline(tensor, f"attribute '{attribute.name}' of {label}")
 
     def _problem(self, node: onnx.NodeProto, problem: str) -> None:
         self._problems.add(f"node {label_of(node)}{self._where} {problem}")
 
-    def _circles(self, nodes: Sequence[onnx.NodeProto]) -> None:
+    def _cycles(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Nodes that wait for their own results; only a graph that is out of order can hold any."""
         try:
-            order_of(nodes, self.visible)
+            topological_order(nodes, self.visible)
         except DovetailError as error:
             self._problems.add(error.message)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.source.second_opinion import refusal_of_runtime
+from dovetail.ir.source.runtime_check import runtime_error
 from dovetail.text import printable
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Source:
         Raises:
             DovetailError: The model is wrong.
         """
-        from dovetail.ir.external import TensorDoor
+        from dovetail.ir.external import TensorLoader
         from dovetail.ir.source import check_source
 
         name = str(model.path) if model.path is not None else "the model"
@@ -57,7 +57,7 @@ class Source:
             problem = f"{name}: the graph cannot be written as ONNX: {_plain(error)}"
             raise DovetailError(problem, "every value that a node reads or gives needs a name and a place") from error
         if not checked:
-            check_source(skeleton.proto, TensorDoor(name, model.path))
+            check_source(skeleton.proto, TensorLoader(name, model.path))
         try:
             content = skeleton.proto.SerializeToString()
         except Exception as error:  # above 2 GiB, and text that is not UTF-8
@@ -108,11 +108,11 @@ class Source:
             problem = _type_problem(onnx.shape_inference.infer_shapes(proto, data_prop=True))
         except Exception as error:  # onnx-ir cannot read it
             return _plain(error)
-        return problem or _shortened(refusal_of_runtime(proto))
+        return problem or _shortened(runtime_error(proto))
 
 
 def _sort(proto: onnx.ModelProto) -> None:
-    from dovetail.ir.order import sort_function, sort_nodes
+    from dovetail.ir.topological_order import sort_function, sort_nodes
 
     sort_nodes(proto.graph)
     for function in proto.functions:

@@ -40,8 +40,8 @@ def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[s
         problem = answers[key]
         if problem is not None:
             problems.append(f"{op_type} '{node.name}'{problem}")
-        if op_type in _BORDERS and node.domain in ("", "ai.onnx") and node.attributes:
-            problems.extend(f"{op_type} '{node.name}': {text}" for text in _BORDERS[op_type](node))
+        if op_type in _BODY_CHECKS and node.domain in ("", "ai.onnx") and node.attributes:
+            problems.extend(f"{op_type} '{node.name}': {text}" for text in _BODY_CHECKS[op_type](node))
     return problems
 
 
@@ -111,7 +111,7 @@ def _differ(what: str, one: ir.Value | None, other: ir.Value | None) -> list[str
     return [f"{what}: '{one.name}' is {a} and '{other.name}' is {b}"]
 
 
-def _if_borders(node: ir.Node) -> list[str]:
+def _if_problems(node: ir.Node) -> list[str]:
     problems = []
     for branch in ("then_branch", "else_branch"):
         body = node.attributes[branch].as_graph()
@@ -120,7 +120,7 @@ def _if_borders(node: ir.Node) -> list[str]:
     return problems
 
 
-def _loop_borders(node: ir.Node) -> list[str]:
+def _loop_problems(node: ir.Node) -> list[str]:
     body, problems = node.attributes["body"].as_graph(), []
     carried = len(node.inputs) - 2
     for index in range(carried):
@@ -131,7 +131,7 @@ def _loop_borders(node: ir.Node) -> list[str]:
     return problems
 
 
-def _scan_borders(node: ir.Node) -> list[str]:
+def _scan_problems(node: ir.Node) -> list[str]:
     body, problems = node.attributes["body"].as_graph(), []
     for outer, inner in zip(node.inputs, body.inputs, strict=False):
         problems += _differ("input and body", outer, inner)
@@ -140,4 +140,4 @@ def _scan_borders(node: ir.Node) -> list[str]:
     return problems
 
 
-_BORDERS = {"If": _if_borders, "Loop": _loop_borders, "Scan": _scan_borders}
+_BODY_CHECKS = {"If": _if_problems, "Loop": _loop_problems, "Scan": _scan_problems}

@@ -11,14 +11,14 @@ from dovetail.ir.tensor_data import size_in_bytes
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["refusal_of_runtime"]
+__all__ = ["runtime_error"]
 
 _LARGEST = 1 << 28  # bytes; the session gets zeros in the place of weights, but as many
 # What it says of a model that is wrong, and not of one that it has no kernel for.
 _WRONG = ("Type Error", "ShapeInferenceError", "TypeInferenceError", "INVALID_GRAPH")
 
 
-def refusal_of_runtime(proto: onnx.ModelProto) -> str:
+def runtime_error(proto: onnx.ModelProto) -> str:
     """Why ONNX Runtime refuses `proto` as a wrong model, or empty.
 
     Args:

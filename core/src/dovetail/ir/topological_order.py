@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["bodies_of", "label_of", "order_of", "sort_function", "sort_nodes"]
+__all__ = ["bodies_of", "label_of", "topological_order", "sort_function", "sort_nodes"]
 
 
 def sort_nodes(graph: onnx.GraphProto, visible: set[str] | None = None) -> int:
@@ -37,7 +37,7 @@ def sort_function(function: onnx.FunctionProto) -> int:
 
 
 def _sort(holder: onnx.GraphProto | onnx.FunctionProto, given: Sequence[str], visible: set[str]) -> int:
-    order = order_of(holder.node, visible)
+    order = topological_order(holder.node, visible)
     if order is not None:
         _reorder(holder, order)
     changed = int(order is not None)
@@ -56,7 +56,7 @@ def _reorder(holder: onnx.GraphProto | onnx.FunctionProto, order: Sequence[int])
     holder.node.extend(copies)
 
 
-def order_of(nodes: Sequence[onnx.NodeProto], visible: Container[str] = ()) -> list[int] | None:
+def topological_order(nodes: Sequence[onnx.NodeProto], visible: Container[str] = ()) -> list[int] | None:
     """Positions of `nodes` in an order that defines before it reads: always the first that could come next.
 
     Args:
@@ -91,13 +91,13 @@ def order_of(nodes: Sequence[onnx.NodeProto], visible: Container[str] = ()) -> l
             if not waits[reader]:
                 heapq.heappush(ready, reader)
     if len(order) < len(waits):
-        index = _in_circle(waits)
+        index = _node_on_cycle(waits)
         name = next(name for name in reads[index] if producer[name] in waits[index])
         raise DovetailError(f"node {label_of(nodes[index])} reads '{name}', which is computed from its own result")
     return order
 
 
-def _in_circle(waits: list[set[int]]) -> int:
+def _node_on_cycle(waits: list[set[int]]) -> int:
     """A node that waits for itself; those that are left wait for others that are left."""
     index, seen = next(index for index, others in enumerate(waits) if others), set()
     while index not in seen:
