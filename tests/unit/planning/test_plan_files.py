@@ -118,7 +118,7 @@ MISTAKES = [
     ("nodes: []\nnodes: []\n", "plan.yaml:3: 'nodes' is a duplicate key"),
     ("backends: [npu]\n", "an entry of 'backends' is malformed"),
     ("backends: [{name: npu, options: {cores: 2}}]\n", "an entry of 'backends' is malformed"),
-    ("nodes:\n- {name: conv, output: y, backend: npu, origin: bn}\n", "plan.yaml:3: origin 'bn' is not a list of names"),
+    ("nodes:\n- {name: conv, output: y, backend: npu, origin: bn}\n", "origin 'bn' is not a list of names"),
     ("remarks:\n- {kind: passed}\n", "a remark is malformed"),
     ("remarks:\n- {kind: passed, pass: p, nodes: [[a, 1]]}\n", "is not a node of a remark"),
     ("model: &a {x: *a}\n", "plan.yaml:2: anchors and aliases are not supported"),

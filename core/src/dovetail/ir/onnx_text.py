@@ -1,4 +1,4 @@
-"""What ONNX text needs before and after onnx's parser."""
+"""Checks before, and completion after, onnx's parser of ONNX text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["deepest_bracket", "fill_declared"]
 
 
 def deepest_bracket(text: str) -> int:
-    """How deep the brackets of `text` are nested; those in quoted strings and after `#` do not count.
+    """Return the nesting depth of brackets in `text`, outside of quoted strings and comments.
 
-    The parser is recursive and has no limit of its own: enough open brackets end the process.
+    The parser recurses without a limit: enough open brackets crash the process.
     """
     depth = deepest = 0
     quoted = comment = escaped = False
@@ -40,10 +40,10 @@ def deepest_bracket(text: str) -> int:
 
 
 def fill_declared(graph: onnx.GraphProto, name: str) -> None:
-    """Give every declared value that nothing defines an initializer of zeros, unless its extents are open.
+    """Add initializers of zeros for declared values of static shape that are not defined.
 
     Raises:
-        DovetailError: The zeros would need more memory than a declaration is worth.
+        DovetailError: The zeros would need too much memory.
     """
     import onnx
     import onnx_ir as ir

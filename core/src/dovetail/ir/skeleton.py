@@ -1,8 +1,8 @@
-"""A model taken apart: a proto small enough for onnx's own tools, and the weights beside it.
+"""Skeletons: a proto small enough for onnx's own tools, with the weights kept outside.
 
-onnx checks, converts and infers on whole protos. With weights inside, that costs their size several times over and
-fails above 2 GiB, so the weights stay outside. Only what inference may need stays in: small integers and booleans
-(shapes, axes, indices) and very small floats.
+onnx checks, converts and infers on whole protos. With weights inside, that copies them several times and fails above
+2 GiB. Only tensors that inference may need stay inside: small integers and booleans (shapes, axes, indices) and very
+small floats.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _STUB = "dovetail-weight"
 
 @dataclass
 class Skeleton:
-    """A `ModelProto` whose large initializers of the main graph are stubs, and their tensors by name."""
+    """A `ModelProto` in which large initializers of the main graph are stubs, and their tensors by name."""
 
     proto: onnx.ModelProto
     weights: dict[str, ir.TensorProtocol]
 
     def copy(self) -> Skeleton:
-        """The same with a proto of its own; tensors are shared."""
+        """Return a copy with its own proto and shared tensors."""
         return Skeleton(type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights))
 
 
@@ -43,7 +43,7 @@ def stays_inline(tensor: ir.TensorProtocol) -> bool:
 
 
 def stub(tensor: onnx.TensorProto) -> None:
-    """Mark a `TensorProto` as one whose data lies elsewhere."""
+    """Mark a `TensorProto` as one whose data is kept outside the proto."""
     import onnx
 
     tensor.ClearField("raw_data")
@@ -54,15 +54,15 @@ def stub(tensor: onnx.TensorProto) -> None:
 
 
 def is_stub(tensor: onnx.TensorProto) -> bool:
-    """Whether `stub` marked it: true of initializers of a skeleton's main graph only.
+    """Whether `tensor` is a stub; true only for initializers of a skeleton's main graph.
 
-    Opening resolves every reference to external data before it makes the first stub, so that no file can bring a mark.
+    All external data is resolved before the first stub is made, so no file can contain the mark.
     """
     return len(tensor.external_data) == 1 and tensor.external_data[0].value == _STUB
 
 
 def split_weights(model: ir.Model) -> Skeleton:
-    """Serialise `model` without its weights; `model` stays as it is."""
+    """Serialise `model` without its weights; `model` is not changed."""
     import onnx_ir as ir
 
     weights: dict[str, ir.TensorProtocol] = {}
@@ -86,7 +86,7 @@ def split_weights(model: ir.Model) -> Skeleton:
 
 
 def assemble(skeleton: Skeleton) -> ir.Model:
-    """The inverse of `split_weights`."""
+    """Build the onnx-ir model of a skeleton."""
     model = from_proto(skeleton.proto)
     for name, tensor in skeleton.weights.items():
         value = model.graph.initializers.get(name)

@@ -1,6 +1,6 @@
-"""Sparse tensors, written out with their zeros: nothing behind the opening of a model knows them.
+"""Convert sparse tensors to dense ones when a model is opened; no other code handles sparse tensors.
 
-Indices are checked before anything is written, and no tensor grows beyond a limit.
+Indices are checked first, and the dense size is limited.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def densify_initializers(graph: onnx.GraphProto, loader: TensorLoader) -> None:
     """Turn the sparse initializers of `graph` into dense ones of the same names.
 
     Raises:
-        DovetailError: One does not hold what it says, or is too large with its zeros.
+        DovetailError: One is malformed, or too large when dense.
     """
     for sparse in graph.sparse_initializer:
         graph.initializer.append(_dense(sparse, f"sparse initializer '{sparse.values.name}'", loader))
@@ -38,7 +38,7 @@ def densify_attributes(attributes: Iterable[onnx.AttributeProto], loader: Tensor
     """Turn the sparse value of a constant into a dense one.
 
     Raises:
-        DovetailError: It does not hold what it says, is too large with its zeros, or is a list of sparse tensors.
+        DovetailError: It is malformed, too large when dense, or a list of sparse tensors.
     """
     for attribute in attributes:
         if attribute.type == _SPARSE_TENSORS:
@@ -80,7 +80,7 @@ def _dense(sparse: onnx.SparseTensorProto, what: str, loader: TensorLoader) -> o
 
 
 def _places(indices: np.ndarray, dims: list[int], count: int) -> np.ndarray | None:
-    """Flat positions from indices in either of ONNX's two forms; None where they lie outside."""
+    """Convert indices in either of ONNX's two forms to flat positions; None if any is out of range."""
     import numpy as np
 
     if indices.shape == (count,):

@@ -1,8 +1,8 @@
-"""Checking the source model: what is wrong with a file is said of the file, before any pass sees it.
+"""Check source models: defects of a file are reported with the file, before any pass runs.
 
-The rules judge the proto as it was read, in one walk over all nodes. What `normalise` repairs is accepted: nodes out
-of order, names in bodies that hide names outside, initializers listed as inputs, nodes without names, local functions.
-Types that only inference can find are not judged here; `Source.fault` looks at them when a pass has failed.
+The rules check the proto as it was read, in one walk over all nodes. Everything that `normalise` repairs is accepted:
+nodes out of order, names that shadow outer ones, initializers listed as inputs, unnamed nodes, local functions. Type
+errors that only inference finds are not checked here; `Source.fault` does that after a pass has failed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["check_source"]
 
 
 def check_source(proto: onnx.ModelProto, loader: TensorLoader) -> None:
-    """Check a model as it was read, and admit every tensor that it holds.
+    """Check a model as it was read, with all tensors in attributes, bodies and functions.
 
-    Data of other files that must stay with the proto (in attributes, bodies and functions) is read in; the
-    initializers of the main graph are not touched, the caller has admitted them.
+    External data of these tensors is inlined. Initializers of the main graph are left alone: the caller has checked
+    them.
 
     Raises:
-        DovetailError: The model is wrong; the message names the file and the first thing that is wrong.
+        DovetailError: The model is invalid; names the file and the first problem.
     """
     from dovetail.ir.source.encoding import encoding_problem
     from dovetail.ir.source.functions import check_functions
@@ -40,7 +40,7 @@ def check_source(proto: onnx.ModelProto, loader: TensorLoader) -> None:
         problems.raise_first()
     try:
         check_versions(proto, problems)
-        # The rules below ask for operators at versions, and for functions by name.
+        # The rules below need valid opset versions and function names.
         problems.raise_first()
         opsets = imports_of(proto.opset_import)
         functions = check_functions(proto, loader, problems)

@@ -1,4 +1,4 @@
-"""Local functions: their bodies are right, they do not call themselves, and inlined they stay within limits."""
+"""Check local functions: valid bodies, no recursion, and limits on the size of the inlined model."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Key = tuple[str, str, str]
 
 
 class Functions(dict[Key, "onnx.FunctionProto"]):
-    """Local functions by their keys.
+    """Local functions by key.
 
     Attributes:
-        needed: Which inputs of each a call must give: an operator in its body cannot do without.
+        needed: Indices of the inputs that a call must not omit, because an operator in the body requires them.
     """
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ _HINT = "models nest functions a few levels deep; this file is damaged or made t
 
 
 def check_functions(proto: onnx.ModelProto, loader: TensorLoader, problems: Problems) -> Functions:
-    """Judge the body of every local function, and how large the model becomes when all calls are inlined.
+    """Check the body of every local function, and the size of the model with all calls inlined.
 
     Raises:
-        DovetailError: Inlining would never end, or give more than the limits allow.
+        DovetailError: Functions are recursive, or the inlined model exceeds the limits.
     """
     functions = Functions()
     for function in proto.functions:
@@ -73,7 +73,7 @@ def _check_body(function: onnx.FunctionProto, functions: Functions, loader: Tens
 
 @dataclass
 class _Extent:
-    """What a call of a function becomes: how many nodes, how many bytes, how many bodies deep."""
+    """The size of an inlined call: nodes, bytes, and nesting of bodies."""
 
     nodes: int
     bytes: int
@@ -84,7 +84,7 @@ def _check_expansion(proto: onnx.ModelProto, functions: Functions, name: str) ->
     extents: dict[Key, _Extent] = {}
     calls = {key: list(_calls(function.node, functions)) for key, function in functions.items()}
     for root in functions:
-        # Depth first by hand: a chain of calls may be longer than Python's stack.
+        # Depth first without recursion: a chain of calls may be longer than Python's stack.
         stack, path = [(root, iter(calls[root]))], {root}
         while stack:
             key, left = stack[-1]
@@ -123,7 +123,7 @@ def _sum(calls: list[tuple[Key | None, int]], size: int, extents: Mapping) -> _E
 
 
 def _calls(nodes, functions: Functions) -> Iterator[tuple[Key | None, int]]:
-    """Every node here and in bodies: the function that it calls, or None, and how many bodies it stands in."""
+    """Yield, for every node here and in bodies, the function that it calls (or None) and its nesting depth."""
     stack = [(nodes, 0)]
     while stack:
         nodes, depth = stack.pop()
@@ -134,7 +134,7 @@ def _calls(nodes, functions: Functions) -> Iterator[tuple[Key | None, int]]:
 
 
 def _needed(function: onnx.FunctionProto, functions: Functions) -> frozenset[int]:
-    """The inputs that some operator of the body needs; those of called functions are known already."""
+    """Return the indices of inputs that some operator of the body requires; callees are known already."""
     positions, opsets = {name: index for index, name in enumerate(function.input)}, imports_of(function.opset_import)
     needed, stack = set(function.output), [function.node]
     while stack:

@@ -1,4 +1,4 @@
-"""Graphs: names are defined once and read where they are visible, nodes are right, types are known."""
+"""Check graphs: names are defined once and visible where they are read, nodes are valid, types are known."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphRules", "check_main_graph", "check_training"]
 
-# Attributes with tensors or graphs inside; all others are done with once their form is judged.
+# Types of attributes that contain tensors or graphs, which are checked beyond the attribute itself.
 _HOLDING = frozenset({4, 5, 9, 10, 11, 12})
-_REMEMBERED_UP_TO = 256  # bytes; larger attributes hold tensors or bodies, and hardly ever repeat
+_REMEMBERED_UP_TO = 256  # bytes; larger attributes hold tensors or bodies and rarely repeat
 
 
 def check_main_graph(
@@ -44,7 +44,7 @@ def check_main_graph(
 def check_training(
     proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, loader: TensorLoader, problems: Problems
 ) -> None:
-    """The graphs of the training information, which see what the main graph defines."""
+    """Check the graphs of the training information, which see the names of the main graph."""
     if proto.training_info:
         for info in proto.training_info:
             rules = GraphRules(opsets, functions, loader, problems)
@@ -55,19 +55,19 @@ def check_training(
 
 
 class GraphRules:
-    """Judges graphs and nodes that share one set of imports.
+    """Checks graphs and nodes that share one set of imports.
 
     Args:
         opsets: The version of each imported domain.
         functions: The local functions that nodes may call.
-        loader: Admits tensors.
-        problems: Where problems are noted.
-        function: What messages call the function whose body is judged; its attributes may be referred to.
+        loader: Checks tensors.
+        problems: Collects problems.
+        function: Label of the function whose body is checked; nodes may refer to its attributes.
 
     Attributes:
         devices: Names of the device configurations that the model declares.
-        visible: Names that the present graph sees from outside. One set that grows and shrinks, because copies of it
-            would cost the number of all names for every body.
+        visible: Outer names that the current graph sees. One set that grows and shrinks: a copy per body would be
+            quadratic.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class GraphRules:
 
         Args:
             graph: The graph.
-            depth: How many graphs it stands in.
+            depth: Its nesting depth.
             checked: Its initializers have been through the loader.
         """
         if depth > GRAPH_DEPTH:
@@ -128,12 +128,12 @@ class GraphRules:
                     self._problems.add(f"{what} is not defined")
 
     def nodes(self, nodes: Sequence[onnx.NodeProto], given: set[str], depth: int) -> set[str]:
-        """The nodes of one graph or function.
+        """Check the nodes of one graph or function.
 
         Returns:
-            All names that it defines, `given` among them.
+            All names that it defines, including `given`.
         """
-        # Blank names stand for what is left out. This loop is most of what opening a large model costs.
+        # Empty names are omitted ports. This loop dominates the time of opening a large model.
         defined, outer = given | {""}, self.visible
         holders, late, judge = [], [], self._node
         for node in nodes:
@@ -158,7 +158,7 @@ class GraphRules:
         undefined = [(node, name) for node, name in late if name not in defined]
         for node, name in undefined:
             self._problem(node, f"reads '{name}', which nothing defines")
-        # Only what is out of order can hold a circle; what bodies capture is not among `late`.
+        # Only nodes out of order can form a cycle; captures of bodies are not in `late`.
         if (late or holders) and not self._problems.count:
             self._cycles(nodes)
         return defined
@@ -189,9 +189,9 @@ class GraphRules:
             self._problem(node, f"defines '{name}', which is defined already")
 
     def _node(self, node: onnx.NodeProto, inputs: list[str], outputs: int) -> bool:
-        """Judge one node; True when it holds bodies."""
+        """Check one node; return whether it has bodies."""
         attributes = node.attribute
-        # Attributes repeat as operators do; written out, equal ones are found without a look inside.
+        # Verdicts are cached by operator, ports and serialised attributes, as nodes repeat.
         texts = tuple([attribute.SerializeToString() for attribute in attributes]) if attributes else ()
         blanks = tuple([index for index, name in enumerate(inputs) if not name]) if "" in inputs else ()
         form = (node.op_type, node.domain, self._calls and node.overload, len(inputs), outputs, blanks, texts)
@@ -212,18 +212,18 @@ class GraphRules:
         return holds_bodies
 
     def _verdict(self, form: tuple, attributes: Sequence[onnx.AttributeProto]) -> tuple[str, bool]:
-        """What is wrong with nodes of this form, or empty, and whether they hold tensors or bodies."""
+        """Return what is wrong with nodes of this form (or empty), and whether they have tensors or bodies."""
         kinds = tuple([(attribute.name, attribute.type) for attribute in attributes])
         problem = self._operators.problem((*form[:2], form[2] or "", *form[3:6], kinds))
         for attribute in attributes:
             problem = problem or attribute_problem(attribute, bool(self._function))
-            # onnx's inference ends the process where these differ.
+            # onnx's inference crashes the process if these differ.
             if attribute.name == "num_outputs" and not attribute.ref_attr_name and attribute.i != form[4]:
                 problem = problem or f"says that it has {attribute.i} outputs, and has {form[4]}"
         return problem, any(kind in _HOLDING for _, kind in kinds)
 
     def attributes(self, attributes: Iterable[onnx.AttributeProto], label: str, depth: int) -> None:
-        """The defaults that a function gives its attributes."""
+        """Check the default attributes of a function."""
         for attribute in attributes:
             if problem := attribute_problem(attribute, False):
                 self._problems.add(f"{label}: {problem}")
@@ -242,7 +242,7 @@ class GraphRules:
         self._problems.add(f"node {label_of(node)}{self._where} {problem}")
 
     def _cycles(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """Nodes that wait for their own results; only a graph that is out of order can hold any."""
+        """Report a cycle of nodes, if there is one."""
         try:
             topological_order(nodes, self.visible)
         except DovetailError as error:
@@ -250,7 +250,7 @@ class GraphRules:
 
 
 def _repeated(names: list[str]) -> list[str]:
-    """The names that stand in `names` more than once; a blank one does not count."""
+    """Return the non-empty names that occur more than once."""
     if len(set(names)) == len(names):
         return []
     return [name for name, times in Counter(names).items() if times > 1 and name]

@@ -1,4 +1,4 @@
-"""The source model as it was before any pass, and what onnx's own tools say of it once something has failed."""
+"""Snapshot of the source model before any pass, and its diagnosis after a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Source"]
 
-_LONGEST = 400  # characters of what onnx says
+_LONGEST = 400  # characters of a message
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Source:
     """The model that a compilation starts from.
 
     Attributes:
-        name: What messages call it: its path, or `the model`.
-        content: Its proto without large weights, serialised: it costs little to keep, and nobody can edit it.
-        weights: The tensors that are left out of it, by name.
+        name: Its name in messages: its path, or `the model`.
+        content: Its proto without large weights, serialised: cheap to keep, and immutable.
+        weights: The tensors that are not in `content`, by name.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Source:
 
     @classmethod
     def of(cls, model: Model, checked: bool) -> Source:
-        """The source of a model that no pass has seen yet.
+        """Take the snapshot of a model before any pass.
 
         Args:
             model: The model.
-            checked: It came through `check_source` when it was opened.
+            checked: `check_source` has checked it when it was opened.
 
         Raises:
-            DovetailError: The model is wrong.
+            DovetailError: The model is invalid.
         """
         from dovetail.ir.external import TensorLoader
         from dovetail.ir.source import check_source
@@ -65,7 +65,7 @@ class Source:
         return cls(name, content, skeleton.weights)
 
     def skeleton(self) -> Skeleton:
-        """The model, to be worked on."""
+        """Return the model as a skeleton of its own."""
         import onnx
 
         from dovetail.ir.skeleton import Skeleton
@@ -73,11 +73,11 @@ class Source:
         return Skeleton(onnx.ModelProto.FromString(self.content), dict(self.weights))
 
     def model(self, metadata: Mapping[str, str], weights: bool) -> Model:
-        """The model, to be saved.
+        """Return the model for saving.
 
         Args:
             metadata: Entries to add to its metadata.
-            weights: With all data; without, tensors above a kilobyte keep only their extents and types, and
+            weights: Include all data; otherwise tensors above a kilobyte have only dims and type, and
                 `open_model(..., declared=True)` reads them as zeros.
         """
         from dovetail.ir.model import Model
@@ -92,9 +92,9 @@ class Source:
         return Model(skeleton=skeleton, checked=True)
 
     def fault(self) -> str:
-        """What is wrong with the source that only inference finds (types and shapes that clash), or empty.
+        """Return type and shape conflicts of the source, which only inference finds; empty if there are none.
 
-        Slow: it is asked when a pass has failed, to tell a broken model from a broken pass.
+        Slow: called after a pass has failed, to tell an invalid model from a defective pass.
         """
         import onnx
 
@@ -130,7 +130,7 @@ def _type_problem(proto: onnx.ModelProto) -> str:
 
 
 def _plain(error: Exception) -> str:
-    """What an exception says, on one line."""
+    """Return the message of an exception on one line."""
     return _shortened(str(error)) or type(error).__name__
 
 
