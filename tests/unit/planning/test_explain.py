@@ -54,9 +54,7 @@ def test_the_whole_model(result):
     assert lines[0].startswith("cpu-bf16 6/6 nodes in 1 region (")
     assert any(line.startswith("passed assign-types/policy-lower: ") for line in lines)
     assert any("computed in bfloat16 [cpu_bf16.yaml:" in line and "conv_1" in line for line in lines)
-    (start,) = [
-        index for index, line in enumerate(lines) if line.endswith("of the source model are gone:")
-    ]
+    (start,) = [index for index, line in enumerate(lines) if line.endswith("of the source model are gone:")]
     assert sorted(line.strip() for line in lines[start + 1 : start + 5]) == [
         "1 BatchNormalization folded into other nodes",
         "1 Identity removed: its readers read its input instead",
