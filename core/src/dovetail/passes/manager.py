@@ -147,7 +147,7 @@ class Manager:
         return result
 
     def _owner(self, pass_: Pass) -> str:
-        """The distribution that brings a pass; the module of one that nobody registered."""
+        """Return the distribution that registered a pass; the module of an unregistered one."""
         table = self._ctx.registry.pass_
         return table.entry(pass_.name).owner if pass_.name in table else type(pass_).__module__
 

@@ -29,7 +29,7 @@ class Host:
                 if verdict.ok:
                     claims.claims.append(claim_of(part, verdict))
                 elif _is_opaque(part) and backend.takes(part.domain, part.op_type):
-                    why = "the type of a value is not known; the engine has to make of it what it can"
+                    why = "a value has no known type, so limits cannot be checked; left to the engine"
                     view.remark("analysis", part, "opaque", why)
                     claims.claims.append(Claim(part))
         return claims
