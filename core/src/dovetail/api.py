@@ -36,8 +36,8 @@ AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | by
 
 
 def open(model: AnyModel) -> Model:
-    """Open an ONNX model; the weights of a file stay on disk. See `dovetail.ir.accepting.as_model`."""
-    from dovetail.ir.accepting import as_model
+    """Open an ONNX model; the weights of a file stay on disk. See `dovetail.ir.coercion.as_model`."""
+    from dovetail.ir.coercion import as_model
 
     return as_model(model)
 

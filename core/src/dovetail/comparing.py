@@ -43,7 +43,7 @@ def trials_of(original: Model, carry_out: Callable[[], CompiledModel], asks: str
     def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
         nonlocal refused
         asked = dict.fromkeys(raised, ("high", asks)) | dict.fromkeys(lowered, ("low", asks))
-        ctx.start_again(refused, asked)
+        ctx.restart(refused, asked)
         compiled = carry_out()
         # What engines refuse of the request itself holds for every trial; what they refuse of a trial is its own.
         refused = refused if asked else ctx.refusals

@@ -75,7 +75,7 @@ def compile_model(
         refused = _refused(compiled, preferred, instrumentation, whole=turn >= _ROUNDS - 2)
         if not refused or turn == _ROUNDS - 1:
             break
-        ctx.start_again(_joined(ctx.refusals, refused))
+        ctx.restart(_joined(ctx.refusals, refused))
     return compiled
 
 

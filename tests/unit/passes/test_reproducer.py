@@ -106,5 +106,5 @@ def test_a_pass_that_leaves_an_invalid_model_also_leaves_a_reproducer(tmp_path, 
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_text(json.dumps([["a"], {}]))
-    with pytest.raises(DovetailError, match="is no reproducer"):
+    with pytest.raises(DovetailError, match="is not a reproducer"):
         read_reproducer(path)

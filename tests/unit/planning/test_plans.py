@@ -155,7 +155,7 @@ REFUSED = [
     ("nodes:\n  - {name: act, output: b, bakend: host}\n", "node 'act': unknown key 'bakend'"),
     ("nodes:\n  - {name: act, backend: host}\n", "node 'act': no output or no backend"),
     ("nodes: ]\n", "plan.yaml:2"),
-    ("nodes: 7\n", "not as plans have it"),
+    ("nodes: 7\n", "must be a list"),
 ]
 
 
@@ -170,7 +170,7 @@ def test_plans_that_are_refused(model, text, says):
 @pytest.mark.parametrize("text", ["", "version: 3\n", "- 1\n", json.dumps({"nodes": []})])
 def test_what_is_no_plan(model, text):
     Path("plan.yaml").write_text(text)
-    with pytest.raises(DovetailError, match="no plan of version 2"):
+    with pytest.raises(DovetailError, match="not a plan of version 2"):
         Plan.load("plan.yaml")
 
 

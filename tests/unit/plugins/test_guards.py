@@ -85,7 +85,7 @@ def test_a_hook_that_edits_the_model_is_named(command, hook, edit):
     # Looking at the graph first: `before_pass` of the first pass sees a model that has none yet.
     code, _, err = command(**{hook: f"if pass_.name != 'normalise': {edit}"})
     assert code == 1
-    assert f"error: hook {hook} of dovetail-acme changed the model, and a hook may only look at it" in err
+    assert f"error: hook {hook} of dovetail-acme changed the model, but a hook may only observe it" in err
     assert "--no-plugin acme" in err
 
 

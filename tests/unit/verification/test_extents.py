@@ -5,7 +5,7 @@ from pathlib import Path
 import onnx
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.accepting import as_model
+from dovetail.ir.coercion import as_model
 from dovetail.verification.extents import random_shapes
 from onnx import TensorProto, helper
 

@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """The backend `cpu-bf16`, its engine, and the facts that its limits ask for."""
+    """Register the backend `cpu-bf16`, its engine, and the facts that its limits use."""
     registry.engine("openvino-cpu", "dovetail_cpu_bf16.engine:OpenVinoCpu")
     registry.backend("cpu-bf16", "dovetail_schemas:backends/cpu_bf16.yaml")
     for fact in (

@@ -1,4 +1,4 @@
-"""The bodies of OpenVINO's control flow."""
+"""Bodies of OpenVINO's control-flow operations."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["bodies_of", "with_bodies"]
 
 
 def bodies_of(operation: ov.Node) -> list[ov.Model]:
-    """The bodies that `operation` runs, most often none."""
+    """Return the bodies of `operation`; empty unless it is control flow."""
     if operation.get_type_name() == "If":
         return [operation.get_function(0), operation.get_function(1)]
     return [operation.get_function()] if hasattr(operation, "get_function") else []
 
 
 def with_bodies(model: ov.Model) -> Iterator[ov.Model]:
-    """`model` and the bodies in it, at any depth."""
+    """Yield `model` and all bodies in it, nested ones too."""
     found = [model]
     for part in found:
         yield part

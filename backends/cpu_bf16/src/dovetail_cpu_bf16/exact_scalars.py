@@ -1,4 +1,4 @@
-"""Numbers in attributes, which OpenVINO's reader makes constants in the type of the data: what they were before."""
+"""Recover float attributes that OpenVINO's frontend truncates to the type of the data."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["exact_scalars"]
 
 
 def exact_scalars(model: Model) -> dict[int, float]:
-    """The numbers in attributes of float operators, by the 16 bits that bfloat16 leaves of them.
+    """Return the float attributes of all nodes, by the upper 16 bits that remain in bfloat16.
 
-    OpenVINO cuts the other bits off: the slope 1/6 of a HardSigmoid becomes 0.16602, and every element is wrong by
-    that much. Where two numbers become the same, nobody can tell which of them a constant was; those are left out.
+    OpenVINO truncates the lower bits: the slope 1/6 of a HardSigmoid becomes 0.16602, an error in every element.
+    Numbers that share their upper bits with another are ambiguous and left out.
     """
     import numpy as np
 

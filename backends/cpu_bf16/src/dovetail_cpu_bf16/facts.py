@@ -1,4 +1,4 @@
-"""Facts of nodes that the limits of `cpu-bf16` ask for."""
+"""Facts of nodes that the limits of `cpu-bf16` use."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = [
 
 _WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
 _BITS_THERE = 31
-# Constants beyond that are no extents; reading them would cost more than leaving the node to another backend.
-_LOOKED_AT = 4096  # elements
+# Larger constants are not extents, and reading them would cost more than leaving the node to another backend.
+_MAX_ELEMENTS = 4096  # elements
 _READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
 
 
 def int64_data(node: ir.Node) -> bool:
-    """Whether `node` reads or computes 64-bit integers that OpenVINO, which computes them in 32 bits, may get wrong.
+    """Whether `node` reads or computes 64-bit integers that may overflow OpenVINO's 32 bits.
 
-    Shapes and indices are bounded by the extents of tensors, and constants can be looked at.
+    Shapes and indices are bounded by extents, and small constants are inspected.
     """
     if node.op_type in _READ_NO_ELEMENTS:
         return False
@@ -48,11 +48,13 @@ def _may_be_wide(value: ir.Value) -> bool:
     constant = value.const_value if value.is_initializer() else None
     if constant is None:
         return True
-    return constant.size > _LOOKED_AT or any(abs(int(number)) >> _BITS_THERE for number in constant.numpy().reshape(-1))
+    return constant.size > _MAX_ELEMENTS or any(
+        abs(int(number)) >> _BITS_THERE for number in constant.numpy().reshape(-1)
+    )
 
 
 def channel_multiplier(node: ir.Node) -> int | None:
-    """How many channels a convolution makes of each channel, if every channel is a group; 1 for other convolutions."""
+    """Return the output channels per input channel of a depthwise convolution; 1 for others, None if unknown."""
     shape = node.inputs[1].shape if len(node.inputs) > 1 and node.inputs[1] is not None else None
     group = node.attributes.get_int("group", 1)
     if group == 1:
@@ -63,7 +65,7 @@ def channel_multiplier(node: ir.Node) -> int | None:
 
 
 def dynamic_extents(node: ir.Node) -> bool:
-    """Whether an extent of what `node`, or a body of it, reads or gives is not known before run time."""
+    """Whether an input or output of `node`, or of one of its bodies, has a dynamic extent."""
     values = [*used_values(node), *node.outputs]
     for body in bodies(node):
         values.extend(tuple(body.outputs))
@@ -71,13 +73,13 @@ def dynamic_extents(node: ir.Node) -> bool:
 
 
 def dynamic_graph(node: ir.Node) -> bool:
-    """Whether an input of the graph of `node`, or an extent of the node itself, is not known before run time."""
+    """Whether `node`, or an input of its graph, has a dynamic extent."""
     graph = node.graph
     return dynamic_extents(node) or (graph is not None and any(_is_dynamic(value) for value in graph.inputs))
 
 
 def indices_of_last_axis(node: ir.Node) -> bool:
-    """Whether the second result of `node`, positions along the last axis, is read by anybody."""
+    """Whether the second result of `node`, indices along the last axis, is used."""
     if len(node.outputs) < 2 or not (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
         return False
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
@@ -86,13 +88,13 @@ def indices_of_last_axis(node: ir.Node) -> bool:
 
 
 def padded_pointwise(node: ir.Node) -> bool:
-    """Whether a convolution with filters of one element reads padding."""
+    """Whether a pointwise convolution has padding."""
     shape = node.inputs[1].shape if len(node.inputs) > 1 and node.inputs[1] is not None else None
     return shape is not None and all(extent == 1 for extent in shape[2:]) and any(node.attributes.get_ints("pads", ()))
 
 
 def resizes_channels(node: ir.Node) -> bool | None:
-    """Whether a Resize scales one of the first two axes of three or more; None if that is not known before run time."""
+    """Whether a Resize scales the batch or channel axis of a tensor of rank 3 or more; None if unknown."""
     data = node.inputs[0].shape if node.inputs[0] is not None else None
     if data is None:
         return None
@@ -108,7 +110,7 @@ def resizes_channels(node: ir.Node) -> bool | None:
 
 
 def strided_to_one_column(node: ir.Node) -> bool:
-    """Whether a convolution with a stride along the last axis leaves one element of it."""
+    """Whether a convolution with a stride along the last axis reduces that axis to one element."""
     shape = node.outputs[0].shape
     strides = node.attributes.get_ints("strides", ())
     return bool(strides) and strides[-1] > 1 and shape is not None and len(shape) > 2 and shape[-1] == 1

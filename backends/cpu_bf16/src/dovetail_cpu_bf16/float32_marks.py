@@ -1,7 +1,7 @@
-"""Marking operations that OpenVINO shall compute in float32 although it is told to infer in bfloat16.
+"""Mark operations that OpenVINO must compute in float32 in its bfloat16 inference mode.
 
-OpenVINO's CPU plugin leaves operations alone that carry the runtime attribute `precise`. Its Python binding cannot set
-that attribute, but its own file format can: the graph is written without its weights, marked there, and read back.
+OpenVINO's CPU plugin does not lower operations with the runtime attribute `precise`. The Python binding cannot set it,
+but OpenVINO's file format can: the graph is written without its weights, marked there, and read back.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 __all__ = ["mark_float32"]
 
-_WRITTEN_UP_TO = 4096  # bytes of a constant; larger ones stay in memory, and are put back
+_WRITTEN_UP_TO = 4096  # bytes of a constant; larger ones stay in memory and are reattached
 _ATTRIBUTE = {"name": "precise", "version": "0"}
 
 
 def mark_float32(model: ov.Model, operations: Iterable[ov.Node]) -> ov.Model:
-    """The same model with `operations` marked; `model` itself is used up.
+    """Return the model with `operations` marked; `model` itself is consumed.
 
-    Operations keep their names and constants their memory.
+    Operations keep their names, and large constants are not copied.
     """
     import openvino as ov
 
     marked = {operation.get_name() for operation in operations}
     if not marked:
         return model
-    weights = _take_weights(model)
+    weights = _detach_weights(model)
     names: dict[str, str] = {}
     chosen: set[str] = set()
     for part in with_bodies(model):
         for operation in part.get_ordered_ops():
-            # Names need not be unique in memory; in a file they become so.
+            # Friendly names need not be unique, so unique keys take their place in the file.
             key = f"dovetail/{len(names)}"
             names[key] = operation.get_friendly_name()
             if operation.get_name() in marked:
@@ -53,7 +53,7 @@ def mark_float32(model: ov.Model, operations: Iterable[ov.Node]) -> ov.Model:
     for part in with_bodies(read):
         for operation in part.get_ordered_ops():
             operation.set_friendly_name(names[operation.get_friendly_name()])
-    _give_weights(read, weights)
+    _reattach_weights(read, weights)
     return read
 
 
@@ -65,7 +65,7 @@ def _marked(content: bytes, chosen: set[str]) -> bytes:
         info = layer.find("rt_info")
         if info is None:
             info = ElementTree.Element("rt_info")
-            # The reader wants it in front of the ports.
+            # The reader expects it before the ports.
             ports = [index for index, part in enumerate(layer) if part.tag in ("input", "output")]
             layer.insert(ports[0] if ports else len(layer), info)
         ElementTree.SubElement(info, "attribute", _ATTRIBUTE)
@@ -79,8 +79,8 @@ def _as_tensor(data: bytes) -> ov.Tensor:
     return ov.Tensor(np.frombuffer(data or bytes(1), np.uint8).copy())
 
 
-def _take_weights(model: ov.Model) -> dict[str, ov.Output]:
-    """Let parameters stand for the large constants of the main graph; what they stand for, by their names."""
+def _detach_weights(model: ov.Model) -> dict[str, ov.Output]:
+    """Replace the large constants of the main graph by parameters; return the constants by parameter name."""
     from openvino import op
 
     weights: dict[str, ov.Output] = {}
@@ -99,7 +99,7 @@ def _take_weights(model: ov.Model) -> dict[str, ov.Output]:
     return weights
 
 
-def _give_weights(model: ov.Model, weights: dict[str, ov.Output]) -> None:
+def _reattach_weights(model: ov.Model, weights: dict[str, ov.Output]) -> None:
     for stand_in in list(model.get_parameters()):
         constant = weights.get(stand_in.get_friendly_name())
         if constant is not None:

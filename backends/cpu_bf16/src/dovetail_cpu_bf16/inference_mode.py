@@ -1,10 +1,9 @@
-"""Compiling a region in OpenVINO's own bfloat16 mode.
+"""Compile a region in OpenVINO's bfloat16 inference mode.
 
-OpenVINO infers a float32 graph in bfloat16 when it is told to. It then rounds what leaves a kernel and the weights of
-products; biases, scales, shifts and activations that it fuses behind a product it computes in float32, and so it does
-everything behind the last product. A graph that is typed in bfloat16 says less than that: every constant is rounded,
-and so is every result on the way to an output. So a region goes to OpenVINO in float32, and the operations that the
-plan has in float32 are marked.
+With the hint `bf16`, OpenVINO infers a float32 graph in bfloat16: it rounds results of kernels and weights of products,
+but computes biases, scales and activations that it fuses behind a product in float32, and everything behind the last
+product. A graph that is typed in bfloat16 is less precise: all constants and all results are rounded. So a region is
+given to OpenVINO in float32, with marks on the operations that the plan has in float32.
 """
 
 from __future__ import annotations
@@ -12,73 +11,73 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail_cpu_bf16.bias_fusion import block_bias_fusion
 from dovetail_cpu_bf16.bodies import with_bodies
-from dovetail_cpu_bf16.digits import digits_kept
+from dovetail_cpu_bf16.decompositions import decompose
+from dovetail_cpu_bf16.float32_flow import find_float32_operations
 from dovetail_cpu_bf16.float32_marks import mark_float32
-from dovetail_cpu_bf16.product_sums import part_sums
-from dovetail_cpu_bf16.spelled_out import spell_out
-from dovetail_cpu_bf16.widening import Exact, widen
+from dovetail_cpu_bf16.widening import ExactConstants, widen
 
 if TYPE_CHECKING:
     import openvino as ov
 
 __all__ = ["infer_in_bfloat16", "is_mixed"]
 
-# Layers that compute products, and the operations that they come from.
+# Layer types of products, with the operation types they come from.
 _PRODUCTS = {
     "Convolution": ("Convolution", "GroupConvolution"),
     "Deconvolution": ("ConvolutionBackpropData", "GroupConvolutionBackpropData"),
     "FullyConnected": ("MatMul",),
     "MatMul": ("MatMul",),
 }
-_BORDER = frozenset({"Const", "Input", "Output", "Reorder"})
+_IO_LAYERS = frozenset({"Const", "Input", "Output", "Reorder"})
 
 
-def infer_in_bfloat16(model: ov.Model, exact: Exact, config: Mapping[str, object]) -> ov.CompiledModel | None:
-    """Compile `model`, which is used up.
+def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[str, object]) -> ov.CompiledModel | None:
+    """Compile `model`, which is consumed.
 
     Args:
         model: A graph that `is_mixed`.
-        exact: What constants were before they were rounded to bfloat16.
-        config: OpenVINO's configuration, without a precision.
+        exact: The float32 values of constants that were rounded to bfloat16.
+        config: OpenVINO's configuration, without a precision hint.
 
     Returns:
-        What was compiled; None where OpenVINO does not heed a mark.
+        The compiled model; None if OpenVINO ignores a mark.
     """
     import openvino as ov
 
     marked = []
     for part in with_bodies(model):
-        kept = digits_kept(part)
-        marked += part_sums(part, kept)
-        marked += [made for operation in kept for made in spell_out(operation)]
+        kept = find_float32_operations(part)
+        marked += block_bias_fusion(part, kept)
+        marked += [made for operation in kept for made in decompose(operation)]
     kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
     widen(model, exact)
     model = mark_float32(model, marked)
     compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "bf16"})
-    return compiled if not kinds or _heeds(compiled, kinds) else None
+    return compiled if not kinds or _respects_marks(compiled, kinds) else None
 
 
 def is_mixed(model: ov.Model) -> bool:
-    """Whether there is bfloat16 in `model`, and besides it no float but float32."""
+    """Whether `model` contains bfloat16, and no other float type but float32."""
     ports = (port for part in with_bodies(model) for node in part.get_ordered_ops() for port in node.outputs())
     kinds = {port.get_element_type().get_type_name() for port in ports}
     return "bf16" in kinds and not kinds & {"f16", "f64"}
 
 
-def _heeds(compiled: ov.CompiledModel, marked: Mapping[str, str]) -> bool:
-    """Whether no kernel computes marked operations, and only those, in bfloat16.
+def _respects_marks(compiled: ov.CompiledModel, marked: Mapping[str, str]) -> bool:
+    """Whether no bfloat16 kernel consists of marked operations only.
 
-    A product may take over the name of the bias that is added to it; it adds that in float32, whatever its own type is.
+    A product may take over the name of its bias Add, which it computes in float32 whatever its own type is.
 
     Args:
-        compiled: What was compiled.
-        marked: The kinds of all marked operations, by name.
+        compiled: The compiled model.
+        marked: The types of all marked operations, by name.
     """
     for layer in compiled.get_runtime_model().get_ordered_ops():
         info = layer.get_rt_info()
         kind = info["layerType"].astype(str)
-        if info["runtimePrecision"].astype(str) != "bf16" or kind in _BORDER:
+        if info["runtimePrecision"].astype(str) != "bf16" or kind in _IO_LAYERS:
             continue
         names = [name for name in info["originalLayersNames"].astype(str).split(",") if name]
         if not names or not marked.keys() >= set(names):

@@ -1,4 +1,4 @@
-"""What OpenVINO's exceptions say, as errors that name the engine and the node."""
+"""Turn OpenVINO's exceptions into errors that name the engine and the node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dovetail.runtime.engine import EngineError
 __all__ = ["refusal"]
 
 _NODE = re.compile(r"'<Node\((\w+)\): ([^>]*)>'|Operation name: (\S+)|node with name '([^']*)'")
-# The first operator that failed, of several that may have failed because of it, and where in OpenVINO's sources.
+# The first operator that failed: later ones in the message are consequences.
 _FIRST = re.compile(r".*?with a message: (.*?)(?: -- \w+-\d+ with a message: .*| Summary: .*|$)")
 _WHILE = re.compile(
     r"While validating ONNX node '<[^>]*>': |While validating node '.*?' with friendly_name '[^']*': |"
@@ -18,14 +18,14 @@ _WHILE = re.compile(
 )
 _CHECK = re.compile(r"Check '(.*?)' failed at \S+:\d+: ?")
 _SHOWN = 300
-"""Characters of a reason that are shown at most."""
+"""Maximum length of a reason, in characters."""
 
 
 def refusal(error: Exception, verb: str) -> DovetailError:
-    """The error of `openvino-cpu` for an exception of OpenVINO's.
+    """Return the error of `openvino-cpu` for an exception of OpenVINO.
 
     Args:
-        error: What OpenVINO raised.
+        error: The exception.
         verb: What the engine does to the node: `refuses`, `fails at`.
     """
     if isinstance(error, DovetailError):
@@ -38,7 +38,7 @@ def refusal(error: Exception, verb: str) -> DovetailError:
 
 
 def _reason(text: str) -> str:
-    """The sentence for people in a message; the condition that did not hold where there is none."""
+    """Extract the readable sentence of a message, or the failed condition if there is none."""
     first = _FIRST.match(text)
     said = _WHILE.sub("", first[1] if first else text)
     failed = _CHECK.search(said)

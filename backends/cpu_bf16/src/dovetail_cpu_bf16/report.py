@@ -1,4 +1,4 @@
-"""What OpenVINO executed, read from its runtime model."""
+"""Read the executed precisions from OpenVINO's runtime model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NAMES = {
 }  # fmt: skip
 _FLOATS = frozenset({"f64", "f32", "f16", "bf16"})
 _SUFFIXES = (".0", "/WithoutBiases")
-_BORDER = frozenset({"Input", "Output", "Const", "Reorder"})
+_IO_LAYERS = frozenset({"Input", "Output", "Const", "Reorder"})
 
 
 def executed_precisions(model: Model, runtime: ov.Model) -> dict[str, Executed]:
-    """How every node was executed; nodes of bodies are not reported."""
+    """Return how every node was executed; nodes of bodies are not reported."""
     nodes = list(model.graph)
     reported = _reported(nodes, runtime)
     folded = _folded(nodes, reported)
@@ -37,10 +37,10 @@ def executed_precisions(model: Model, runtime: ov.Model) -> dict[str, Executed]:
 
 
 def _reported(nodes: list[ir.Node], runtime: ov.Model) -> dict[str, str]:
-    """The precision of each node that a layer of the runtime model is named after.
+    """Return the precision of each node whose name a layer of the runtime model has.
 
-    A layer has the name of its node, or of the value where that is an output of the model; layers that OpenVINO adds
-    around it end in `.0`, and a product before its bias is added ends in `/WithoutBiases`.
+    A layer has the name of its node, or of the value if that is an output of the model. Layers that OpenVINO adds
+    around it end in `.0`, and a product without its bias ends in `/WithoutBiases`.
     """
     owners = {output.name: node for node in nodes for output in node.outputs if output.name}
     owners.update({node.name: node for node in nodes if node.name})
@@ -48,11 +48,11 @@ def _reported(nodes: list[ir.Node], runtime: ov.Model) -> dict[str, str]:
     for layer in runtime.get_ordered_ops():
         info = {key: value.astype(str) for key, value in layer.get_rt_info().items() if key in _KEYS}
         kind = info.get("layerType", "")
-        if kind in _BORDER:
+        if kind in _IO_LAYERS:
             continue
         for name in info.get("originalLayersNames", "").split(","):
             node = owners.get(_base(name.strip(), owners))
-            # A conversion that OpenVINO put beside a node carries its name but says nothing about it.
+            # A Convert that OpenVINO inserts beside a node has the node's name, but not its precision.
             if node is not None and (kind != "Convert" or node.op_type in ("Cast", "CastLike")):
                 reported[node_key(node)] = _precision(node, info)
     return reported
@@ -62,10 +62,10 @@ _KEYS = frozenset({"layerType", "originalLayersNames", "outputPrecisions", "prim
 
 
 def _precision(node: ir.Node, info: dict[str, str]) -> str:
-    """What a layer says of `node`.
+    """Return the precision that a layer reports for `node`.
 
-    A fusion by code generation says the type of its first input, which may be a mask. What it computes of floats then
-    shows in its outputs, or else in the name of its kernel (`jit_avx512_bf16`).
+    A generated kernel (Subgraph) reports the type of its first input, which may be a mask. Its float type then is that
+    of its outputs, or stands in the name of its kernel (`jit_avx512_bf16`).
     """
     said = info.get("runtimePrecision", "")
     if info.get("layerType") == "Subgraph" and said not in _FLOATS and _computes_floats(node):
@@ -85,7 +85,7 @@ def _base(name: str, owners: dict[str, ir.Node]) -> str:
 
 
 def _folded(nodes: list[ir.Node], reported: dict[str, str]) -> set[str]:
-    """Nodes of constants only: OpenVINO computes them once, when it compiles."""
+    """Return the nodes with constant inputs only: OpenVINO folds them when it compiles."""
     folded: set[str] = set()
     constant: set[ir.Value] = set()
     for node in nodes:

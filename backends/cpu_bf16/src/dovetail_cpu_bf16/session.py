@@ -1,4 +1,4 @@
-"""A region compiled by OpenVINO, callable from any thread."""
+"""A session of `openvino-cpu`: a compiled region that is safe to call from any thread."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 class OpenVinoSession:
     """A region compiled by OpenVINO.
 
-    An infer request holds the inputs and outputs of one call, so every call takes a request of its own from a pool.
-    The pool grows to the largest number of calls that ever ran at once, and `executed()` needs none.
+    An infer request holds the inputs and outputs of one call, so every call takes its own from a pool. The pool grows
+    to the largest number of concurrent calls; `executed()` needs none.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class OpenVinoSession:
         files: TemporaryDirectory | None = None,
     ):
         self._compiled = compiled
-        self._files = files  # OpenVINO reads weights where they lie, as long as the session lives
+        self._files = files  # OpenVINO maps the weights, so the files must outlive the session
         self._load_body = load_body
         # Appending to and popping from a deque are atomic: no lock is needed.
         self._idle: deque[ov.InferRequest] = deque([compiled.create_infer_request()])
@@ -58,22 +58,22 @@ class OpenVinoSession:
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; safe to call from several threads at once. Results are copies."""
         try:
-            # The request reads the arrays where they are, so they have to live until it is done.
+            # The request reads the arrays in place, so they must live until it is done.
             held = [_to_tensor(inputs[name]) for name in self._inputs]
             request = self._take()
             for index, tensor in enumerate(held):
                 request.set_input_tensor(index, tensor)
             request.infer()
             results = {name: _to_array(request.get_output_tensor(i)) for i, name in enumerate(self._outputs)}
-            self._idle.append(request)  # one that failed is not used again
+            self._idle.append(request)  # a request that failed is not reused
             return results
         except Exception as error:  # the binding raises RuntimeError and classes of its own
             raise refusal(error, "fails at") from error
 
     def executed(self) -> dict[str, Executed]:
-        """What the compiled model says about every node.
+        """Return how every node was executed.
 
-        OpenVINO does not report the bodies of loops and branches, so each is compiled once more by itself.
+        OpenVINO does not report the bodies of loops and branches, so each is compiled again on its own.
         """
         answers = executed_precisions(self._model, self._compiled.get_runtime_model())
         for node in self._model.graph:
@@ -82,7 +82,7 @@ class OpenVinoSession:
         return answers
 
     def _take(self) -> ov.InferRequest:
-        """An infer request that no other call uses."""
+        """Return an infer request that no other call uses."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -97,10 +97,10 @@ class OpenVinoSession:
 
 
 def _input_names(compiled: ov.CompiledModel, graph: ir.Graph) -> list[str]:
-    """The graph's input behind every input of the compiled model.
+    """Return the graph input of every input of the compiled model.
 
-    Inputs that do not matter are gone. An input that reaches an output through dropped operators alone (Dropout, say)
-    carries only the name of that output, so the way back is followed along first inputs.
+    OpenVINO removes unused inputs. An input that reaches an output through dropped operators only (such as Dropout) has
+    only the name of that output, so it is traced back along first inputs.
     """
     wanted = {value.name for value in graph.inputs}
     produced = {output.name: node for node in graph for output in node.outputs}
@@ -121,12 +121,12 @@ def _to_tensor(array: np.ndarray) -> ov.Tensor:
     if array.dtype == _BFLOAT16:
         return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
     if array.dtype.kind in "iu":
-        # NumPy has two 64-bit integers on some platforms, which differ in name only; the binding knows one.
+        # On some platforms NumPy has two 64-bit integer types of different names; the binding knows one of them.
         array = array.view(np.dtype(array.dtype.str))
     return ov.Tensor(array)
 
 
 def _to_array(tensor: ov.Tensor) -> np.ndarray:
-    # The request writes its next results to the same memory, hence the copy. bfloat16 shows as float16.
+    # The request reuses this memory for its next results, hence the copy. OpenVINO shows bfloat16 as float16.
     array = tensor.data.copy()
     return array.view(_BFLOAT16) if tensor.element_type == ov.Type.bf16 else array

@@ -1,4 +1,4 @@
-"""A graph of OpenVINO's in float32 instead of bfloat16."""
+"""Retype a bfloat16 OpenVINO graph as float32."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import openvino as ov
     from dovetail.ir.model import Model
 
-__all__ = ["Exact", "widen"]
+__all__ = ["ExactConstants", "widen"]
 
 
 def _kind(port: ov.Output) -> str:
@@ -24,13 +24,13 @@ def _kind(port: ov.Output) -> str:
 
 
 @dataclass(frozen=True)
-class Exact:
-    """What is known of numbers before they were rounded to bfloat16.
+class ExactConstants:
+    """The float32 values of constants that were rounded to bfloat16.
 
     Attributes:
         names: The names of all constants of the region.
-        constants: Those that are known in float32, in one dimension, by name.
-        scalars: Numbers in attributes, by their upper 16 bits. Constants of other names come from these.
+        constants: Their float32 values where known, flattened, by name.
+        scalars: Numbers in attributes, by their upper 16 bits; the frontend makes unnamed constants of them.
     """
 
     names: frozenset[str] = frozenset()
@@ -38,23 +38,23 @@ class Exact:
     scalars: Mapping[int, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Model) -> Exact:
-        """What a region says."""
+    def of(cls, model: Model) -> ExactConstants:
+        """Collect the exact constants of a region."""
         names = frozenset(name for _, graph in model.graphs() for name in graph.initializers)
         return cls(names, exact_constants(model), exact_scalars(model))
 
 
-def widen(model: ov.Model, exact: Exact) -> None:
-    """Type everything float32 that is bfloat16; inputs and outputs keep their types.
+def widen(model: ov.Model, exact: ExactConstants) -> None:
+    """Retype all bfloat16 operations as float32; inputs and outputs keep their types.
 
     Args:
         model: Changed in place, with its bodies.
-        exact: What constants were before they were rounded.
+        exact: The float32 values of its constants.
     """
     _widen(model, exact, is_body=False)
 
 
-def _widen(model: ov.Model, exact: Exact, is_body: bool) -> None:
+def _widen(model: ov.Model, exact: ExactConstants, is_body: bool) -> None:
     import openvino as ov
     from openvino import opset13
 
@@ -67,8 +67,8 @@ def _widen(model: ov.Model, exact: Exact, is_body: bool) -> None:
             operation.set_element_type(ov.Type.f32)
             operation.validate_and_infer_types()
         elif kind == "Constant":
-            _give_exact(operation, exact)
-        elif kind == "Convert" and _is_idle(operation):
+            _restore_exact(operation, exact)
+        elif kind == "Convert" and _is_noop(operation):
             operation.output(0).replace(operation.input_value(0))
             continue
         elif kind != "Parameter":
@@ -84,14 +84,14 @@ def _widen(model: ov.Model, exact: Exact, is_body: bool) -> None:
     model.validate_nodes_and_infer_types()
 
 
-def _is_idle(convert: ov.Node) -> bool:
-    """Whether a Convert only led from one of both types to the other, and no output of the model needs it."""
+def _is_noop(convert: ov.Node) -> bool:
+    """Whether a Convert between bfloat16 and float32 has become a no-op and feeds no output of the model."""
     if _kind(convert.input_value(0)) != "f32" or _kind(convert.output(0)) not in ("f32", "bf16"):
         return False
     return all(port.get_node().get_type_name() != "Result" for port in convert.output(0).get_target_inputs())
 
 
-def _give_exact(constant: ov.Node, exact: Exact) -> None:
+def _restore_exact(constant: ov.Node, exact: ExactConstants) -> None:
     import numpy as np
     from openvino import op
 
@@ -109,7 +109,7 @@ def _give_exact(constant: ov.Node, exact: Exact) -> None:
 
 
 def _convert_results(operation: ov.Node, is_body: bool) -> None:
-    """Let readers of what is bfloat16 all the same (inputs, constants, types in attributes) read it in float32."""
+    """Convert results that are still bfloat16 (inputs, constants, types in attributes) to float32 for their readers."""
     from openvino import opset13
 
     for output in operation.outputs():

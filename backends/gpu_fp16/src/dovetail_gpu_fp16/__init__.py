@@ -7,6 +7,6 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """The backend `gpu-fp16` and its engine."""
+    """Register the backend `gpu-fp16` and its engine."""
     registry.engine("onnxruntime-cuda", "dovetail_gpu_fp16.engine:OnnxRuntimeCuda")
     registry.backend("gpu-fp16", "dovetail_schemas:backends/gpu_fp16.yaml")

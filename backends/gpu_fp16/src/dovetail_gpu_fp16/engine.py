@@ -13,17 +13,17 @@ from dovetail_host.onnxruntime_cpu import CPU, OnnxRuntimeCpu
 __all__ = ["OnnxRuntimeCuda"]
 
 _CUDA = "CUDAExecutionProvider"
-# Its wheels bring the provider as a library of its own, so that nothing need be imported to see it.
+# The wheels ship the provider as a separate library, so its presence shows without an import.
 _PROVIDER = "onnxruntime_providers_cuda.dll" if sys.platform == "win32" else "libonnxruntime_providers_cuda.so"
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _INSTEAD = "on a CPU the model can be checked, which computes float16 in float32 and rounds results"
 
 
 class OnnxRuntimeCuda(OnnxRuntimeCpu):
-    """ONNX Runtime's CUDA provider, with the CPU provider behind it for what has no CUDA kernel.
+    """ONNX Runtime's CUDA provider, with the CPU provider for operators without a CUDA kernel.
 
-    ONNX Runtime itself puts shape arithmetic on the CPU, and whatever integer kernels CUDA lacks; `executed()` shows
-    those as `reported-on-cpu`.
+    ONNX Runtime itself moves shape arithmetic, and integer operators without a CUDA kernel, to the CPU; `executed()`
+    reports those as `reported-on-cpu`.
 
     Options: those of `onnxruntime-cpu`.
     """
@@ -32,7 +32,7 @@ class OnnxRuntimeCuda(OnnxRuntimeCpu):
     providers = (_CUDA, CPU)
 
     def available(self) -> Availability:
-        """Whether ONNX Runtime is installed with its CUDA provider, and an NVIDIA driver with it."""
+        """Whether ONNX Runtime's CUDA provider and an NVIDIA driver are installed."""
         spec = importlib.util.find_spec("onnxruntime")
         folders = [Path(folder) / "capi" for folder in (spec and spec.submodule_search_locations) or ()]
         if not any((folder / _PROVIDER).is_file() for folder in folders):

@@ -1,4 +1,4 @@
-"""Bodies: the graphs that control-flow nodes hold in their attributes."""
+"""Bodies: the graphs in the attributes of control-flow nodes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _GRAPH, _GRAPHS = 5, 10  # onnx.AttributeProto.AttributeType
 
 
 def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
-    """The bodies of `node` with the names of their attributes: `body`, or `branches0`, `branches1` for a list."""
+    """Return the bodies of `node` with the attribute names: `body`, or `branches0`, `branches1` for a list."""
     found: list[tuple[str, ir.Graph]] = []
-    # `data` is the plain dictionary inside; every walk over a model asks this of every node.
+    # `data` is the dictionary behind `attributes`: this runs for every node of every walk, and the wrapper is slow.
     for attribute in node.attributes.data.values():
         kind = attribute.type
         if kind == _GRAPH and not attribute.is_ref():
@@ -27,13 +27,13 @@ def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
 
 
 def bodies(node: ir.Node) -> list[ir.Graph]:
-    """The bodies of `node`; empty for nearly all nodes."""
+    """Return the bodies of `node`; empty unless it is control flow."""
     held = named_bodies(node)
     return [body for _, body in held] if held else []
 
 
 def all_nodes(graph: Iterable[ir.Node]) -> Iterator[ir.Node]:
-    """Every node of `graph` and of all bodies in it; a node comes before the nodes of its own bodies."""
+    """Yield every node of `graph` and of all bodies in it; a node precedes the nodes of its bodies."""
     stack = [iter(graph)]
     while stack:
         for node in stack[-1]:
@@ -47,6 +47,6 @@ def all_nodes(graph: Iterable[ir.Node]) -> Iterator[ir.Node]:
 
 
 def body_nodes(node: ir.Node) -> Iterator[ir.Node]:
-    """Every node of the bodies of `node`, and of theirs."""
+    """Yield every node in the bodies of `node`, nested bodies included."""
     for body in bodies(node):
         yield from all_nodes(body)

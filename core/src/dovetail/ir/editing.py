@@ -1,4 +1,4 @@
-"""Edits that keep every other edge as it was."""
+"""Graph edits that leave all other edges unchanged."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["insert_after_value", "insert_on_edge", "replace_uses_except"]
 
 
 def replace_uses_except(old: ir.Value, new: ir.Value, keep: Collection[ir.Node] = ()) -> int:
-    """Let every reader of `old` read `new` instead, apart from the nodes in `keep`.
+    """Replace `old` by `new` in all readers except the nodes in `keep`; graph outputs are not changed.
 
-    A node that computes `new` from `old` belongs into `keep`, or it would read itself. Graph outputs are not touched.
+    A node that computes `new` from `old` must be in `keep`, or it would read its own result.
 
     Returns:
-        How many inputs changed.
+        The number of changed inputs.
     """
     uses = [(node, index) for node, index in old.uses() if node not in keep]
     for node, index in uses:
@@ -26,12 +26,12 @@ def replace_uses_except(old: ir.Value, new: ir.Value, keep: Collection[ir.Node] 
 
 
 def insert_on_edge(node: ir.Node, index: int, make: Callable[[ir.Value], ir.Node]) -> ir.Node:
-    """Put a node on the edge into input `index` of `node`; other readers of that value keep it.
+    """Insert a node on the edge into input `index` of `node`; other readers of the value are not changed.
 
     Args:
         node: The reader.
-        index: Which of its inputs.
-        make: Makes the new node, with one output, from the value that is read now.
+        index: Index of the input.
+        make: Returns the new node, with one output, for the value that is read now.
 
     Raises:
         ValueError: The input is absent.
@@ -46,10 +46,9 @@ def insert_on_edge(node: ir.Node, index: int, make: Callable[[ir.Value], ir.Node
 
 
 def insert_after_value(graph: ir.Graph, value: ir.Value, node: ir.Node) -> None:
-    """Put `node` into `graph` at the first place where `value` is there to read.
+    """Insert `node` into `graph` at the first position that `value` dominates.
 
-    Right after the producer when it stands in `graph`; otherwise (an input, an initializer, a value captured from
-    outside) at the top.
+    That is right after its producer in `graph`; for inputs, initializers and captured values, the start of the graph.
     """
     producer = value.producer()
     if producer is not None and producer.graph is graph:

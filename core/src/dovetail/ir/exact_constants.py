@@ -1,8 +1,8 @@
-"""What a constant was before it was rounded, for engines that compute with more digits than the model's types have.
+"""Float32 values of constants that were rounded, for engines that accumulate in float32.
 
-An engine that adds a bias in float32 to a product of bfloat16 numbers loses digits if the bias was rounded before.
-ONNX wants both in one type. So the rounded constant is in the graph, for every reader of the file, and its float32
-elements are beside it in the `metadata_props` of its value, for engines that can use them.
+An engine that adds a bias in float32 to a bfloat16 product loses precision if the bias was rounded, but ONNX requires
+one type for both. So the graph has the rounded constant, valid for every tool, and the float32 elements are in the
+`metadata_props` of its value.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _KEY = "dovetail.float32"
 
 
 def keep_exact(value: ir.Value, array: np.ndarray) -> None:
-    """Keep the elements of `array` (float32, of the shape of `value`) beside the rounded constant `value`."""
+    """Store the elements of `array` (float32, same shape) in the metadata of the rounded constant `value`."""
     data = array.astype("<f4").tobytes()
     value.metadata_props[_KEY] = base64.b64encode(data).decode("ascii")
 
 
 def exact_constants(model: Model) -> dict[str, np.ndarray]:
-    """The constants of `model` and its bodies that are known in float32, by name and in one dimension.
+    """Return the stored float32 constants of `model` and its bodies, flattened, by name.
 
-    One whose elements do not round to those in the graph was changed since, and is left out.
+    A constant whose stored elements do not round to those in the graph was edited since, and is left out.
     """
     found = {}
     for _, graph in model.graphs():

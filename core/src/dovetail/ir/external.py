@@ -1,7 +1,7 @@
-"""External data: tensors whose bytes lie in files beside the model.
+"""External data: tensors whose bytes are in files beside the model.
 
-This is the only place that follows a path written in a model. A path is followed only to a regular file inside the
-model's own folder, and nothing is opened before it is known to be one, so that a pipe or a device cannot block.
+This is the only module that follows paths in a model. A path must lead to a regular file inside the model's folder, and
+that is checked before it is opened, so that a pipe or a device cannot block.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["TensorDoor"]
+__all__ = ["TensorLoader"]
 
 _READ_IN_UP_TO = 1 << 30  # bytes, all tensors that must be read into the proto together
 _DIGITS = 19
 
 
-class TensorDoor:
-    """Admits the tensors of one file: checks that each holds the data it says, here or in a file beside the model.
+class TensorLoader:
+    """Checks the tensors of one model, and resolves external data.
 
     Args:
-        name: What messages call the model.
-        path: The model's file, or None: then data outside the model cannot be found and is refused.
+        name: Name of the model in messages.
+        path: The model's file; if None, external data is refused.
     """
 
     def __init__(self, name: str, path: Path | None):
@@ -40,28 +40,28 @@ class TensorDoor:
         self._sizes: dict[tuple, int] = {}
 
     def refuse(self, tensor: str, problem: str, hint: str = "export or copy the model again") -> DovetailError:
-        """The error that says what is wrong with `tensor`."""
+        """Return the error for an invalid tensor."""
         return DovetailError(f"{self.name}: {printable(f'{tensor} {problem}')}", hint)
 
-    def admit(self, tensor: onnx.TensorProto, what: str, raw_bytes: int | None = None) -> ir.ExternalTensor | None:
+    def check(self, tensor: onnx.TensorProto, what: str, raw_bytes: int | None = None) -> ir.ExternalTensor | None:
         """Check one tensor.
 
         Args:
             tensor: The tensor.
-            what: What messages call it: `initializer 'w'`.
-            raw_bytes: The length of its `raw_data`, where that was left on disk.
+            what: Its label in messages: `initializer 'w'`.
+            raw_bytes: The length of its `raw_data` if that was left on disk.
 
         Returns:
-            The tensor over its file when its data lies outside of the model, else None.
+            The external tensor if its data is in another file, else None.
 
         Raises:
-            DovetailError: It does not hold what it says, or its data is missing, cut short or outside the folder.
+            DovetailError: Its data does not match type and dims, or is missing, truncated or outside the folder.
         """
-        # Nearly all tensors hold raw data and nothing unusual; models repeat a few forms of them.
+        # Fast path: nearly all tensors hold raw data only, and models repeat a few types and dims.
         form = (tensor.data_type, *tensor.dims)
         if form in self._sizes:
             raw, fields = (len(tensor.raw_data), 4) if raw_bytes is None else (raw_bytes, 3)
-            # As many fields as name, type, extents and raw data make: then nothing else is there.
+            # Exactly the fields name, type, dims and raw data are set.
             if (
                 raw
                 and raw == self._sizes[form]
@@ -81,7 +81,7 @@ class TensorDoor:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             if problem := data_problem(tensor, raw_bytes):
                 raise self.refuse(what, problem)
-            # Entries without the mark mean nothing; some tools leave them behind after reading the data in.
+            # Entries without the EXTERNAL mark have no effect; some tools leave them behind.
             if tensor.external_data:
                 del tensor.external_data[:]
             return None
@@ -93,21 +93,21 @@ class TensorDoor:
             raise self.refuse(what, "holds strings, which cannot lie in another file")
         return self._external(tensor, what)
 
-    def admit_whole(self, tensor: onnx.TensorProto, what: str) -> None:
-        """The same for a tensor that stays in the proto: data from another file is read in.
+    def check_and_inline(self, tensor: onnx.TensorProto, what: str) -> None:
+        """Check a tensor that stays in the proto, and inline external data.
 
         Raises:
-            DovetailError: As for `admit`; or more than a gigabyte would have to be read in.
+            DovetailError: As for `check`; or more than a gigabyte would have to be inlined.
         """
-        external = self.admit(tensor, what)
+        external = self.check(tensor, what)
         if external is not None:
-            self.read_in(tensor, external, what)
+            self.inline_external(tensor, external, what)
 
-    def read_in(self, tensor: onnx.TensorProto, external: ir.ExternalTensor, what: str) -> None:
-        """Replace the reference to another file by the data.
+    def inline_external(self, tensor: onnx.TensorProto, external: ir.ExternalTensor, what: str) -> None:
+        """Replace a reference to external data by the data.
 
         Raises:
-            DovetailError: More than a gigabyte would have to be read in.
+            DovetailError: More than a gigabyte would be inlined in total.
         """
         self._read_in += external.nbytes
         if self._read_in > _READ_IN_UP_TO:
@@ -149,7 +149,7 @@ class TensorDoor:
         return int(text)
 
     def _file(self, location: str, what: str) -> tuple[Path, int]:
-        """The file that `location` names, and its size."""
+        """Return the resolved file of `location` and its size."""
         if self._folder is None:
             way_out = "give the path of the model, or call onnx.load_external_data_for_model first"
             raise self.refuse(what, "lies in another file, and the model has no folder", way_out)

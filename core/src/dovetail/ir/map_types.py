@@ -1,4 +1,4 @@
-"""Map types, which ONNX has and onnx-ir does not: kept beside the graph, and put back when it is serialised."""
+"""Preserve map types, which onnx-ir lacks: kept as metadata of outputs and restored on serialisation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TYPE = "dovetail.map_type"
 
 
 def from_proto(proto: onnx.ModelProto) -> ir.Model:
-    """The onnx-ir model of `proto`; outputs that hold maps have no type there, and remember the one they had."""
+    """Return the onnx-ir model of `proto`; outputs of map types are untyped there, with their type in `meta`."""
     import onnx_ir as ir
 
     held = [(index, output) for index, output in enumerate(proto.graph.output) if _holds_map(output.type)]
@@ -34,7 +34,7 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """The inverse of `from_proto`."""
+    """Return the proto of `model`, with map types restored."""
     import onnx_ir as ir
 
     proto = ir.to_proto(model)

@@ -1,4 +1,4 @@
-"""The model that passes work on: an onnx-ir graph, where it came from, and a revision that analyses key on."""
+"""The model that passes work on: an onnx-ir graph, its origin, and a revision that caches are keyed on."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Model"]
 class Model:
     """A graph with its origin.
 
-    It is built from an onnx-ir model, or from a `Skeleton` that becomes one when the graph is first asked for; a pass
-    that works on protos takes the skeleton and puts another one in its place.
+    It holds an onnx-ir model, or a `Skeleton` from which the onnx-ir model is built on first use. Passes that work on
+    protos take the skeleton and replace it with `rebuild`.
 
     Attributes:
-        path: The file it was opened from, or None when it was built in memory.
-        revision: Grows with every change; analyses are valid for one revision.
+        path: The file it was opened from; None if it was built in memory.
+        revision: Incremented by every change; analyses are valid for one revision.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Model:
 
     @property
     def source(self) -> Source:
-        """The model as it was before any pass; taken, and checked, when it is first asked for.
+        """The model before any pass; recorded and checked on first use.
 
         Raises:
-            DovetailError: The model was built in memory and is wrong (see `dovetail.ir.source`).
+            DovetailError: The model was built in memory and is invalid (see `dovetail.ir.source`).
         """
         if self._source is None:
             from dovetail.ir.source.snapshot import Source
@@ -58,7 +58,7 @@ class Model:
 
     @property
     def ir(self) -> ir.Model:
-        """The onnx-ir model. Passes edit it in place and call `touch` when they changed it."""
+        """The onnx-ir model. Passes edit it in place and call `touch` after every change."""
         if self._ir is None:
             from dovetail.ir.skeleton import assemble
 
@@ -67,17 +67,17 @@ class Model:
 
     @property
     def untouched(self) -> bool:
-        """Whether the graph is still as it was read, so that no node can carry annotations yet."""
+        """Whether the onnx-ir graph is not built yet, so that no node can have annotations."""
         return self._ir is None
 
     def skeleton(self) -> Skeleton:
-        """The model as a proto without weights, and the weights."""
-        from dovetail.ir.skeleton import take_apart
+        """Return the model as a proto without weights, and the weights."""
+        from dovetail.ir.skeleton import split_weights
 
-        return self._skeleton or take_apart(self._ir)
+        return self._skeleton or split_weights(self._ir)
 
     def rebuild(self, skeleton: Skeleton) -> None:
-        """Put another graph in the place of this one."""
+        """Replace the graph."""
         self._ir, self._skeleton = None, skeleton
         self.touch()
 
@@ -92,42 +92,42 @@ class Model:
         return self.ir.opset_imports.get("", 1)
 
     def touch(self) -> None:
-        """Tell that the graph changed: every cached analysis is dropped."""
+        """Mark the graph as changed: cached analyses become invalid."""
         self.revision += 1
 
     def graphs(self) -> Iterator[tuple[str, ir.Graph]]:
-        """Every graph with its body path, outermost first: `""`, `"loop_1/body"`, `"loop_1/body/if_2/then_branch"`.
+        """Yield every graph with its body path, outermost first: `""`, `"loop/body"`, `"loop/body/if_2/then_branch"`.
 
-        A node without a name is called by its first output in the path.
+        In paths, the first output stands for a node without a name.
         """
         return _graphs("", self.ir.graph)
 
     def nodes(self) -> Iterator[ir.Node]:
-        """Every node of the main graph and of all bodies; a node comes before the nodes of its own bodies."""
+        """Yield every node of the main graph and of all bodies; a node precedes the nodes of its bodies."""
         return all_nodes(self.ir.graph)
 
     def clone(self) -> Model:
-        """A copy of the graph; the weights are shared."""
+        """Return a copy of the graph that shares the weights."""
         checked = self._checked and not self.revision
         if self._ir is None:
             return Model(path=self.path, skeleton=self._skeleton.copy(), checked=checked)
         return Model(self._ir.clone(), self.path, checked=checked)
 
     def interface(self) -> tuple[list[str], list[str]]:
-        """The names of the graph's inputs and outputs, in order; asking does not build the graph."""
+        """Return the names of the graph's inputs and outputs, in order, without building the graph."""
         if self._ir is None:
             graph = self._skeleton.proto.graph
             return [value.name for value in graph.input], [value.name for value in graph.output]
         return [value.name for value in self._ir.graph.inputs], [value.name for value in self._ir.graph.outputs]
 
     def initializer_names(self) -> set[str]:
-        """The names of the main graph's initializers; asking does not build the graph."""
+        """Return the names of the main graph's initializers, without building the graph."""
         if self._ir is None:
             return {tensor.name for tensor in self._skeleton.proto.graph.initializer}
         return set(self._ir.graph.initializers)
 
     def node_count(self) -> int:
-        """The number of nodes of the main graph; asking does not build the graph."""
+        """Return the number of nodes of the main graph, without building the graph."""
         return len(self._skeleton.proto.graph.node) if self._ir is None else len(self._ir.graph)
 
     def save(

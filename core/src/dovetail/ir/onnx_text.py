@@ -1,4 +1,4 @@
-"""What ONNX text needs before and after onnx's parser."""
+"""Checks before, and completion after, onnx's parser of ONNX text."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["deepest_bracket", "fill_declared"]
 
 
 def deepest_bracket(text: str) -> int:
-    """How deep the brackets of `text` are nested; those in quoted strings and after `#` do not count.
+    """Return the nesting depth of brackets in `text`, outside of quoted strings and comments.
 
-    The parser is recursive and has no limit of its own: enough open brackets end the process.
+    The parser recurses without a limit: enough open brackets crash the process.
     """
     depth = deepest = 0
     quoted = comment = escaped = False
@@ -41,11 +41,11 @@ def deepest_bracket(text: str) -> int:
 
 
 def fill_declared(model: onnx.ModelProto, name: str) -> None:
-    """Give every tensor that is declared without its data zeros: initializers of all graphs, unless their extents are
-    open, and tensors in attributes.
+    """Fill every tensor that is declared without data with zeros: initializers of all graphs that have static shapes,
+    and tensors in attributes.
 
     Raises:
-        DovetailError: The zeros would need more memory than a declaration is worth.
+        DovetailError: The zeros would need too much memory.
     """
     filling = _Filling(name)
     filling.graph(model.graph, set())

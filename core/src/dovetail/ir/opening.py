@@ -1,4 +1,4 @@
-"""Opening a model: the graph is read, the weights stay where they are."""
+"""Open models: the graph is read, the weights are mapped."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
 from dovetail.gc_pause import gc_paused
-from dovetail.ir.external import TensorDoor
+from dovetail.ir.external import TensorLoader
 from dovetail.ir.limits import BRACKET_DEPTH
 from dovetail.ir.model import Model
 from dovetail.ir.onnx_text import deepest_bracket, fill_declared
-from dovetail.ir.skeleton import Skeleton, stays_inside, stub
+from dovetail.ir.skeleton import Skeleton, stays_inline, stub
 from dovetail.ir.source import check_source
 from dovetail.ir.source.tensors import fill_with_zeros
 from dovetail.ir.sparse import densify_initializers
@@ -35,20 +35,19 @@ _LEAVE_ON_DISK = 1024  # bytes; smaller initializers are read with the graph
 
 
 def open_model(path: str | Path, *, declared: bool = False) -> Model:
-    """Read an ONNX model.
+    """Open an ONNX model.
 
-    Weights are mapped, not loaded, whether they lie in the model file or beside it. A file that ends in `.onnxtxt` or
-    `.txt`, and `-` for standard input, holds ONNX text (see `open_text`).
-
-    The model is checked as it was read (see `dovetail.ir.source`), and so is every tensor that it holds.
+    Weights are mapped, not loaded, whether they are in the model file or in external data files. A file that ends in
+    `.onnxtxt` or `.txt`, and `-` for standard input, is read as ONNX text (see `open_text`). The model and all of its
+    tensors are checked (see `dovetail.ir.source`).
 
     Args:
         path: The file.
-        declared: Tensors without data are zeros, as in ONNX text; crash reproducers are written that way.
+        declared: Read tensors without data as zeros; crash reproducers are written that way.
 
     Raises:
-        DovetailError: The file is missing, is not a model, is cut short or wrong, or its external data is missing, too
-            short or outside the model's folder.
+        DovetailError: The file is missing, not a model, truncated or invalid, or its external data is missing,
+            truncated or outside the model's folder.
     """
     if str(path) == "-":
         return open_text(sys.stdin.read(), "standard input")
@@ -70,7 +69,7 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Say of `path` what the operating system says of it."""
+    """Turn errors of the operating system into errors that name `path`."""
     try:
         yield
     except FileNotFoundError:
@@ -83,11 +82,10 @@ def _named(path: Path) -> Iterator[None]:
 def open_text(text: str, name: str, path: Path | None = None) -> Model:
     """Read a model from ONNX text (https://onnx.ai/onnx/repo-docs/Syntax.html).
 
-    Lines that start with `//` are comments. A tensor that is declared without data, as `print_model` writes the large
-    ones, holds zeros.
+    Lines that start with `//` are comments. Tensors without data, as `print_model` writes large ones, are zeros.
 
     Raises:
-        DovetailError: The text has a mistake; the message holds the parser's. Or the model is wrong.
+        DovetailError: The text has a syntax error (with the parser's message), or the model is invalid.
     """
     import onnx
 
@@ -108,18 +106,18 @@ def open_text(text: str, name: str, path: Path | None = None) -> Model:
 
 
 def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | None = None) -> Model:
-    """A model from a proto, which becomes part of it: pass a copy if the proto is to stay as it is.
+    """Make a model from a proto, which it takes over: pass a copy to keep the proto unchanged.
 
     Args:
-        proto: The model, with its weights in it or beside it.
-        name: What messages call it.
-        path: The file that it came from; external data is looked for beside it, and refused where there is none.
+        proto: The model, with weights inside or in external data.
+        name: Its name in messages.
+        path: The file that it came from; external data is resolved beside it, and refused without it.
 
     Raises:
-        DovetailError: The model is wrong (see `dovetail.ir.source`).
+        DovetailError: The model is invalid (see `dovetail.ir.source`).
     """
     with gc_paused():
-        return Model(skeleton=_checked(proto, (), TensorDoor(name, path)), path=path, checked=True)
+        return Model(skeleton=_checked(proto, (), TensorLoader(name, path)), path=path, checked=True)
 
 
 def _read(path: Path, declared: bool) -> Skeleton:
@@ -134,20 +132,20 @@ def _read(path: Path, declared: bool) -> Skeleton:
     except ValueError as error:
         raise _cut_short(str(path), error) from None
     proto = parse_proto(rest, str(path))
-    door = TensorDoor(str(path), path)
+    loader = TensorLoader(str(path), path)
     on_disk: list[tuple[onnx.TensorProto, ir.TensorProtocol]] = []
     for header, data in found:
         tensor = _parsed(onnx.TensorProto, header, str(path))
-        door.admit(tensor, f"initializer '{tensor.name}'", data.length)
+        loader.check(tensor, f"initializer '{tensor.name}'", data.length)
         on_disk.append((tensor, _mapped(tensor, mapped, data)))
-    return _checked(proto, on_disk, door, declared)
+    return _checked(proto, on_disk, loader, declared)
 
 
 def parse_proto(content: bytes, name: str) -> onnx.ModelProto:
-    """A `ModelProto` from its bytes.
+    """Parse a `ModelProto`.
 
     Raises:
-        DovetailError: They are no model, are cut short, or nest messages deeper than protobuf reads.
+        DovetailError: The bytes are not a model, truncated, or nested deeper than protobuf reads.
     """
     import onnx
 
@@ -176,43 +174,43 @@ def _cut_short(name: str, error: Exception) -> DovetailError:
 def _checked(
     proto: onnx.ModelProto,
     on_disk: Sequence[tuple[onnx.TensorProto, ir.TensorProtocol]],
-    door: TensorDoor,
+    loader: TensorLoader,
     declared: bool = False,
 ) -> Skeleton:
-    """Put the initializers through the door, take the large ones out, and check everything else.
+    """Check all tensors, take large initializers out of the proto, and check the rest of the model.
 
     Args:
         proto: The model without the initializers in `on_disk`.
-        on_disk: Initializers that were left in the file, with tensors over their data.
-        door: The door of this file.
-        declared: Tensors without data are zeros.
+        on_disk: Initializers whose data was left in the file, with tensors mapped over it.
+        loader: The tensor loader of this file.
+        declared: Read tensors without data as zeros.
     """
     if not proto.HasField("graph") or not proto.opset_import and not proto.graph.node:
-        raise DovetailError(f"{door.name} is not an ONNX model: it holds no graph", "name an .onnx file")
-    weights = fill_with_zeros(proto, door.name) if declared else {}
-    densify_initializers(proto.graph, door)
+        raise DovetailError(f"{loader.name} is not an ONNX model: it holds no graph", "name an .onnx file")
+    weights = fill_with_zeros(proto, loader.name) if declared else {}
+    densify_initializers(proto.graph, loader)
     for tensor in proto.graph.initializer:
         if tensor.name in weights:
             stub(tensor)
             continue
         what = f"initializer '{tensor.name}'"
-        external = door.admit(tensor, what)
+        external = loader.check(tensor, what)
         weight = external if external is not None else _large(tensor)
-        if weight is not None and not stays_inside(weight):
+        if weight is not None and not stays_inline(weight):
             weights[tensor.name] = weight
             stub(tensor)
         elif external is not None:
-            door.read_in(tensor, external, what)
+            loader.inline_external(tensor, external, what)
     for tensor, weight in on_disk:
         weights[tensor.name] = weight
         stub(tensor)
         proto.graph.initializer.append(tensor)
-    check_source(proto, door)
+    check_source(proto, loader)
     return Skeleton(proto, weights)
 
 
 def _large(tensor: onnx.TensorProto) -> ir.TensorProtocol | None:
-    """The content of an initializer that is too large for a skeleton, apart from its proto."""
+    """Return the content of an initializer that is too large for a skeleton, detached from its proto; else None."""
     import onnx
     import onnx_ir as ir
 
@@ -223,7 +221,7 @@ def _large(tensor: onnx.TensorProto) -> ir.TensorProtocol | None:
 
 
 def _mapped(proto: onnx.TensorProto, mapped: mmap.mmap, data: RawData) -> ir.TensorProtocol:
-    """A tensor over the file's own bytes: no copy, and one mapping for all of them."""
+    """Return a tensor over the mapped bytes of the file, without a copy."""
     import numpy as np
     import onnx_ir as ir
 

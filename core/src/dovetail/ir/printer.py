@@ -1,8 +1,8 @@
-"""Text of a model: ONNX text, with types and placements in comments, the same for the same model every time.
+"""Print models as ONNX text, with types and placements in comments; deterministic.
 
-ONNX's own printer drops annotations, and onnx-ir's prints object identities. This text can be read back by
-`open_model`: placements and inferred types stand behind `#`, which ONNX text takes for a comment. Large tensors are
-declared without their data, and read back as zeros.
+ONNX's own printer drops annotations, and onnx-ir's prints object identities. `open_model` reads this text back:
+placements and inferred types follow a `#`, which starts a comment in ONNX text. Large tensors are printed without
+their data, and read back as zeros.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BY_BITS = frozenset({
 
 
 def print_model(model: Model) -> str:
-    """The text of `model`, ending in a newline."""
+    """Return the text of `model`, ending in a newline."""
     opsets = ", ".join(f'"{domain}" : {version}' for domain, version in sorted(model.ir.opset_imports.items()))
     lines = [f"<ir_version: {model.ir.ir_version}, opset_import: [{opsets}]>"]
     lines += _graph(model.graph, model.graph.name or "graph", "")
@@ -115,7 +115,7 @@ def _comment(node: ir.Node) -> str:
 
 
 def _type(value: ir.Value) -> str:
-    """A type in our own words: `bfloat16[N,8]`."""
+    """Return a type in our notation: `bfloat16[N,8]`."""
     kind = value.type
     if kind is None:
         return "?"
@@ -124,7 +124,7 @@ def _type(value: ir.Value) -> str:
 
 
 def _declare(value: ir.Value) -> str:
-    """A type in ONNX text: `float[N,8] x`."""
+    """Return a declaration in ONNX text: `float[N,8] x`."""
     kind = value.type
     if kind is None:
         return _identifier(value.name)
@@ -203,7 +203,7 @@ def _tensor(tensor: ir.TensorProtocol) -> str:
 
 
 def _identifier(name: str | None) -> str:
-    """Names that ONNX text takes bare stay bare; the parser knows quoted ones too."""
+    """Return `name`, quoted if it is not an identifier of ONNX text."""
     name = name or ""
     bare = name.replace("_", "a")
     return name if bare.isalnum() and not bare[0].isdigit() else json.dumps(name)

@@ -1,4 +1,4 @@
-"""Saving a model: streamed, written beside its target and renamed, so that nothing is ever half there."""
+"""Save models: streamed to a temporary file and renamed, so that no partial file is ever visible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CHUNK = 1 << 22  # bytes
 
 
 class SavedFile(NamedTuple):
-    """A file that was written, with its size in bytes and the SHA-256 of its content."""
+    """A written file, with its size in bytes and the SHA-256 of its content."""
 
     path: Path
     size: int
@@ -50,23 +50,23 @@ def save_model(
 ) -> list[SavedFile]:
     """Write `model` to `path`.
 
-    Placements are written into the nodes' `metadata_props`. Weights go into the file, or, above 1 GiB or when asked,
-    into a data file beside it. That file is named after its content, so an older model keeps its own data until it is
-    replaced; the data file that the replaced model used is removed then, unless another model in the folder names it.
+    Placements are written into the nodes' `metadata_props`. Weights are stored in the file, or, above 1 GiB or on
+    request, in a data file beside it. The data file is named by its content, so an older model keeps its data until it
+    is replaced; its data file is then removed, unless another model in the folder refers to it.
 
     Args:
-        model: The model; it may be open from `path` itself.
-        path: The file to write; its folder is made.
-        external: Weights beside the model (True), inside (False), or by their size (None).
-        progress: Called with ("save", weights written, weights in all) before each weight.
+        model: The model; may be open from `path` itself.
+        path: The file to write; its folder is created.
+        external: Store weights outside the file (True), inside (False), or by their size (None).
+        progress: Called with ("save", weights written, weights in total) before each weight.
         seal: End the file with a digest of its content; see `dovetail.ir.seal`.
 
     Returns:
         The model file, and the data file if there is one.
 
     Raises:
-        DovetailError: The disk is full, the folder cannot be written to, the model is too large for one file, or a
-            weight does not have as many bytes as its shape says.
+        DovetailError: The disk is full, the folder is not writable, the model is too large for one file, or the size of
+            a weight does not match its shape.
     """
     from dovetail.planning.annotations import mirror_annotations
 
@@ -100,7 +100,7 @@ def save_model(
 
 
 class _Hashed:
-    """A file to write that knows the size and the digest of what was written."""
+    """A writable file that tracks size and digest."""
 
     def __init__(self, file: IO[bytes]):
         self._file = file
@@ -117,7 +117,7 @@ class _Hashed:
 
 
 def _without_seal(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy, because writing data files points its tensors elsewhere; the seal of an earlier file is left out."""
+    """Return a copy without an earlier seal; a copy, because saving redirects its tensors to data files."""
     import onnx
 
     copy = onnx.ModelProto()
@@ -129,7 +129,7 @@ def _without_seal(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def tensor_chunks(tensor) -> Iterator[memoryview | bytes]:
-    """The bytes of a tensor in pieces of a few MiB, little-endian; a tensor that has `chunks()` makes them itself."""
+    """Yield the bytes of a tensor, little-endian, in chunks of a few MiB; a tensor with `chunks()` provides its own."""
     import numpy as np
     import onnx_ir as ir
 
@@ -147,9 +147,9 @@ def tensor_chunks(tensor) -> Iterator[memoryview | bytes]:
 
 
 def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
-    """Read instead of map: the file holds the bytes as they are wanted, and nothing stays in memory.
+    """Yield the bytes of an external tensor by reading its file, which keeps nothing in memory.
 
-    What is mapped already is taken from there: the file may have been replaced since.
+    If the tensor is mapped already, the mapping is used: the file may have been replaced since.
     """
     left = tensor.nbytes
     if tensor.raw is not None:
@@ -165,7 +165,7 @@ def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
 
 
 def _write_tensor(file: _Hashed, tensor: ir.TensorProtocol) -> None:
-    """Write the bytes of one weight; a wrong number of them would make the whole file unreadable."""
+    """Write the bytes of one weight. Their number is checked: a wrong one would make the whole file unreadable."""
     before = file.size
     for chunk in tensor_chunks(tensor):
         file.write(chunk)
@@ -178,7 +178,7 @@ def _write_tensor(file: _Hashed, tensor: ir.TensorProtocol) -> None:
 
 
 def _silent(what: str, done: int, total: int) -> None:
-    """No progress is wanted."""
+    """Ignore progress."""
 
 
 def _write_whole(file: _Hashed, proto: onnx.ModelProto, stubs: Sequence, tensors: Sequence, tell: Progress) -> None:
@@ -209,7 +209,7 @@ def _drop_stubs(graph: onnx.GraphProto) -> None:
 
 
 def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) -> SavedFile:
-    """Write the weights, point the stubs at them, and return the data file; its name holds a digest of its content."""
+    """Write the data file, named by a digest of its content, and redirect the stubs to it."""
     places: list[tuple[int, int]] = []
     hashed: _Hashed | None = None
 
@@ -232,14 +232,14 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) 
 
 
 def data_files(path: Path) -> set[Path]:
-    """The data files that the model at `path` names, if `save_model` wrote them; nobody else's file is among them."""
+    """Return the data files that `save_model` wrote for the model at `path`; files of others are never included."""
     pattern = re.compile(re.escape(path.stem) + r"-[0-9a-f]{12}\.data")
     beside = [file for file in path.parent.glob("*.data") if pattern.fullmatch(file.name)] if path.is_file() else []
     return {file for file in beside if _mentions(path, file.name)}
 
 
 def remove_data(stale: set[Path]) -> None:
-    """Remove data files of a model that was replaced, unless another model in their folder names them."""
+    """Remove data files of a replaced model, unless another model in their folder refers to them."""
     for file in stale:
         with contextlib.suppress(OSError):
             if not any(_mentions(model, file.name) for model in file.parent.glob("*.onnx")):

@@ -1,8 +1,8 @@
-"""The seal of a saved model: a digest of all that the file holds, in the file itself.
+"""The seal of a saved model: a digest of its content, in the file itself.
 
-A seal is one more entry of the model's `metadata_props`, and the last bytes of the file. Protobuf lets a repeated
-field continue anywhere, so every reader sees an ordinary entry; and whoever edits the model and saves it again moves
-or loses it. It covers the bytes before it, and the data files beside the model in the order of their names.
+A seal is an entry of the model's `metadata_props` and the last bytes of the file. Protobuf allows elements of a
+repeated field anywhere, so every reader sees an ordinary entry, and any tool that edits and saves the model moves or
+drops it. The digest covers all bytes before it, and the data files in the order of their names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dovetail.ir.wire import tag, varint
 __all__ = ["SEAL", "SEAL_SIZE", "file_sha256", "make_seal", "read_seal", "seal_holds"]
 
 SEAL = "dovetail.content"
-"""Its key in the model's metadata."""
+"""Key of the seal in the model's metadata."""
 
 _METADATA_PROPS = 14  # field number in ModelProto
 _DIGITS = 64
@@ -34,7 +34,7 @@ SEAL_SIZE = len(_PREFIX) + _DIGITS
 
 
 def make_seal(content: bytes, data: Iterable[bytes]) -> bytes:
-    """The bytes of a seal.
+    """Return the bytes of a seal.
 
     Args:
         content: SHA-256 of the file's bytes before the seal.
@@ -44,7 +44,7 @@ def make_seal(content: bytes, data: Iterable[bytes]) -> bytes:
 
 
 def read_seal(path: Path) -> str:
-    """The hexadecimal digest at the end of the file, or empty if it carries none; nothing else is read."""
+    """Return the hexadecimal digest at the end of the file, or empty if there is no seal; reads nothing else."""
     with path.open("rb") as file:
         if file.seek(0, 2) < SEAL_SIZE:
             return ""
@@ -54,7 +54,7 @@ def read_seal(path: Path) -> str:
 
 
 def seal_holds(path: Path, data: Iterable[Path]) -> bool:
-    """Whether the model at `path` and its data files are as they were when it was sealed; reads all of them."""
+    """Whether the model at `path` and its data files are unchanged since it was sealed; hashes all of them."""
     seal = read_seal(path)
     if not seal:
         return False
@@ -68,6 +68,6 @@ def seal_holds(path: Path, data: Iterable[Path]) -> bool:
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

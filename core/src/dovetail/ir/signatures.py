@@ -1,6 +1,6 @@
-"""What a node's operator says of its ports and attributes: the one place that reads operator schemas.
+"""Signatures of operators: the only module that reads operator schemas.
 
-onnx is imported at the first question, so that listing backends stays fast.
+onnx is imported on first use, so that listing backends stays fast.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Port:
     """One formal input or output.
 
     Attributes:
-        name: As the operator's schema calls it.
-        parameter: The type parameter that its type must agree in (`T`), or the one type it has.
-        allowed: Types it may have, as onnx writes them (`tensor(float)`).
-        dtypes: Element types that a tensor there may have, as we write them (`float32`).
-        variadic: It takes any number of values.
+        name: Its name in the schema.
+        parameter: Its type parameter (`T`), or its only type.
+        allowed: Allowed types, in onnx's notation (`tensor(float)`).
+        dtypes: Allowed element types of tensors, in our notation (`float32`).
+        variadic: It accepts any number of values.
         homogeneous: All values of a variadic port have one type.
-        optional: It may be left out.
+        optional: It may be omitted.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An operator in one form.
+    """The signature of one version of an operator.
 
     Attributes:
-        version: The version of its domain that brought this form.
-        attribute_types: The type of every attribute, as `onnx.AttributeProto.AttributeType` numbers them.
-        required: Names of the attributes that must be there.
+        version: The version of its domain that introduced it.
+        attribute_types: The type of every attribute, as a number of `onnx.AttributeProto.AttributeType`.
+        required: Names of the mandatory attributes.
     """
 
     domain: str
@@ -74,11 +74,11 @@ class Signature:
     required: frozenset[str]
 
     def input(self, index: int) -> Port | None:
-        """The formal input that actual input `index` belongs to; None beyond the last."""
+        """Return the formal input of actual input `index`; None beyond the last."""
         return _formal(self.inputs, index)
 
     def output(self, index: int) -> Port | None:
-        """The formal output that actual output `index` belongs to; None beyond the last."""
+        """Return the formal output of actual output `index`; None beyond the last."""
         return _formal(self.outputs, index)
 
 
@@ -89,21 +89,21 @@ def _formal(formals: tuple[Port, ...], index: int) -> Port | None:
 
 
 def input_name(index: int, sig: Signature | None) -> str:
-    """What plans and backend files call input `index`: its port, or `in2` for one of a variadic port."""
+    """Return the name of input `index` in plans and backend files: its port, or `in2` within a variadic port."""
     formal = sig and sig.input(index)
     return formal.name if formal and not formal.variadic else f"in{index}"
 
 
 def output_name(index: int, sig: Signature | None) -> str:
-    """What plans and backend files call output `index`: its port, or `out2` for one of a variadic port."""
+    """Return the name of output `index` in plans and backend files: its port, or `out2` within a variadic port."""
     formal = sig and sig.output(index)
     return formal.name if formal and not formal.variadic else f"out{index}"
 
 
 def port_names(node: ir.Node, opsets: Opsets) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of a node's ports, one for each of its inputs and outputs: `("X", "W", "B"), ("Y",)`.
+    """Return the names of a node's inputs and outputs: `("X", "W", "B"), ("Y",)`.
 
-    Elements of a variadic port, and ports of an operator that nobody describes, are called by position: `in0`.
+    Elements of a variadic port, and ports of an operator without a schema, are named by position: `in0`.
     """
     sig = signature(node, opsets)
     return (
@@ -113,14 +113,14 @@ def port_names(node: ir.Node, opsets: Opsets) -> tuple[tuple[str, ...], tuple[st
 
 
 class Signatures:
-    """The signatures of one model's nodes, looked up once per operator."""
+    """The signatures of one model's nodes, cached per operator."""
 
     def __init__(self, opsets: Opsets):
         self._opsets = opsets
         self._known: dict[tuple[str, str, int | None], Signature | None] = {}
 
     def __call__(self, node: ir.Node) -> Signature | None:
-        """See `signature`."""
+        """Return the signature of `node`; see `signature`."""
         key = (node.op_type, node.domain, node.version)
         if key not in self._known:
             self._known[key] = signature(node, self._opsets)
@@ -128,21 +128,21 @@ class Signatures:
 
 
 def signature(node: ir.Node, opsets: Opsets) -> Signature | None:
-    """The signature of `node` in a model that imports `opsets`; None for an operator nobody describes."""
+    """Return the signature of `node` in a model that imports `opsets`; None for an operator without a schema."""
     return find(node.domain, node.op_type, node.version or _imported(node.domain, opsets))
 
 
 def _imported(domain: str, opsets: Opsets) -> int | None:
-    """The version of `domain`; 1 for the default domain and the newest of others if the model does not import it."""
+    """Return the version of `domain`; without an import, 1 for the default domain and None for others."""
     known = {"": opsets} if isinstance(opsets, int) else opsets
     return known.get("", known.get("ai.onnx", 1)) if domain in ("", "ai.onnx") else known.get(domain)
 
 
 @cache
 def find(domain: str, op_type: str, version: int | None) -> Signature | None:
-    """The signature of an operator in the newest form that is not newer than `version` (None: the newest of all).
+    """Return the newest signature of an operator up to `version` (None: the newest); None without a schema.
 
-    Sources: onnx's registered schemas, then ONNX Runtime's own (`com.microsoft` and the like).
+    Sources: onnx's registered schemas, then those of ONNX Runtime (`com.microsoft` and others).
     """
     import onnx
 
@@ -176,7 +176,7 @@ def _convert(schema) -> Signature:
     parameters = {p.type_param_str: frozenset(p.allowed_type_strs) for p in schema.type_constraints}
 
     def port(formal) -> Port:
-        # Both libraries number their options alike: 0 single, 1 optional, 2 variadic.
+        # Both libraries use the same option names: single, optional, variadic.
         option = formal.option.name if hasattr(formal.option, "name") else str(formal.option).rpartition(".")[2]
         text = formal.type_str if hasattr(formal, "type_str") else formal.typeStr
         allowed = parameters.get(text, frozenset({text}))
@@ -208,13 +208,13 @@ def _convert(schema) -> Signature:
 
 
 def _defaults(schema) -> dict[str, object]:
-    """The attributes of a schema that have a default."""
+    """Return the default values of attributes that have one."""
     from onnx import AttributeProto, helper
 
     found = {}
     for name, attribute in schema.attributes.items():
         default = getattr(attribute, "default_value", None)
-        if default is None:  # ONNX Runtime hands the message out in bytes
+        if default is None:  # ONNX Runtime returns the message serialised
             default = AttributeProto.FromString(attribute._default_value)
         if default.name:
             found[name] = _plain(helper.get_attribute_value(default))

@@ -1,8 +1,8 @@
-"""A model taken apart: a proto small enough for onnx's own tools, and the weights beside it.
+"""Skeletons: a proto small enough for onnx's own tools, with the weights kept outside.
 
-onnx checks, converts and infers on whole protos. With weights inside, that costs their size several times over and
-fails above 2 GiB, so the weights stay outside. Only what inference may need stays in: small integers and booleans
-(shapes, axes, indices) and very small floats.
+onnx checks, converts and infers on whole protos. With weights inside, that copies them several times and fails above
+2 GiB. Only tensors that inference may need stay inside: small integers and booleans (shapes, axes, indices) and very
+small floats.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["Skeleton", "assemble", "is_stub", "take_apart"]
+__all__ = ["Skeleton", "assemble", "is_stub", "split_weights"]
 
 INTEGERS_UP_TO = 64 * 1024
 FLOATS_UP_TO = 1024
@@ -25,17 +25,17 @@ _STUB = "dovetail-weight"
 
 @dataclass
 class Skeleton:
-    """A `ModelProto` whose large initializers of the main graph are stubs, and their tensors by name."""
+    """A `ModelProto` in which large initializers of the main graph are stubs, and their tensors by name."""
 
     proto: onnx.ModelProto
     weights: dict[str, ir.TensorProtocol]
 
     def copy(self) -> Skeleton:
-        """The same with a proto of its own; tensors are shared."""
+        """Return a copy with its own proto and shared tensors."""
         return Skeleton(type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights))
 
 
-def stays_inside(tensor: ir.TensorProtocol) -> bool:
+def stays_inline(tensor: ir.TensorProtocol) -> bool:
     """Whether inference may need the values, so that they stay in the proto."""
     dtype = tensor.dtype
     limit = INTEGERS_UP_TO if dtype.is_integer() or dtype.name == "BOOL" else FLOATS_UP_TO
@@ -43,7 +43,7 @@ def stays_inside(tensor: ir.TensorProtocol) -> bool:
 
 
 def stub(tensor: onnx.TensorProto) -> None:
-    """Mark a `TensorProto` as one whose data lies elsewhere."""
+    """Mark a `TensorProto` as one whose data is kept outside the proto."""
     import onnx
 
     tensor.ClearField("raw_data")
@@ -54,25 +54,25 @@ def stub(tensor: onnx.TensorProto) -> None:
 
 
 def is_stub(tensor: onnx.TensorProto) -> bool:
-    """Whether `stub` marked it: true of initializers of a skeleton's main graph only.
+    """Whether `tensor` is a stub; true only for initializers of a skeleton's main graph.
 
-    Opening resolves every reference to external data before it makes the first stub, so that no file can bring a mark.
+    All external data is resolved before the first stub is made, so no file can contain the mark.
     """
     return len(tensor.external_data) == 1 and tensor.external_data[0].value == _STUB
 
 
-def take_apart(model: ir.Model) -> Skeleton:
-    """Serialise `model` without its weights; `model` stays as it is."""
+def split_weights(model: ir.Model) -> Skeleton:
+    """Serialise `model` without its weights; `model` is not changed."""
     import onnx_ir as ir
 
     weights: dict[str, ir.TensorProtocol] = {}
     values = []
     for name, value in model.graph.initializers.items():
         tensor = value.const_value
-        if tensor is None or stays_inside(tensor) and not isinstance(tensor, ir.ExternalTensor):
+        if tensor is None or stays_inline(tensor) and not isinstance(tensor, ir.ExternalTensor):
             continue
         values.append((value, tensor))
-        if stays_inside(tensor):
+        if stays_inline(tensor):
             value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
         else:
             weights[name] = tensor
@@ -86,7 +86,7 @@ def take_apart(model: ir.Model) -> Skeleton:
 
 
 def assemble(skeleton: Skeleton) -> ir.Model:
-    """The inverse of `take_apart`."""
+    """Build the onnx-ir model of a skeleton."""
     model = from_proto(skeleton.proto)
     for name, tensor in skeleton.weights.items():
         value = model.graph.initializers.get(name)

@@ -1,6 +1,6 @@
-"""Sparse tensors, written out with their zeros: nothing behind the opening of a model knows them.
+"""Convert sparse tensors to dense ones when a model is opened; no other code handles sparse tensors.
 
-Indices are checked before anything is written, and no tensor grows beyond a limit.
+Indices are checked first, and the dense size is limited.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-    from dovetail.ir.external import TensorDoor
+    from dovetail.ir.external import TensorLoader
 
 __all__ = ["densify_attributes", "densify_initializers"]
 
 _SPARSE_TENSOR, _SPARSE_TENSORS, _TENSOR = 11, 12, 4  # onnx.AttributeProto.AttributeType
 
 
-def densify_initializers(graph: onnx.GraphProto, door: TensorDoor) -> None:
+def densify_initializers(graph: onnx.GraphProto, loader: TensorLoader) -> None:
     """Turn the sparse initializers of `graph` into dense ones of the same names.
 
     Raises:
-        DovetailError: One does not hold what it says, or is too large with its zeros.
+        DovetailError: One is malformed, or too large when dense.
     """
     for sparse in graph.sparse_initializer:
-        graph.initializer.append(_dense(sparse, f"sparse initializer '{sparse.values.name}'", door))
+        graph.initializer.append(_dense(sparse, f"sparse initializer '{sparse.values.name}'", loader))
     del graph.sparse_initializer[:]
 
 
-def densify_attributes(attributes: Iterable[onnx.AttributeProto], door: TensorDoor, label: str) -> None:
+def densify_attributes(attributes: Iterable[onnx.AttributeProto], loader: TensorLoader, label: str) -> None:
     """Turn the sparse value of a constant into a dense one.
 
     Raises:
-        DovetailError: It does not hold what it says, is too large with its zeros, or is a list of sparse tensors.
+        DovetailError: It is malformed, too large when dense, or a list of sparse tensors.
     """
     for attribute in attributes:
         if attribute.type == _SPARSE_TENSORS:
-            raise door.refuse(f"attribute '{attribute.name}' of {label}", "is a list of sparse tensors", _NO_LISTS)
+            raise loader.refuse(f"attribute '{attribute.name}' of {label}", "is a list of sparse tensors", _NO_LISTS)
         if attribute.type == _SPARSE_TENSOR and attribute.HasField("sparse_tensor"):
-            attribute.t.CopyFrom(_dense(attribute.sparse_tensor, f"attribute '{attribute.name}' of {label}", door))
+            attribute.t.CopyFrom(_dense(attribute.sparse_tensor, f"attribute '{attribute.name}' of {label}", loader))
             attribute.ClearField("sparse_tensor")
             attribute.type = _TENSOR
             attribute.name = attribute.name.removeprefix("sparse_")
@@ -53,26 +53,26 @@ def densify_attributes(attributes: Iterable[onnx.AttributeProto], door: TensorDo
 _NO_LISTS = "no ONNX operator takes one; export the model again"
 
 
-def _dense(sparse: onnx.SparseTensorProto, what: str, door: TensorDoor) -> onnx.TensorProto:
+def _dense(sparse: onnx.SparseTensorProto, what: str, loader: TensorLoader) -> onnx.TensorProto:
     import numpy as np
     import onnx
 
     values, indices = sparse.values, sparse.indices
-    door.admit_whole(values, f"the values of {what}")
-    door.admit_whole(indices, f"the indices of {what}")
+    loader.check_and_inline(values, f"the values of {what}")
+    loader.check_and_inline(indices, f"the indices of {what}")
     dense = onnx.TensorProto(name=values.name, data_type=values.data_type, dims=sparse.dims)
     if problem := form_problem(dense):
-        raise door.refuse(what, problem)
+        raise loader.refuse(what, problem)
     kind = element_type(values.data_type)
     if kind.bits < 8 or indices.data_type != onnx.TensorProto.INT64:
-        raise door.refuse(what, f"is sparse with values of {kind.name} and indices of type {indices.data_type}")
+        raise loader.refuse(what, f"is sparse with values of {kind.name} and indices of type {indices.data_type}")
     if size_in_bytes(dense) > SPARSE_BYTES:
         size = f"is larger than {SPARSE_BYTES >> 20} MiB with its zeros ({list(sparse.dims)} {kind.name})"
-        raise door.refuse(what, size, "store it as a dense initializer")
+        raise loader.refuse(what, size, "store it as a dense initializer")
     content = onnx.numpy_helper.to_array(values).reshape(-1)
     places = _places(onnx.numpy_helper.to_array(indices), list(sparse.dims), len(content))
     if places is None or len(values.dims) != 1:
-        raise door.refuse(what, f"has indices that do not fit {len(content)} values in {list(sparse.dims)}")
+        raise loader.refuse(what, f"has indices that do not fit {len(content)} values in {list(sparse.dims)}")
     filled = np.zeros(math.prod(sparse.dims), content.dtype)
     filled[places] = content
     dense.raw_data = filled.tobytes()
@@ -80,7 +80,7 @@ def _dense(sparse: onnx.SparseTensorProto, what: str, door: TensorDoor) -> onnx.
 
 
 def _places(indices: np.ndarray, dims: list[int], count: int) -> np.ndarray | None:
-    """Flat positions from indices in either of ONNX's two forms; None where they lie outside."""
+    """Convert indices in either of ONNX's two forms to flat positions; None if any is out of range."""
     import numpy as np
 
     if indices.shape == (count,):

@@ -1,7 +1,6 @@
-"""Whether a tensor of a file holds the data that it says: the rules for data inside the file.
+"""Check that a tensor's data matches its type and dims.
 
-Every tensor that a file can hold is judged here or, when its data lies in another file, in `external.py`, before
-anything is computed with it.
+Every tensor of a file is checked here or, if its data is in another file, in `external.py`, before it is used.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ElementType", "data_problem", "element_type", "form_problem", "is_empty", "size_in_bytes"]
 
 _LARGEST = 1 << 62
-"""Bytes; sizes beyond are nonsense, and overflow the 64-bit numbers of the libraries underneath."""
+"""Bytes; larger sizes are invalid and would overflow 64-bit integers in the libraries used."""
 
 
 class ElementType(NamedTuple):
@@ -30,7 +29,7 @@ class ElementType(NamedTuple):
 
 @cache
 def element_type(number: int) -> ElementType | None:
-    """How elements of the ONNX type `number` are stored; None if there is no such type."""
+    """Return how elements of the ONNX type `number` are stored; None if there is no such type."""
     import onnx
     import onnx_ir as ir
 
@@ -47,29 +46,29 @@ def element_type(number: int) -> ElementType | None:
 
 
 def size_in_bytes(tensor: onnx.TensorProto) -> int:
-    """The bytes that the dims of a sound tensor of numbers ask for; types under a byte are packed."""
+    """Return the bytes that type and dims of a valid numeric tensor need; types below a byte are packed."""
     return (math.prod(tensor.dims) * element_type(tensor.data_type).bits + 7) // 8
 
 
 def is_empty(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor that should hold data, by its extents, holds and names none."""
+    """Whether a tensor with elements has no data, neither inside nor external."""
     return not tensor.external_data and bool(math.prod(tensor.dims)) and not data_fields(tensor)
 
 
 def data_fields(tensor: onnx.TensorProto) -> list[str]:
-    """The names of the fields that hold data."""
+    """Return the names of the fields that hold data."""
     return [field.name for field, _ in tensor.ListFields() if field.name in _FIELDS]
 
 
 def form_problem(tensor: onnx.TensorProto) -> str:
-    """What is wrong with the type and dims of `tensor`, wherever its data lies, or empty."""
+    """Return what is wrong with type and dims of `tensor`; empty if nothing is."""
     kind = element_type(tensor.data_type)
     if kind is None:
         return f"has an element type that ONNX does not know ({tensor.data_type})"
     dims = tensor.dims
     if dims and min(dims) < 0:
         return f"has a negative extent ({list(dims)})"
-    # An extent of zero must not hide others that no library can multiply.
+    # An extent of zero must not hide others whose product overflows.
     if dims and math.prod(max(dim, 1) for dim in dims) * (kind.bits or 8) > _LARGEST:
         return f"has impossible extents ({list(dims)})"
     if tensor.HasField("segment"):
@@ -78,11 +77,11 @@ def form_problem(tensor: onnx.TensorProto) -> str:
 
 
 def data_problem(tensor: onnx.TensorProto, raw_bytes: int | None = None) -> str:
-    """What is wrong with a tensor that holds its data itself, or empty.
+    """Return what is wrong with a tensor that holds its data itself; empty if nothing is.
 
     Args:
         tensor: The tensor.
-        raw_bytes: The length of its `raw_data`, where that was left on disk.
+        raw_bytes: The length of its `raw_data` if that was left on disk.
     """
     if problem := form_problem(tensor):
         return problem

@@ -1,4 +1,4 @@
-"""Element types: their names, the float lattice, and the way onnx writes value types."""
+"""Element types: names, the lattice of floats, and onnx's notation of value types."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FLOATS", "dtype_name", "float_name", "from_name", "is_float_name", "our_name", "promote", "type_text"]
 
-# Each float type with the types it loses nothing in. float16 and bfloat16 hold neither each other's range nor each
-# other's digits, so they meet in float32.
+# Each float type with the types that represent all of its values. float16 has more precision and bfloat16 more range,
+# so they meet in float32.
 FLOATS = {
     "float16": frozenset({"float16", "float32", "float64"}),
     "bfloat16": frozenset({"bfloat16", "float32", "float64"}),
@@ -23,7 +23,7 @@ _ONNX_NAMES = {"float": "float32", "double": "float64"}
 
 
 def promote(*names: str) -> str:
-    """The smallest float type that holds all of `names`: `promote("float16", "bfloat16") == "float32"`.
+    """Return the join of `names` in the lattice of floats: `promote("float16", "bfloat16") == "float32"`.
 
     Raises:
         KeyError: A name is not one of `FLOATS`.
@@ -33,24 +33,24 @@ def promote(*names: str) -> str:
 
 
 def is_float_name(name: str) -> bool:
-    """Whether `name` takes part in mixed precision."""
+    """Whether `name` is a float type of mixed precision."""
     return name in FLOATS
 
 
 def our_name(text: str) -> str:
-    """Our name of an element type that onnx calls `text`: `float32` for `float`."""
+    """Return our name of an onnx element type: `float32` for `float`."""
     return _ONNX_NAMES.get(text, text)
 
 
 @cache
 def dtype_name(dtype: ir.DataType) -> str:
-    """The name we use for an element type: `float32`, `bfloat16`, `int64`, `bool`."""
+    """Return our name of an element type: `float32`, `bfloat16`, `int64`, `bool`."""
     return our_name(dtype.name.lower())
 
 
 @cache
 def from_name(name: str) -> ir.DataType:
-    """The inverse of `dtype_name`.
+    """Return the element type of a name as in `dtype_name`.
 
     Raises:
         KeyError: There is no such type.
@@ -62,7 +62,7 @@ def from_name(name: str) -> ir.DataType:
 
 
 def float_name(value: ir.Value | None) -> str | None:
-    """The float type that `value` carries, or None when it carries none, or none that is known."""
+    """Return the float type of `value`; None if it is no float tensor or its type is unknown."""
     kind = None if value is None else value.type
     return _float_name(kind.dtype) if kind.__class__.__name__ == "TensorType" else None
 
@@ -80,7 +80,7 @@ def _tensor_text(dtype: ir.DataType) -> str:
 
 
 def type_text(kind: ir.TypeProtocol | None) -> str | None:
-    """A value's type as onnx's schemas write it: `tensor(float)`, `seq(tensor(int64))`; None when unknown."""
+    """Return a type in the notation of onnx's schemas: `tensor(float)`, `seq(tensor(int64))`; None if unknown."""
     import onnx_ir as ir
 
     if kind is None:

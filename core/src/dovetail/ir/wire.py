@@ -1,8 +1,8 @@
-"""Reading and writing the outer layers of an ONNX file without its weights passing through a proto.
+"""Read and write the outer messages of an ONNX file without parsing its weights into a proto.
 
 An ONNX file is nested protobuf messages: a model holds a graph (field 7), a graph holds initializers (field 5), and an
-initializer holds its bytes in `raw_data` (field 9). `split` finds those bytes and leaves them on disk; `join` puts
-bytes back between the messages while streaming. Both follow the protobuf wire format
+initializer holds its bytes in `raw_data` (field 9). `split` locates those bytes and leaves them on disk; `join` streams
+them back between the messages. Both follow the protobuf wire format
 (https://protobuf.dev/programming-guides/encoding/) and the field numbers of `onnx.proto`.
 """
 
@@ -19,18 +19,18 @@ _LENGTH_DELIMITED = 2
 
 @dataclass(frozen=True, slots=True)
 class RawData:
-    """Where the bytes of one initializer lie in the file."""
+    """Offset and length of one initializer's bytes in the file."""
 
     offset: int
     length: int
 
 
 def split(buffer: memoryview, smallest: int) -> tuple[bytes, list[tuple[bytes, RawData]]]:
-    """Take the initializers apart whose `raw_data` has at least `smallest` bytes.
+    """Split off the initializers whose `raw_data` has at least `smallest` bytes.
 
     Returns:
-        The model's bytes without those initializers, and for each of them the bytes of its `TensorProto` without
-        `raw_data`, with the place of its data; in file order.
+        The model's bytes without those initializers, and for each of them, in file order, the bytes of its
+        `TensorProto` without `raw_data`, and the location of its data.
 
     Raises:
         ValueError: The bytes are not a protobuf message.
@@ -73,7 +73,7 @@ def _fields(buffer: memoryview, position: int, stop: int) -> Iterator[tuple[int,
     """Yield (field number, wire type, start of the field, start of its value, end) of each field of a message."""
     while position < stop:
         start = position
-        # Keys and most lengths are one byte; a call for each would be most of the time that a large file takes.
+        # Keys and most lengths are one byte and decoded inline: function calls would dominate the time on large files.
         key = buffer[position]
         if key < 0x80:
             position += 1
@@ -114,7 +114,7 @@ def _read_varint(buffer: memoryview, position: int, stop: int) -> tuple[int, int
 
 
 def varint(value: int) -> bytes:
-    """The protobuf encoding of a non-negative integer."""
+    """Return the protobuf encoding of a non-negative integer."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -124,12 +124,12 @@ def varint(value: int) -> bytes:
 
 
 def tag(field: int) -> bytes:
-    """The key of a length-delimited field."""
+    """Return the key of a length-delimited field."""
     return varint(field << 3 | _LENGTH_DELIMITED)
 
 
 def join(model: bytes, graph: bytes, weights: Iterable[tuple[bytes, int]]) -> Iterator[bytes | int]:
-    """The pieces of a model file: bytes to write, and numbers that say which weight's data comes next.
+    """Yield the pieces of a model file: bytes to write, or the index of the weight whose data comes next.
 
     Args:
         model: A serialised `ModelProto` without its graph.

@@ -1,4 +1,4 @@
-"""Passes: the base class, pipelines and their text, and the manager. Names are imported when they are first used."""
+"""Passes: the base class, pipelines and their text, and the manager. Names are imported on first use."""
 
 from __future__ import annotations
 

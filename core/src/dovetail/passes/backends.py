@@ -20,7 +20,7 @@ __all__ = ["load_backend_file", "load_chosen"]
 
 
 def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
-    """The backend that the user chose, with the options that the user gave.
+    """Load the backend that the user chose, with its options.
 
     Raises:
         DovetailError: No plugin brings it, an option is unknown, or its file or class is at fault.
@@ -39,7 +39,7 @@ def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
 
 
 def load_backend_file(registry: Registry, source: Source, options: Mapping[str, str]) -> Backend:
-    """A backend file, where the names in it mean what the plugins registered.
+    """Load a backend file; names in it refer to what plugins registered.
 
     Raises:
         DovetailError: No format that reads it is installed, an option is unknown, or the file is at fault.

@@ -30,23 +30,23 @@ STAGES = (
 
 @dataclass(frozen=True)
 class Pass:
-    """One step over a model. A subclass is a frozen dataclass, and its fields are its options.
+    """A transformation or analysis of a model. A subclass is a frozen dataclass, and its fields are its options.
 
-    The model is valid before and after `run`, and may be invalid in between. A pass keeps no state of its own:
-    what it learns goes into the model, into remarks, or into an analysis.
+    The model is valid before and after `run`. A pass has no state of its own: results go into the model, into remarks,
+    or into an analysis.
 
-    A docstring starts with one sentence and then shows the pass at work, in the form
+    The docstring starts with one sentence and then shows an example, in the form
 
         Given:   y = Conv(x, w)   z = BatchNormalization(y, ...)
         Result:  z = Conv(x, w')
 
     Attributes:
-        name: What pipelines call it, in kebab case.
-        stage: The stage it is composed into, or None: it then runs only where a pipeline names it.
+        name: Its name in pipelines, in kebab case.
+        stage: The stage it belongs to; None if it runs only in pipelines that name it.
         requires: Passes that must be installed and run before it.
-        after: Passes that run before it if they are there.
-        before: Passes that run after it if they are there.
-        takes_anything: It also runs on a model that does not verify; a pipeline that starts with it starts unverified.
+        after: Passes that run before it if they are installed.
+        before: Passes that run after it if they are installed.
+        takes_anything: It accepts models that do not verify; a pipeline that starts with it starts unverified.
     """
 
     name: ClassVar[str]
@@ -60,7 +60,7 @@ class Pass:
         """Change the model in place and call `model.touch()` on every change.
 
         Returns:
-            True when it changed something.
+            Whether the model changed.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method `run`: every pass brings its own")
 
@@ -71,10 +71,10 @@ class Pass:
 
 
 def load_pass(registry: Registry, name: str) -> type[Pass]:
-    """The class registered as pass `name`.
+    """Return the class registered as pass `name`.
 
     Raises:
-        DovetailError: There is none, it does not import, or it is not a pass of this name.
+        DovetailError: None is registered, it fails to import, or it is not a pass of this name.
     """
     found = registry.pass_[name]
     owner = registry.pass_.entry(name).owner
@@ -91,6 +91,6 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
 
 
 def summary_of(pass_: type[Pass]) -> str:
-    """The first line of its docstring, or empty. (A dataclass without one gets its signature from Python.)"""
+    """Return the first line of the docstring, or empty. (Python gives a dataclass without one its signature.)"""
     text = (pass_.__dict__.get("__doc__") or "").strip()
     return "" if text.startswith(f"{pass_.__name__}(") else text.partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Composition: the passes of the installed plugins, ordered by stage and by what they say of each other."""
+"""Compose the passes of the installed plugins into a pipeline, ordered by stage and by their constraints."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ def compose(
     plugins: PluginSet | None = None,
     passes: Iterable[Pass] = (),
 ) -> Pipeline:
-    """The pipeline of all registered passes that belong to a stage.
+    """Return the pipeline of all registered passes that belong to one of the stages.
 
     Args:
-        registry: Holds the passes.
-        stages: The stages wanted, in any order; a requirement of a stage left out counts as met.
-        request: What the user asked for; plugins see it when they configure the pipeline.
-        plugins: The plugins that have the last word on the pipeline.
-        passes: Passes of the caller, ordered among the others by what they say; one takes the place of a registered
-            pass of the same name.
+        registry: The registered passes.
+        stages: The stages to include, in any order; requirements in other stages count as met.
+        request: The request of the user; plugins get it when they configure the pipeline.
+        plugins: The plugins whose `configure` hooks run last.
+        passes: Passes of the caller, ordered by their constraints; one replaces a registered pass of the same name.
 
     Raises:
-        DovetailError: A pass does not load, needs one that is missing, or the constraints form a cycle.
+        DovetailError: A pass fails to load, requires a missing one, or the constraints form a cycle.
     """
     wanted = set(stages)
     for stage in sorted(wanted.difference(STAGES)):
@@ -62,10 +61,10 @@ def compose(
 
 
 def _own(passes: Iterable[Pass]) -> dict[str, Pass]:
-    """The passes of the caller by name.
+    """Return the passes of the caller by name.
 
     Raises:
-        UsageError: One is no pass, or names no stage.
+        UsageError: One is not a pass, or has no stage.
     """
     found = {}
     for pass_ in passes:
@@ -75,7 +74,7 @@ def _own(passes: Iterable[Pass]) -> dict[str, Pass]:
             raise UsageError(f"{pass_!r} is not a pass", "derive its class from dovetail.Pass")
         if pass_.stage not in STAGES:
             hint = f"set `stage` in its class to one of {', '.join(STAGES)}"
-            raise UsageError(f"pass {pass_.name!r} names no stage to run in", hint)
+            raise UsageError(f"pass {pass_.name!r} has no stage to run in", hint)
         found[pass_.name] = pass_
     return found
 
@@ -95,7 +94,7 @@ def _make(cls: type[Pass], registry: Registry) -> Pass:
 
 
 def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str, set[str]]:
-    """For each pass the passes that must run before it, checked against the order of stages."""
+    """Return the predecessors of each pass, checked against the order of stages."""
     before: dict[str, set[str]] = {name: set() for name in staged}
     for name, pass_ in staged.items():
         owner = _owner(name, registry)
@@ -119,7 +118,7 @@ def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str
 
 
 def _sorted(names: set[str], predecessors: dict[str, set[str]], registry: Registry) -> list[str]:
-    """Topological order; of the passes that could come next, the first by name comes."""
+    """Sort topologically; ties are broken by name."""
     waiting = {name: predecessors[name] & names for name in names}
     ready = [name for name in names if not waiting[name]]
     heapq.heapify(ready)

@@ -1,4 +1,4 @@
-"""What a pass gets beside the model: the request, the registry, remarks, counters and analyses."""
+"""The context of a run: request, registry, remarks, counters and analyses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Analysis(Protocol):
-    """A fact about a whole model, computed when first asked for and dropped when the model changes."""
+    """A fact about a whole model, computed on first use and dropped when the model changes."""
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Any:
@@ -36,24 +36,24 @@ class Analysis(Protocol):
 
 
 class Context:
-    """One run of a pipeline.
+    """The state of one run of a pipeline.
 
     Attributes:
-        request: What the user asked for.
-        plugins: The plugins whose hooks watch the run, or None.
-        registry: Everything that plugins brought.
-        model: The model of the run; the manager sets it.
-        pipelines: The text of every pipeline that ran to its end in this context.
+        request: The request of the user.
+        plugins: The plugins whose hooks observe the run, or None.
+        registry: Everything that plugins registered.
+        model: The model of the run; set by the manager.
+        pipelines: The text of every pipeline that completed in this context.
         joins: The conversions that the plan implies, once types are known.
         remarks: All remarks so far.
-        files: Texts that passes want to be saved beside the result, by file name.
-        counts: What the current pass counted so far.
+        files: Texts to save beside the result, by file name.
+        counts: Statistics of the current pass.
         current_pass: Name of the current pass, empty between passes.
-        progress: Called by passes that take long with (what, done, total); None where nobody listens.
-        refusals: Nodes that the engine of a backend refused in an earlier round, by backend and name of the node.
-        asked: Nodes of the main graph that an accuracy goal wants `high` or `low`, as the lists of the request would,
-            by name, each with the side and the goal (`--min-snr 30`).
-        kept: What passes found that holds however it is decided, by their names: what they measured on the data, say.
+        progress: Called by slow passes with (what, done, total); None if there is no listener.
+        refusals: Nodes that the engine of a backend refused in an earlier round, by backend and node name.
+        asked: Overrides by accuracy goals: `high` or `low` and the goal (`--min-snr 30`), by name of a node of the
+            main graph.
+        kept: Results that stay valid when the model is decided again, such as measurements on data, by pass name.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Context:
         self.progress: Progress | None = None
         self.asked: Mapping[str, tuple[str, str]] = {}
         self.kept: dict[str, Any] = {}
-        self.start_again({})
+        self.restart({})
 
-    def start_again(self, refusals: Refusals, asked: Mapping[str, tuple[str, str]] | None = None) -> None:
-        """Forget what was decided, and decide again; backends stay loaded.
+    def restart(self, refusals: Refusals, asked: Mapping[str, tuple[str, str]] | None = None) -> None:
+        """Drop all decisions before the next round; backends stay loaded.
 
         Args:
-            refusals: What engines refused.
-            asked: What an accuracy goal wants; as before where it is None.
+            refusals: Nodes that engines refused.
+            asked: Overrides by accuracy goals; unchanged if None.
         """
         self.refusals = refusals
         self.asked = self.asked if asked is None else asked
@@ -88,19 +88,19 @@ class Context:
         self.files: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.current_pass = ""
-        # The model itself is kept beside each result: an id alone could be reused by a later model.
+        # The model is kept beside each result: its id could be reused by a later model.
         self._analyses: dict[type, tuple[Model, int, Any]] = {}
 
     @cached_property
     def backends(self) -> tuple[Backend, ...]:
-        """The chosen backends in order of preference, loaded when first asked for; `host` is not among them."""
+        """The chosen backends in order of preference without `host`, loaded on first use."""
         from dovetail.passes.backends import load_chosen
 
         return tuple(load_chosen(self.registry, choice) for choice in self.request.backends if choice.name != HOST)
 
     @cached_property
     def host(self) -> Backend:
-        """The backend of what nobody claims; options may be given to it as to any other."""
+        """The host backend, which takes unclaimed nodes; users may give it options."""
         from dovetail.passes.backends import load_chosen
 
         chosen = (choice for choice in self.request.backends if choice.name == HOST)
@@ -124,7 +124,7 @@ class Context:
         suggest: str = "",
         source: str = "",
     ) -> None:
-        """Say why something was decided; see `Remark` for the fields. Nodes may be given as nodes or by name."""
+        """Record the reason of a decision; see `Remark` for the fields. Nodes may be given as nodes or names."""
         names = tuple(_name(other) for other in because)
         self.remarks.append(Remark(kind, _name(node), self.current_pass, rule, why, names, suggest, source))
 
@@ -133,7 +133,7 @@ class Context:
         self.counts[what] += n
 
     def analysis(self, kind: type[T], model: Model | None = None) -> T:
-        """The analysis `kind` of the model as it is now: `kind.compute(model, ctx)`, computed once per revision."""
+        """Return the analysis `kind` of the current revision: `kind.compute(model, ctx)`, cached per revision."""
         model = model or self.model
         if model is None:
             raise ValueError("an analysis needs a model: give one to the Context or to analysis()")

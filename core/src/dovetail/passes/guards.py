@@ -1,4 +1,4 @@
-"""What no pass and no hook may do to a model: change its interface, or edit it while only looking."""
+"""Guards: a pass must not change the interface of a model, and a hook must not change the model."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Interface", "call_hook"]
 
 
 class Interface:
-    """The names of a model's inputs and outputs before a pass, by which its callers know the model."""
+    """The names of a model's inputs and outputs before a pass, which callers depend on."""
 
     def __init__(self, model: Model):
         self._inputs, self._outputs = model.interface()
 
     def broken_by(self, model: Model) -> str:
-        """What a pass did to it, or empty.
+        """Return how a pass changed the interface; empty if it did not.
 
-        Inputs may become constants, as those of IR 3 do that are initializers too; nothing else may come or go.
+        Inputs with initializers, as in IR 3, may become constants; no other change is allowed.
         """
         try:
             inputs, outputs = model.interface()
-        except Exception as error:  # a graph may be broken in any way
+        except Exception as error:  # a broken graph may raise anything
             return f"the graph's inputs and outputs cannot be read: {type(error).__name__}: {error}"
         if outputs != self._outputs:
             return _difference("output", self._outputs, outputs)
@@ -49,7 +49,7 @@ def _difference(what: str, before: list[str], after: list[str]) -> str:
 
 
 def call_hook(plugins: PluginSet | None, hook: str, model: Model, **arguments: object) -> None:
-    """Call a hook that looks at a model, and make sure that it only looked.
+    """Call a hook that observes a model, and check that it did not change it.
 
     Raises:
         DovetailError: A plugin changed the model.
@@ -62,19 +62,19 @@ def call_hook(plugins: PluginSet | None, hook: str, model: Model, **arguments: o
     plugins.call(hook, model=model, **arguments)
     if not titles:
         return
-    # Looking at an unread model builds its graph; then only numbers can be compared.
+    # If the hook built the graph of an untouched model, only counts can be compared.
     after = _state(model) if model.untouched == untouched else _numbers(model)
     if after != (before if model.untouched == untouched else before[-1]):
         names = " or ".join(sorted({record.distribution for record in titles}))
         options = " ".join(f"--no-plugin {record.name}" for record in titles)
         raise DovetailError(
-            f"hook {hook} of {names} changed the model, and a hook may only look at it",
+            f"hook {hook} of {names} changed the model, but a hook may only observe it",
             f"leave the plugin out ({options}); to change models, it needs a pass",
         )
 
 
 def _state(model: Model) -> tuple:
-    """Everything about a model that an edit would change, as cheaply as it can be told."""
+    """Return a cheap fingerprint of a model that any edit changes."""
     if model.untouched:
         content: object = model.skeleton().proto.SerializeToString(deterministic=True)
     else:

@@ -1,4 +1,4 @@
-"""What to print, check and write while a pipeline runs."""
+"""Instrumentation of a pipeline: what to print, verify and write while it runs."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["ALL", "Instrumentation", "Progress"]
 ALL = "all"
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much is done, and how much there is (0 if unknown)."""
+"""Called with (what, done, total); `total` is 0 if unknown."""
 
 
 @dataclass(frozen=True)
 class Instrumentation:
-    """What to print, check and write while a pipeline runs.
+    """What to print, verify and write while a pipeline runs.
 
     Attributes:
         print_before: Names of passes before which the model is printed; `all` means every pass.
         print_after: Names of passes after which the model is printed; `all` means every pass.
         print_on_change: Print the model after every pass that changed it.
         print_on_failure: Print the model as a failing pass left it.
-        verify_each: Verify the model at first and after every pass that changed it.
+        verify_each: Verify the model before the first pass and after every pass that changed it.
         stop_after: Name of the pass after whose first run the pipeline stops, or empty.
-        reproducer: Where to write what is needed to repeat an unexpected failure, or None.
-        reproducer_weights: Write the weights into it, too; by default it holds their extents and types alone.
-        out: Where models are printed; standard error by default.
-        progress: Told about every step.
-        finished: Given the result of the run, with timing and statistics.
+        reproducer: File to write if a pass fails unexpectedly, or None.
+        reproducer_weights: Write the weights into it, too; by default only their extents and types.
+        out: Stream for printed models; standard error by default.
+        progress: Called before every step.
+        finished: Called with the result of the run, with timing and statistics.
     """
 
     print_before: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Instrumentation:
     finished: Callable[[Result], None] | None = None
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Refuse names of passes that are not in the pipeline, which would otherwise just print nothing.
+        """Refuse names of passes that are not in the pipeline and would silently have no effect.
 
         Raises:
             UsageError: A name to print or to stop at is not among `names`.

@@ -1,4 +1,4 @@
-"""Running a pipeline: timing, statistics, verification, hooks and failures."""
+"""Run a pipeline: timing, statistics, verification, hooks and failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Manager:
     Args:
         pipeline: The steps.
         context: The context of the run.
-        instrumentation: What to print, verify and write on the way.
+        instrumentation: What to print, verify and write during the run.
     """
 
     def __init__(self, pipeline: Pipeline, context: Context, instrumentation: Instrumentation | None = None):
@@ -41,17 +41,17 @@ class Manager:
         """Run every step over `model`, in place.
 
         Raises:
-            DovetailError: The model is wrong, a pass refused it, failed, or left it invalid, or a hook changed it.
+            DovetailError: The model is invalid, a pass refused it, failed, or left it invalid, or a hook changed it.
         """
         self._watch.check_names(names_in(self._pipeline.steps))
         self._ctx.model = self._model = model
-        # Taken before anything else, so that what is wrong with the model is not found in a pass first.
+        # Checked before any pass runs, so that a defect of the model is not blamed on a pass.
         self._source = model.source
         if model.revision == 0:
             self._ctx.pipelines.clear()
         first = next(self._pipeline.passes(), None)
         if self._watch.verify_each and first is not None and not first.takes_anything:
-            self._ctx.analysis(_Correct, model)
+            self._ctx.analysis(_Verified, model)
         result = Result(model, remarks=self._ctx.remarks)
         for position, step in enumerate(self._pipeline.steps):
             self._progress(step.name if not isinstance(step, Fixpoint) else str(step), position)
@@ -117,7 +117,7 @@ class Manager:
                 raise TypeError(f"run() must return True (changed something) or False, and returned {changed!r}")
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # SystemExit too: a pass must not end the program without a word
+        except BaseException as error:  # SystemExit too: a pass must not end the program silently
             failure = self._failure(pass_, error)
             if failure is error:
                 raise
@@ -127,14 +127,14 @@ class Manager:
         if broken := interface.broken_by(model):
             raise self._failure(pass_, DovetailError(broken), invalid=True, judge_source=False)
         result.seconds = time.perf_counter() - start
-        # A pass that says False after touching the model changed it; one that says True without touching did as well.
+        # The model changed if the pass says so, or if it touched the model.
         result.changed = changed or model.revision != revision
         if changed and model.revision == revision:
             model.touch()
         if watch.verify_each and (result.changed or pass_.takes_anything):
             start = time.perf_counter()
             try:
-                ctx.analysis(_Correct, model)
+                ctx.analysis(_Verified, model)
             except DovetailError as error:
                 raise self._failure(pass_, error, invalid=True) from error
             result.verify_seconds = time.perf_counter() - start
@@ -147,7 +147,7 @@ class Manager:
         return result
 
     def _owner(self, pass_: Pass) -> str:
-        """The distribution that brings a pass; the module of one that nobody registered."""
+        """Return the distribution that registered a pass; the module of an unregistered one."""
         table = self._ctx.registry.pass_
         return table.entry(pass_.name).owner if pass_.name in table else type(pass_).__module__
 
@@ -157,13 +157,13 @@ class Manager:
     def _failure(
         self, pass_: Pass, error: BaseException, invalid: bool = False, judge_source: bool = True
     ) -> DovetailError:
-        """Tell everyone that a pass failed, and make the error to raise.
+        """Report a failed pass to hooks, write the reproducer, and return the error to raise.
 
         Args:
             pass_: The pass.
-            error: What it raised, or what is wrong with what it left.
-            invalid: It ended well and left an invalid model.
-            judge_source: The source model may be the reason.
+            error: What it raised, or what is wrong with the model it left.
+            invalid: It returned normally and left an invalid model.
+            judge_source: The source model may be at fault, and is checked.
         """
         if self._watch.print_on_failure:
             self._watch.print("failed in", str(pass_), self._model)
@@ -188,12 +188,12 @@ class Manager:
         return DovetailError(f"pass {pass_.name!r} of {owner} {what}", hint)
 
 
-class _Correct:
-    """That a model is correct, as an analysis: pipelines that follow each other need not find it out twice."""
+class _Verified:
+    """A verified model, as an analysis: consecutive pipelines verify one revision once."""
 
     @classmethod
-    def compute(cls, model: Model, _: Context) -> _Correct:
-        """Look; raises if it is not."""
+    def compute(cls, model: Model, _: Context) -> _Verified:
+        """Verify `model`; raises DovetailError if it is invalid."""
         import dovetail.ir
 
         dovetail.ir.verify_model(model)

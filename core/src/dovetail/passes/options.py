@@ -1,4 +1,4 @@
-"""Options of passes as text: reading a value by the type of its field, and printing it back."""
+"""Options of passes as text: parsed by the types of the dataclass fields, and printed back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORD = re.compile(r"[^\s{}()\[\],=\"]+")
 
 
 class Word(NamedTuple):
-    """A scalar as it was written; a quoted one is always text."""
+    """A scalar in source form; a quoted one is always text."""
 
     text: str
     quoted: bool = False
@@ -34,7 +34,7 @@ Value = Word | list
 
 
 def build(cls: type[Pass], options: Mapping[str, Value]) -> Pass:
-    """Make a pass from options as they were written.
+    """Create a pass from parsed options.
 
     Raises:
         UsageError: An option is unknown, missing, or of the wrong type.
@@ -63,7 +63,7 @@ def build(cls: type[Pass], options: Mapping[str, Value]) -> Pass:
 
 
 def print_options(pass_: Pass) -> str:
-    """The options that differ from their defaults, in braces; empty if none does."""
+    """Return the options that differ from their defaults, in braces; empty if none does."""
     hints, parts = _hints(type(pass_)), []
     for item in fields(pass_):
         value = getattr(pass_, item.name)
@@ -76,7 +76,7 @@ def print_options(pass_: Pass) -> str:
 def _hints(cls: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
-    except NameError:  # A type that is imported for type checkers only: its options are read by their looks.
+    except NameError:  # a type imported for type checking only: values are then parsed by their form
         return {}
 
 
@@ -89,7 +89,7 @@ def _convert(value: Value, hint: Any) -> Any:
     if hint is Any or hint is object:
         return _by_looks(value)
     if isinstance(value, list):
-        raise ValueError("a list does not fit here")
+        raise ValueError("a list is not allowed here")
     return _convert_word(value, hint)
 
 
@@ -97,7 +97,7 @@ def _convert_tuple(items: list, hints: tuple) -> tuple:
     if len(hints) == 2 and hints[1] is ...:
         return tuple(_convert(item, hints[0]) for item in items)
     if len(items) != len(hints):
-        raise ValueError(f"{len(hints)} values are wanted, {len(items)} given")
+        raise ValueError(f"{len(hints)} values are expected, {len(items)} given")
     return tuple(_convert(item, hint) for item, hint in zip(items, hints))
 
 
@@ -106,7 +106,7 @@ def _convert_union(value: Value, hints: tuple) -> Any:
     if len(wanted) == 1:
         is_none = isinstance(value, Word) and not value.quoted and value.text == "none"
         return None if is_none else _convert(value, wanted[0])
-    # Text takes anything, so it comes last.
+    # str accepts any word, so it is tried last.
     for hint in sorted(hints, key=lambda hint: hint is str):
         try:
             return _convert(value, hint)
@@ -164,7 +164,7 @@ def _print(value: Any, hint: Any) -> str:
         plain = WORD.fullmatch(text) and _guess(text) is text
         return text if plain else json.dumps(text, ensure_ascii=False)
     if isinstance(value, (tuple, list)):
-        # One value for a field that is a tuple needs no brackets; the reader knows that from the field.
+        # A single value of a tuple field needs no brackets: the parser knows the field's type.
         if len(value) == 1 and _is_tuple(hint) and not isinstance(value[0], (tuple, list)) and value[0] is not None:
             return _print(value[0], Any)
         return f"[{','.join(_print(item, Any) for item in value)}]"

@@ -1,4 +1,4 @@
-"""Pipelines: a list of passes that can be written as text, edited, and run."""
+"""Pipelines: lists of passes that can be parsed, edited, printed and run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _DEFAULT_LIMIT = 10
 
 @dataclass(frozen=True)
 class Fixpoint:
-    """Passes that run in turn until none changes the model.
+    """Passes that are repeated until none changes the model.
 
     Attributes:
-        steps: The passes; a fixpoint may stand among them.
-        limit: The most rounds it runs; a remark says when that was not enough.
+        steps: The passes; may contain fixpoints.
+        limit: The maximum number of rounds; a remark reports if the model still changed in the last one.
     """
 
     steps: tuple[Pass | Fixpoint, ...]
@@ -44,7 +44,7 @@ class Pipeline:
     """Steps in order: passes and fixpoints.
 
     Attributes:
-        steps: An ordinary list that may be edited until the pipeline runs.
+        steps: A list that may be edited until the pipeline runs.
     """
 
     def __init__(self, steps: Iterable[Pass | Fixpoint] = ()):
@@ -52,7 +52,7 @@ class Pipeline:
 
     @classmethod
     def parse(cls, text: str, registry: Registry) -> Pipeline:
-        """The pipeline that `text` describes; `dovetail.passes.text` holds the grammar.
+        """Parse pipeline text; see `dovetail.passes.text` for the grammar.
 
         Raises:
             UsageError: The text is malformed, or names an unknown pass or option.
@@ -84,7 +84,7 @@ class Pipeline:
         return Manager(self, context, instrumentation).run(model)
 
     def passes(self) -> Iterator[Pass]:
-        """Every pass in order, also those in fixpoints."""
+        """Yield every pass in order, including those in fixpoints."""
         stack: list[Pass | Fixpoint] = self.steps[::-1]
         while stack:
             step = stack.pop()
@@ -94,10 +94,10 @@ class Pipeline:
                 yield step
 
     def index(self, name: str) -> int:
-        """Position of the first step that is the pass `name` or a fixpoint that holds it.
+        """Return the position of the first step that is the pass `name`, or a fixpoint that contains it.
 
         Raises:
-            DovetailError: No step is.
+            DovetailError: There is no such step.
         """
         for position, step in enumerate(self.steps):
             if name in names_in([step]):
@@ -105,11 +105,11 @@ class Pipeline:
         raise DovetailError(f"no pass {name!r} in this pipeline{did_you_mean(name, names_in(self.steps))}")
 
     def insert_before(self, name: str, step: Pass | Fixpoint) -> None:
-        """Put `step` before the first step that runs the pass `name`."""
+        """Insert `step` before the first step that runs the pass `name`."""
         self.steps.insert(self.index(name), step)
 
     def insert_after(self, name: str, step: Pass | Fixpoint) -> None:
-        """Put `step` after the first step that runs the pass `name`."""
+        """Insert `step` after the first step that runs the pass `name`."""
         self.steps.insert(self.index(name) + 1, step)
 
     def __str__(self) -> str:
@@ -131,5 +131,5 @@ class Pipeline:
 
 
 def names_in(steps: Iterable[Pass | Fixpoint]) -> list[str]:
-    """Names of all passes in `steps`."""
+    """Return the names of all passes in `steps`."""
     return [pass_.name for pass_ in Pipeline(steps).passes()]

@@ -1,9 +1,9 @@
-"""The crash reproducer: one ONNX file that holds the model, the pipeline, the request and the versions.
+"""Crash reproducers: one ONNX file with the model, the pipeline, the request and the versions.
 
-The model is the source, and the pipeline begins with all that ran before, so that the replay makes every step again.
-Weights may be confidential, and passes seldom fail because of their values: unless they are asked for, initializers
-and constants above a kilobyte keep only their extents and types, and are zeros when the file is replayed. The file
-opens in any ONNX viewer; everything besides the model is JSON under one metadata key.
+The model is the source, and the pipeline includes all that ran before, so that a replay repeats every step. Weights may
+be confidential, and passes seldom fail because of their values: by default, initializers and constants above a kilobyte
+are stored without data and replayed as zeros. The file opens in any ONNX viewer; everything else is JSON under one
+metadata key.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _LIBRARIES = ("dovetail", "onnx", "onnx-ir", "numpy")
 def describe_saved(
     path: Path, source: Source, pipeline: Pipeline, ctx: Context, error: str, weights: bool = False
 ) -> str:
-    """Write the reproducer and say how to use it, or why there is none; never raises over the error it is for.
+    """Write the reproducer; return how to use it, or why it could not be written. Never raises.
 
     Args:
         path: The file to write.
-        source: The model as it was before any pass.
+        source: The model before any pass.
         pipeline: The pipeline that failed.
         ctx: The context of the run.
-        error: What went wrong.
+        error: The failure.
         weights: Write the weights, too.
     """
     try:
@@ -66,10 +66,10 @@ def _save(path: Path, source: Source, pipeline: Pipeline, ctx: Context, error: s
 
 
 def read_reproducer(path: str | Path) -> tuple[Model, dict[str, Any]]:
-    """The model and the data of a reproducer: `pipeline`, `request`, `versions`, `error`.
+    """Read the model and the data of a reproducer: `pipeline`, `request`, `versions`, `error`.
 
     Raises:
-        DovetailError: The file does not open or is no reproducer.
+        DovetailError: The file does not open or is not a reproducer.
     """
     import dovetail.ir
 
@@ -80,7 +80,7 @@ def read_reproducer(path: str | Path) -> tuple[Model, dict[str, Any]]:
             raise KeyError
     except (KeyError, ValueError, TypeError, RecursionError):
         hint = "`dovetail opt` and `dovetail compile` write one when a pass fails"
-        raise DovetailError(f"{path} is no reproducer", hint) from None
+        raise DovetailError(f"{path} is not a reproducer", hint) from None
     return model, data
 
 
@@ -91,10 +91,10 @@ def run_reproducer(
     plugins: PluginSet | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> Result:
-    """Run what a reproducer holds.
+    """Run the pipeline of a reproducer on its model.
 
     Raises:
-        DovetailError: What the failed run raised, if it still fails.
+        DovetailError: The run fails again.
     """
     from dovetail.passes.context import Context
 
@@ -105,7 +105,7 @@ def run_reproducer(
 
 
 def changed_versions(data: dict[str, Any], plugins: PluginSet | None = None) -> list[str]:
-    """How this installation differs from the one that wrote the reproducer, one line per distribution."""
+    """Return the differences from the installation that wrote the reproducer, one line per distribution."""
     now = _versions(plugins)
     return [
         f"{name} was {then}, is {now.get(name, 'not installed')}"

@@ -1,4 +1,4 @@
-"""What the user asked for, as data."""
+"""Requests: everything a user can ask of a compilation, as data."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ class BackendChoice:
 
     Attributes:
         name: Name of the backend.
-        options: Options as they were written; the backend file says what they mean. (A version such as `10.10` must
-            not become a number on the way.)
+        options: Options as text; the backend file defines their types. (A version such as `10.10` is not a number.)
     """
 
     name: str
@@ -31,10 +30,10 @@ class BackendChoice:
 
     @classmethod
     def parse(cls, text: str | BackendChoice) -> BackendChoice:
-        """Read `NAME[:key=value,...]`; a choice is returned as it is.
+        """Parse `NAME[:key=value,...]`; a `BackendChoice` is returned unchanged.
 
         Raises:
-            UsageError: The text has another form.
+            UsageError: The text is malformed.
         """
         if isinstance(text, BackendChoice):
             return text
@@ -47,7 +46,7 @@ class BackendChoice:
             if not (equals and value and _KEY.fullmatch(key)):
                 raise UsageError(f"{pair!r} in backend {text!r} is not key=value", "write NAME:key=value,key=value")
             if key in options:
-                raise UsageError(f"option {key!r} stands twice in backend {text!r}")
+                raise UsageError(f"option {key!r} is given twice in backend {text!r}")
             options[key] = value
         return cls(name, options)
 
@@ -62,18 +61,18 @@ class Request:
 
     Attributes:
         backends: The backends in order of preference.
-        strategy: Strategy to use instead of the one that each backend names.
+        strategy: Overrides the strategies that the backends name.
         solver: Solver of the typing problem: `forward`, `fixpoint` or `min-cut`.
-        costs: Cost table of the solver `min-cut`: a file, or the name of one that a plugin brings.
-        pins: Manual choices, `SELECTOR=backend/precision`.
-        low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
-        high: Selectors of nodes that shall be computed in the types of the source model.
+        costs: Cost table of the solver `min-cut`: a file, or the name of a registered one.
+        pins: Manual placements, `SELECTOR=backend/precision`.
+        low: Selectors of nodes to compute in the low precision whatever their policy is.
+        high: Selectors of nodes to compute in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
         goals: Accuracy goals by name (`min_snr`, ...); see `dovetail.accuracy.goals.Goals`.
         data: Calibration and verification data: a path, or arrays by input name.
         seed: Seed of everything random.
-        plan: A plan (or its path) to replay instead of deciding.
-        options: Options of single plugins, by name.
+        plan: A plan to replay, or its path.
+        options: Options of plugins, by name.
     """
 
     backends: tuple[BackendChoice, ...] = ()
@@ -92,7 +91,7 @@ class Request:
 
     @classmethod
     def of(cls, *backends: str | BackendChoice, **rest: Any) -> Request:
-        """A request for `backends`, each as text or as a choice; lists and paths may come as Python users have them."""
+        """Make a request for `backends`, each as text or as a choice; accepts any iterables and paths in `rest`."""
         for name in ("pins", "low", "high"):
             given = rest.get(name) or ()
             rest[name] = (given,) if isinstance(given, str) else tuple(given)
@@ -100,7 +99,7 @@ class Request:
         return cls(tuple(BackendChoice.parse(backend) for backend in backends), **rest)
 
     def as_dict(self) -> dict[str, Any]:
-        """The request as plain data. Arrays given as data are left out: only a path can be named in a file."""
+        """Return the request as plain data; data given as arrays is left out."""
         return {
             "backends": [str(choice) for choice in self.backends],
             "strategy": self.strategy,
@@ -119,7 +118,7 @@ class Request:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Request:
-        """The inverse of `as_dict`; a plan comes back as the mapping or path that was written."""
+        """Parse a mapping of `as_dict`; a plan stays the mapping or path that was written."""
         values = dict(data)
         backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
         lists = {name: tuple(values.pop(name, ())) for name in ("pins", "low", "high")}

@@ -1,4 +1,4 @@
-"""What a pipeline did: changes, seconds, counts and remarks, pass by pass."""
+"""Results of a pipeline: changes, times, counts and remarks, pass by pass."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["PassResult", "Result"]
 
 @dataclass
 class PassResult:
-    """What one step did.
+    """The result of one step.
 
     Attributes:
         name: Name of the pass, or `fixpoint`.
         changed: Whether it changed the model.
-        seconds: Its time, with its children, without the verifier's.
-        verify_seconds: The verifier's time after it.
-        counts: What it counted.
-        remarks: What it remarked.
-        children: What the passes of a fixpoint did, in the order they ran.
+        seconds: Its time in seconds, with its children, without the verifier.
+        verify_seconds: The verifier's time after it, in seconds.
+        counts: Its statistics.
+        remarks: Its remarks.
+        children: The results of a fixpoint's passes, in the order they ran.
     """
 
     name: str
@@ -37,7 +37,7 @@ class PassResult:
     children: list[PassResult] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
+        """Return the result as plain data."""
         return {
             "name": self.name,
             "changed": self.changed,
@@ -50,13 +50,13 @@ class PassResult:
 
 @dataclass
 class Result:
-    """What a pipeline did.
+    """The result of a pipeline.
 
     Attributes:
         model: The model, changed in place.
-        passes: What every step did, in order.
+        passes: The result of every step, in order.
         remarks: All remarks of the run.
-        stopped_after: The pass that the run stopped after on request, or empty.
+        stopped_after: The pass after which the run stopped on request, or empty.
     """
 
     model: Model
@@ -79,7 +79,7 @@ class Result:
         return {name: dict(sorted(counts.items())) for name, counts in sums.items()}
 
     def timing_lines(self) -> list[str]:
-        """Seconds and share of every step as an indented tree, the verifier's time as a step of its own."""
+        """Return seconds and share of every step as an indented tree; the verifier is a step of its own."""
         verifier = sum(step.verify_seconds for _, step in _walk(self.passes))
         total = sum(step.seconds for step in self.passes) + verifier
         lines = [
@@ -89,7 +89,7 @@ class Result:
         return [*lines, _timing(verifier, total, "verifier"), _timing(total, total, "total")]
 
     def statistics_lines(self) -> list[str]:
-        """One line per pass and counter."""
+        """Return one line per pass and counter."""
         return [
             f"{count:>8}  {name}  {counter}"
             for name, counts in self.statistics.items()

@@ -1,4 +1,4 @@
-"""The text of pipelines.
+"""The grammar of pipeline text.
 
     pipeline ::= [ element { "," element } ]
     element  ::= "fixpoint" [ options ] "(" pipeline ")"  |  pass [ options ]
@@ -8,8 +8,8 @@
     word     ::= any characters except blanks and  { } ( ) [ ] , = "
     string   ::= '"' JSON string '"'
 
-A word is read by the type of the option it is for; a string is always text. Blanks between tokens mean nothing.
-`fixpoint` runs its passes in turn until none changes the model, at most `limit` rounds.
+A word is parsed by the type of its option; a string is always text. Blanks between tokens are ignored. `fixpoint`
+repeats its passes until none changes the model, at most `limit` times.
 
 Example: `normalise{opset=22},place{backends=bpu-int8},fixpoint(fold-constants,dead-code),join`
 """
@@ -41,11 +41,11 @@ class _Token(NamedTuple):
 
 
 def parse_steps(text: str, registry: Registry) -> list[Pass | Fixpoint]:
-    """The steps that `text` names.
+    """Parse pipeline text into steps.
 
     Raises:
         UsageError: The text is malformed, or names an unknown pass or option.
-        DovetailError: A pass is known and cannot be loaded.
+        DovetailError: A known pass cannot be loaded.
     """
     parser = _Parser(text, registry)
     steps = parser.steps(closing="end")
@@ -119,7 +119,7 @@ class _Parser:
                 self.take("mark", ",")
             key = self.take("word")
             if key.text in found:
-                raise UsageError(f"pipeline text, column {key.column}: option {key.text!r} stands twice")
+                raise UsageError(f"pipeline text, column {key.column}: option {key.text!r} is given twice")
             if self.at("mark", "="):
                 self.take("mark", "=")
                 found[key.text] = self.value()

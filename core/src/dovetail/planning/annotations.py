@@ -1,4 +1,4 @@
-"""Annotations on their way to and from files: ONNX keeps text in `metadata_props`, and nothing else of ours."""
+"""Read and write annotations of nodes as `metadata_props`, the only place that ONNX files have for them."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ def _mirror(node: ir.Node) -> None:
 
 
 class _Annotated(Model):
-    """A model from a file whose annotations are read when its graph is first asked for."""
+    """A model from a file whose annotations are read when its graph is first used."""
 
     @property
     def ir(self) -> ir.Model:
         """The onnx-ir model, with its annotations."""
         if self.untouched:
-            super().ir  # noqa: B018  (makes the graph)
+            super().ir  # noqa: B018  (builds the graph)
             read_annotations(self)
         return super().ir
 
 
 def annotated(model: Model) -> Model:
-    """`model` with its annotations, which a graph that nobody has asked for yet gets when it is made.
+    """Return `model` with its annotations; lazily, if its graph has not been built yet.
 
     Raises:
-        DovetailError: At once or then: an annotation is not as `mirror_annotations` writes it.
+        DovetailError: An annotation is malformed; raised here or when the graph is built.
     """
     if model.untouched:
         lazy = _Annotated(path=model.path, skeleton=model.skeleton(), checked=True)
@@ -84,10 +84,10 @@ def annotated(model: Model) -> Model:
 
 
 def read_annotations(model: Model) -> None:
-    """The inverse of `mirror_annotations`: what a saved model says becomes annotations again.
+    """Read the annotations that `mirror_annotations` wrote.
 
     Raises:
-        DovetailError: An annotation is not as `mirror_annotations` writes it.
+        DovetailError: An annotation is malformed; names file and node.
     """
     for node in model.nodes():
         props = node.metadata_props
@@ -111,12 +111,12 @@ def read_annotations(model: Model) -> None:
 def _mapping(text: str) -> dict[str, str]:
     value = json.loads(text)
     if not isinstance(value, dict) or not all(isinstance(kind, str) for kind in value.values()):
-        raise ValueError(f"{_PORTS} is no mapping of port to type")
+        raise ValueError(f"{_PORTS} is not a mapping of port to type")
     return value
 
 
 def _names(text: str) -> tuple[str, ...]:
     value = json.loads(text)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ValueError(f"{_ORIGIN} is no list of names")
+        raise ValueError(f"{_ORIGIN} is not a list of names")
     return tuple(value)

@@ -1,4 +1,4 @@
-"""Claims: what a strategy says of nodes, before anything is decided."""
+"""Claims: the nodes that a strategy wants for a backend."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Claim", "Claims", "Edit"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One node that a backend wants.
+    """A claim of a backend on one node.
 
     Attributes:
         node: The node.
-        ports: Allowed types by port name; a port that is not listed may have any type the operator takes.
+        ports: Allowed types by port name; a port that is not listed may have any type the schema allows.
         role: How the backend treats it: `active`, `passive`, `manual`, or a policy (`lower`, `pass`, ...).
-        because: Why, in one sentence.
+        because: The reason, in one sentence.
         source: File and line of the rule.
         keep: Ports that stay in the high precision.
-        set: Attributes to rewrite when the node goes low.
+        set: Attributes to set if the node is typed low.
     """
 
     node: ir.Node
@@ -37,7 +37,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change of the graph that a strategy proposes, by name: `unit-conv` at a node, say."""
+    """A change of the graph that a strategy proposes, by name, such as `unit-conv` after a node."""
 
     kind: str
     at: str
@@ -46,7 +46,7 @@ class Edit:
 
 @dataclass(slots=True)
 class Claims:
-    """All that one strategy says. It tags and never edits."""
+    """The result of a strategy, which tags nodes and never edits them."""
 
     claims: list[Claim] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""The text form of plans: YAML that has one entry per line, each entry in JSON.
+"""The text form of plans: YAML with one entry per line, each entry in JSON.
 
-JSON in flow style is YAML, so every tool for YAML reads such a file, while this reader needs one `json.loads` per line:
-a hundred thousand lines take half a second, and the line of a mistake is known. Entries that a person wrote as other
-YAML are read by a YAML parser, entry by entry; so is a whole file of another layout, up to a size that it can take.
+JSON is a subset of YAML's flow style, so any YAML tool reads such a file, while this reader needs one `json.loads` per
+line: 100,000 lines take half a second, and errors have line numbers. Hand-written entries in other YAML are parsed
+entry by entry; a file of another layout is parsed as a whole, up to a limit of size.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dovetail.errors import DovetailError
 __all__ = ["Entries", "document_lines", "json_text", "parse_document"]
 
 _DEEPEST = 30
-_BY_HAND = 20_000  # entries; the YAML parser needs a tenth of a millisecond for each
+_BY_HAND = 20_000  # entries; the YAML parser takes 0.1 ms for each
 _NOT_JSON = object()
-_YAML_UP_TO = 4 << 20  # characters; the YAML parser needs two seconds for a million
+_YAML_UP_TO = 4 << 20  # characters; the YAML parser takes two seconds for a million
 _KEY = re.compile(r"([A-Za-z_][\w-]*):(?:[ ]+(.*))?")
-# Legal in JSON as they are, but not in YAML, or a line break there.
+# Characters that JSON allows unescaped, but YAML does not, or takes for a line break.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
@@ -29,7 +29,7 @@ class Entries(list):
     """The entries of a list in a document.
 
     Attributes:
-        lines: The line of each, for messages.
+        lines: The line number of each entry, for messages.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Entries(list):
 
 
 def json_text(value: Any) -> str:
-    """`value` as JSON in one line that YAML reads as the same value."""
+    """Encode `value` as one line of JSON that YAML reads as the same value."""
     text = _encode(value)
     if text.isascii() and "\x7f" not in text:
         return text
@@ -46,7 +46,7 @@ def json_text(value: Any) -> str:
 
 
 def document_lines(data: Mapping[str, Any], notes: Mapping[str, str]) -> Iterator[str]:
-    """The lines of `data`; a list has one line per entry, and `notes` holds comments by key."""
+    """Yield the lines of `data`, one per entry of a list; `notes` are comments by key."""
     for key, value in data.items():
         if key in notes and value:
             yield f"# {notes[key]}\n"
@@ -59,14 +59,14 @@ def document_lines(data: Mapping[str, Any], notes: Mapping[str, str]) -> Iterato
 
 
 def parse_document(text: str, name: str) -> Any:
-    """The inverse of `document_lines`, for files that people edit.
+    """Parse the text of `document_lines`, or a hand-edited variant of it.
 
     Args:
         text: The document.
-        name: What it is called in messages.
+        name: Its name in messages.
 
     Raises:
-        DovetailError: It is no YAML, too deep, or too large for anything but one entry per line.
+        DovetailError: It is not YAML, nested too deep, or too large to be parsed as plain YAML.
     """
     data: dict[str, Any] = {}
     entries: Entries | None = None
@@ -89,7 +89,7 @@ def parse_document(text: str, name: str) -> Any:
             elif found := _KEY.fullmatch(line.rstrip()):
                 key, rest = found[1], (found[2] or "").strip()
                 if key in data:
-                    raise DovetailError(f"{name}:{number}: '{key}' stands there twice", "remove one of them")
+                    raise DovetailError(f"{name}:{number}: '{key}' is a duplicate key", "remove one of them")
                 entries = None if rest and rest[0] != "#" else Entries()
                 data[key] = _value(rest, name, number) if entries is None else entries
             else:
@@ -102,7 +102,7 @@ def parse_document(text: str, name: str) -> Any:
 
 
 class _Unreadable(DovetailError):
-    """An entry that may go on in the next line."""
+    """An entry that may continue on the next line."""
 
 
 def _value(text: str, name: str, number: int) -> Any:
@@ -118,11 +118,11 @@ def _json(text: str) -> Any:
 
 
 def _whole(text: str, name: str, number: int) -> Any:
-    """A document of another layout."""
+    """Parse a document of another layout."""
     if len(text) > _YAML_UP_TO:
         raise DovetailError(
-            f"{name}:{number}: not in the form in which plans are written, one entry per line",
-            f"a file of {len(text) >> 20} MiB can only be read in that form; save the plan again",
+            f"{name}:{number}: not in the layout of plans, one entry per line",
+            f"a file of {len(text) >> 20} MiB can only be read in that layout; save the plan again",
         )
     return _yaml(text, name, 1)
 
@@ -140,12 +140,12 @@ def _yaml(text: str, name: str, first: int) -> Any:
         mark = getattr(error, "problem_mark", None)
         number = first + (mark.line if mark else 0)
         raise _Unreadable(f"{name}:{number}: {getattr(error, 'problem', None) or error}") from None
-    except (ValueError, RecursionError) as error:  # a date that is none, say
+    except (ValueError, RecursionError) as error:  # such as an invalid date
         raise DovetailError(f"{name}:{first}: {error}") from None
 
 
 def _check_depth(events: Iterable[Any], name: str, first: int) -> None:
-    """Refuse what would end the process: the parser calls itself for every level, and follows aliases."""
+    """Refuse nesting and aliases that would crash the process: the parser recurses on every level."""
     depth = 0
     for event in events:
         kind = type(event).__name__
@@ -153,9 +153,9 @@ def _check_depth(events: Iterable[Any], name: str, first: int) -> None:
         depth -= kind.endswith(("SequenceEndEvent", "MappingEndEvent"))
         number = first + event.start_mark.line
         if depth > _DEEPEST:
-            raise DovetailError(f"{name}:{number}: more than {_DEEPEST} levels inside each other", _SHALLOW)
+            raise DovetailError(f"{name}:{number}: more than {_DEEPEST} nested levels", _SHALLOW)
         if getattr(event, "anchor", None) is not None:
-            raise DovetailError(f"{name}:{number}: anchors and aliases are not read here", "write the value out")
+            raise DovetailError(f"{name}:{number}: anchors and aliases are not supported", "write the value out")
 
 
 _decode = json.JSONDecoder().decode

@@ -1,4 +1,4 @@
-"""Explaining a plan: why one node is where it is, or how a whole model was decided."""
+"""Explain a plan: why one node is where it is, or how a whole model was decided."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ _SIMILAR_AMONG = 2000  # names
 
 
 def explain_plan(plan: Plan, selector: str | None = None) -> list[str]:
-    """Lines for a person: the whole model, or what `selector` matches in the plan or in the source model.
+    """Explain the whole model, or the nodes that `selector` matches in the plan or in the source model.
+
+    Returns:
+        Lines of text.
 
     Raises:
-        DovetailError: It matches nothing; the message lists what comes near.
+        DovetailError: The selector matches nothing; suggests similar names.
     """
     if selector is None:
         return summary_lines(plan)
     nodes, sources = _matching(plan, selector)
     if not nodes and not sources:
-        # A conversion that was inserted is no node of the plan, but has its reason.
+        # An inserted conversion is not in the plan, but has a remark.
         if any(remark.node == selector for remark in plan.remarks):
             return explain_node(plan, selector)
         raise _no_match(plan, selector)
@@ -54,11 +57,14 @@ def explain_plan(plan: Plan, selector: str | None = None) -> list[str]:
 
 
 def explain_node(plan: Plan, name: str) -> list[str]:
-    """Lines for a person: the placement of `name`, why, because of whom, and what would help.
+    """Explain one node: its placement, the reasons, the nodes that forced them, and what would help.
 
     Args:
         plan: The plan.
-        name: Name of a node, of the value it computes, or of a source node that it stands for.
+        name: Name of a node, of the value it computes, or of a source node that was folded into it.
+
+    Returns:
+        Lines of text.
 
     Raises:
         DovetailError: The plan has no such node.
@@ -75,7 +81,7 @@ def explain_node(plan: Plan, name: str) -> list[str]:
         name = found.name
     _chain(name, remarks, lines, 1, {name})
     if len(lines) <= 1:
-        lines.append("  nothing was remarked: it is as the model has it")
+        lines.append("  no remarks: it is as in the source model")
     helpful = [remark.suggest for remark in remarks.get(name, ()) if remark.suggest]
     return lines + [f"what would help: {text}" for text in dict.fromkeys(helpful)]
 
@@ -98,7 +104,7 @@ def _chain(name: str, remarks: dict[str, list[Remark]], lines: list[str], depth:
 
 
 def _matching(plan: Plan, selector: str) -> tuple[list[PlannedNode], list[SourceNode]]:
-    """The nodes of the plan and those of the source model that `selector` names."""
+    """Return the nodes of the plan and the lost source nodes that `selector` names."""
     form, _, rest = selector.partition(":")
     if form == "type" and rest:
         return [n for n in plan.nodes if n.operator == rest], [s for s in plan.sources if s.operator == rest]
@@ -114,7 +120,7 @@ def _matching(plan: Plan, selector: str) -> tuple[list[PlannedNode], list[Source
 
 
 def _is_path(name: str, node: PlannedNode) -> bool:
-    """Whether `loop_1/body/Add_3` is this node, whose identity is `loop_1/body/` and the name of its value."""
+    """Whether a path like `loop_1/body/Add_3` is this node, whose identity is the body path with its output name."""
     return bool(node.name) and name.endswith(f"/{node.name}") and node.output.startswith(name[: -len(node.name)])
 
 
@@ -142,7 +148,7 @@ def _no_match(plan: Plan, selector: str) -> DovetailError:
         known = {str(n.region) for n in plan.nodes if n.region is not None}
     else:
         names = (name for node in (*plan.nodes, *plan.sources) if (name := node.name))
-        # Comparing with every name of a large model would take minutes.
+        # Comparing with every name of a large model would take minutes, so only similar ones are compared.
         alike = (name for name in names if name[:2].lower() == word[:2].lower() and abs(len(name) - len(word)) < 4)
         known = [name for name, _ in zip(alike, range(_SIMILAR_AMONG))]
     near = near_misses(word, known, alike=0.5)

@@ -1,4 +1,4 @@
-"""How a whole model, or many of its nodes, were decided: coverage, reasons with their counts, and what would help."""
+"""Summarise the decisions about a model or many nodes: coverage, reasons with counts, and what would help."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 __all__ = ["coverage_line", "reasons", "suggestions", "summary_lines"]
 
 _KINDS = ("failed", "missed", "passed", "analysis")
-_EXAMPLES = 3  # nodes of a reason
-_REASONS = 4  # of a rule
+_EXAMPLES = 3  # nodes named per reason
+_REASONS = 4  # reasons shown per rule
 
 
 def summary_lines(plan: Plan) -> list[str]:
-    """Coverage, every rule with its reasons, what became of source nodes, and suggestions."""
+    """Return coverage, every rule with its reasons, source nodes that are gone, and suggestions, as lines."""
     joins = plan.summary.get("joins", len(plan.joins))
     lines = [f"{coverage_line(plan.nodes)}; {counted(joins, 'join')}"]
     lines += reasons(plan.remarks)
     fates = Counter((node.operator, _fate(node.fate)) for node in plan.sources)
     if fates:
-        lines.append(f"{counted(len(plan.sources), 'node')} of the source model are no nodes any more:")
+        lines.append(f"{counted(len(plan.sources), 'node')} of the source model are gone:")
         lines += [f"  {number} {operator} {fate}" for (operator, fate), number in fates.most_common()]
     return lines + suggestions(plan)
 
 
 def coverage_line(nodes: Sequence[PlannedNode]) -> str:
-    """`cpu-bf16 96/104 nodes in 2 regions (bfloat16 90, float32 6), host 8 (float32 8)`."""
+    """Return the coverage: `cpu-bf16 96/104 nodes in 2 regions (bfloat16 90, float32 6), host 8 (float32 8)`."""
     numbers: dict[str, Counter[str]] = {}
     regions: dict[str, set[int]] = {}
     for node in nodes:
@@ -49,7 +49,7 @@ def coverage_line(nodes: Sequence[PlannedNode]) -> str:
 
 
 def reasons(remarks: Iterable[Remark]) -> list[str]:
-    """Every rule with its reasons, each with the number of its nodes and some of their names; what failed first."""
+    """Return every rule with its reasons, each with a count and some node names; failures come first."""
     rules: dict[tuple[str, str, str], dict[str, list[Remark]]] = {}
     for remark in remarks:
         texts = rules.setdefault((remark.kind, remark.pass_, remark.rule), {})
@@ -69,7 +69,7 @@ def reasons(remarks: Iterable[Remark]) -> list[str]:
 
 
 def suggestions(plan: Plan, names: Collection[str] | None = None) -> list[str]:
-    """What would help, and how many nodes; of all nodes, or of those with these names."""
+    """Return the suggestions with the number of nodes they help, for all nodes or those in `names`."""
     counts = Counter(r.suggest for r in plan.remarks if r.suggest and (names is None or r.node in names))
     return [f"what would help {counted(number, 'node')}: {text}" for text, number in counts.most_common()]
 

@@ -1,4 +1,4 @@
-"""Who a node is: across a plan file by its output, across re-exports by its structure."""
+"""Identity of nodes: by output name in a plan file, by structure across exports."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ __all__ = ["identity", "operator_name", "structural_keys", "walk"]
 
 
 def walk(model: Model) -> Iterator[tuple[str, ir.Node]]:
-    """Every node with the path of the body it stands in (`""` for the main graph), in graph order."""
+    """Yield every node with the path of its body (`""` for the main graph), in graph order."""
     for path, graph in model.graphs():
         for node in graph:
             yield path, node
 
 
 def identity(path: str, node: ir.Node) -> str:
-    """The name of a node's first output with its body path: it survives passes that rename or insert nodes."""
+    """Return the name of the first output with the body path: it survives passes that rename or insert nodes."""
     output = next((value.name for value in node.outputs if value.name), node.name or node.op_type)
     return f"{path}/{output}" if path else output
 
 
 def operator_name(domain: str, op_type: str) -> str:
-    """The operator as selectors write it: `Conv`, `com.acme::FusedMlp`."""
+    """Return the operator with its domain, as in selectors: `Conv`, `com.acme::FusedMlp`."""
     return op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
 
 
 def structural_keys(model: Model) -> dict[int, str]:
-    """A hash per node (by `id(node)`) of what it is and what feeds it: operator, attributes, constants' shapes, depth.
+    """Return a hash per node, by `id(node)`, of operator, attributes, depth, and the hashes of its producers.
 
-    Two exports of one model give the same keys although names differ. Nodes that are alike in all of that share a
-    prefix and are told apart by their order.
+    Two exports of one model have the same keys even if names differ. Of constants, only type and shape count. Nodes
+    with equal hashes are numbered in graph order.
     """
     hashes: dict[int, str] = {}
     depth: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""A join as a plan lists it: one conversion at a border."""
+"""Joins: the conversions that a plan lists."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["Join"]
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """One conversion.
+    """One conversion, shared by all readers of the value in type `wanted`.
 
     Attributes:
-        value: Name of the value that is converted.
+        value: Name of the converted value.
         held: The type it is computed in.
         wanted: The type it is read in.
         kind: `cast`, `quantize`, `dequantize`, `requantize` or `copy`.
         at: Name of the first reader, or of the graph output.
-        bytes: Size of the converted value, or None when an extent is not known.
+        bytes: Size of the converted value; None if an extent is unknown.
     """
 
     value: str
@@ -28,12 +28,12 @@ class Join:
     bytes: int | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """The form that plans hold: `held` and `wanted` are called `from` and `to`."""
+        """Return the join as it stands in plans: `held` and `wanted` as `from` and `to`."""
         data = asdict(self)
         return {"value": self.value, "from": data.pop("held"), "to": data.pop("wanted"), **data}
 
     @classmethod
     def from_dict(cls, data: dict) -> Join:
-        """The inverse of `as_dict`."""
+        """Parse a mapping of `as_dict`."""
         rest = {key: value for key, value in data.items() if key not in ("from", "to")}
         return cls(held=data["from"], wanted=data["to"], **rest)

@@ -1,7 +1,7 @@
-"""Placements: the annotation on a node that says which backend computes it, and in which types.
+"""Placements: the annotation on a node with its backend and types.
 
-Annotations are the one truth of a plan. They live in `node.meta` and are mirrored to `metadata_props` (which ONNX
-files keep) when a model is saved or printed.
+Annotations are the single source of truth of a plan. They are kept in `node.meta` and mirrored to `metadata_props`,
+which ONNX files keep, when a model is saved or printed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _PLACEMENT, _KIND, _ORIGIN = "dovetail.placement", "dovetail.kind", "dovetail.or
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where and in what a node is computed.
+    """The backend and the types of a node.
 
     Attributes:
-        backend: Name of the backend; `host` when nobody claimed the node.
-        precision: Type of its data ports as ONNX calls it in lower case (`float32`, `bfloat16`, `int64`).
-        ports: Types of the ports that differ from `precision`, by port name (`{"scales": "float32"}`).
-        region: Number of the region it belongs to, or None before regions are formed.
+        backend: Name of the backend; `host` if no backend claimed the node.
+        precision: Type of its data ports, as ONNX's name in lower case (`float32`, `bfloat16`, `int64`).
+        ports: Types of ports that differ from `precision`, by port name (`{"scales": "float32"}`).
+        region: Number of its region; None before regions are formed.
     """
 
     backend: str = HOST
@@ -36,22 +36,22 @@ class Placement:
     region: int | None = None
 
     def port_type(self, port: str) -> str:
-        """The type of one data port."""
+        """Return the type of a data port."""
         return self.ports.get(port, self.precision)
 
     def in_region(self, region: int) -> Placement:
-        """The same placement in a region of that number."""
+        """Return the placement with another region number."""
         return Placement(self.backend, self.precision, self.ports, region)
 
 
 def get_placement(node: ir.Node) -> Placement | None:
-    """The placement of `node`, or None if nothing placed it yet."""
-    # `data` is the plain dictionary inside: every pass asks this of every node, once per edge.
+    """Return the placement of `node`; None if it is not placed yet."""
+    # `data` is the dictionary behind `meta`: this is called once per edge, and the wrapper is slow.
     return node.meta.data.get(_PLACEMENT)
 
 
 def set_placement(node: ir.Node, placement: Placement | None) -> None:
-    """Place `node`, or take its placement away with None."""
+    """Set the placement of `node`, or remove it with None."""
     if placement is None:
         node.meta.pop(_PLACEMENT, None)
     else:
@@ -59,20 +59,20 @@ def set_placement(node: ir.Node, placement: Placement | None) -> None:
 
 
 def kind_of(part: ir.Node | ir.Value) -> str:
-    """What a node computes, or a value carries: `data`, `index` or `shape` (`data` until edge kinds are analysed)."""
+    """Return the kind of a node or value: `data`, `index` or `shape`; `data` until edge kinds are analysed."""
     return part.meta.get(_KIND, "data")
 
 
 def set_kind(part: ir.Node | ir.Value, kind: str) -> None:
-    """Record what a node computes, or a value carries."""
+    """Set the kind of a node or value."""
     part.meta[_KIND] = kind
 
 
 def origin_of(node: ir.Node) -> tuple[str, ...]:
-    """Names of the source model's nodes that this node stands for; its own name if it was never renamed or folded."""
+    """Return the names of the source nodes that this node stands for; its own name if it was not renamed or folded."""
     return node.meta.get(_ORIGIN) or ((node.name,) if node.name else ())
 
 
 def set_origin(node: ir.Node, names: tuple[str, ...]) -> None:
-    """Record the source nodes that `node` stands for."""
+    """Set the source nodes that `node` stands for."""
     node.meta[_ORIGIN] = tuple(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""A plan: what was decided, and why, as data that can be saved, edited and replayed."""
+"""Plans: the decisions about a model with their reasons, as data that can be saved, edited and replayed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """One node of a plan; `output` (with the body path) says which, `key` finds it again in another export."""
+    """One node of a plan, identified by `output` (with the body path), or by `key` in another export of the model."""
 
     name: str
     output: str
@@ -41,16 +41,16 @@ class PlannedNode:
 
     @property
     def placement(self) -> Placement:
-        """Where it is computed, and in what."""
+        """The placement of the node."""
         return Placement(self.backend, self.precision, dict(self.ports), self.region)
 
     @property
     def operator(self) -> str:
-        """The operator with its domain, as selectors write it: `Conv`, `com.acme::FusedMlp`."""
+        """The operator with its domain, as in selectors: `Conv`, `com.acme::FusedMlp`."""
         return operator_name(self.domain, self.op_type)
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry as a mapping; what is usual is left out."""
+        """Return the entry as a mapping, without fields that have their default."""
         data: dict[str, Any] = {"name": self.name, "output": self.output, "key": self.key, "op_type": self.op_type}
         if self.domain:
             data["domain"] = self.domain
@@ -60,7 +60,7 @@ class PlannedNode:
         return data | self.unusual()
 
     def unusual(self) -> dict[str, Any]:
-        """Of origin, kind and ports what differs from the usual."""
+        """Return origin, kind and ports, where they differ from their defaults."""
         data: dict[str, Any] = {}
         if self.origin and self.origin != (self.name,):
             data["origin"] = list(self.origin)
@@ -72,7 +72,7 @@ class PlannedNode:
 
 
 class SourceNode(NamedTuple):
-    """A node of the source model that is no node of the result any more, and what became of it."""
+    """A node of the source model that is not in the result, with the reason."""
 
     name: str
     operator: str
@@ -81,20 +81,20 @@ class SourceNode(NamedTuple):
 
 @dataclass(repr=False)
 class Plan:
-    """Everything that was decided about a model.
+    """All decisions about a model.
 
     Attributes:
-        model: The source model: its file name, how many nodes it has once it is normalised, and the SHA-256 of its
-            file (`sha256`). In a saved result also the seal of the compiled model (`result`).
+        model: The source model: file name, number of nodes after normalisation, and the SHA-256 of the file
+            (`sha256`). In a saved result also the seal of the compiled model (`result`).
         backends: Name, strategy and options of each backend, in order of preference.
         nodes: In graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.
         values: Quantisation by value name.
         edits: Changes of the graph that strategies proposed.
-        remarks: Why.
+        remarks: The reasons.
         summary: Coverage, regions, joins.
-        source: The file of the source model, whose digest is taken when the plan is saved; None if there is none.
+        source: The file of the source model, hashed when the plan is saved; None if there is none.
     """
 
     model: dict[str, Any] = field(default_factory=dict)
@@ -110,12 +110,12 @@ class Plan:
 
     @classmethod
     def extract(cls, model: Model, ctx: Context | None = None, source: Model | None = None) -> Plan:
-        """The plan that the annotations of `model` make.
+        """Read the plan from the annotations of `model`.
 
         Args:
             model: A placed model.
             ctx: The run that placed it, for its remarks and joins.
-            source: The model as it was before the run, to say what became of its nodes.
+            source: The model before the run, to report the nodes that are gone.
         """
         from dovetail.planning.sources import lost_nodes
 
@@ -154,12 +154,12 @@ class Plan:
         )
 
     def find(self, output: str, key: str = "") -> PlannedNode | None:
-        """The entry of the node with this identity, else the one with this structural key."""
+        """Return the entry with this identity, else the one with this structural key, else None."""
         by_output, by_key = self.index()
         return by_output.get(output) or by_key.get(key)
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan as plain data."""
+        """Return the plan as plain data."""
         return {
             "version": VERSION,
             "model": self.model,
@@ -181,7 +181,7 @@ class Plan:
         return load_plan(Path(path))
 
     def save(self, path: str | Path) -> None:
-        """Write the plan as YAML, or as JSON where the name ends so."""
+        """Write the plan as YAML, or as JSON if the name ends in `.json`."""
         from dovetail.planning.plan_file import save_plan
 
         save_plan(self, Path(path))
@@ -196,7 +196,7 @@ class Plan:
         return plan_text(self)
 
     def index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
-        """The entries by identity, and by structural key."""
+        """Return the entries by identity, and by structural key."""
         if "_by" not in self.__dict__:
             self.__dict__["_by"] = ({n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key})
         return self.__dict__["_by"]

@@ -1,4 +1,4 @@
-"""Plans on disk: YAML with one line per node, join and group of remarks, or JSON."""
+"""Plans on disk: YAML with one line per node, join and group of remarks; or JSON."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["SavedPlan", "load_plan", "parse_plan", "parse_remarks", "plan_text",
 _READ = (1, VERSION)
 _LARGEST = 1 << 30  # bytes
 _NOTES = {
-    "nodes": "[name, output, operator, backend/precision, region, key, {what else is not as usual}]",
+    "nodes": "[name, output, operator, backend/precision, region, key, {fields that differ from their defaults}]",
     "joins": "[value, from, to, kind, first reader, bytes]",
-    "sources": "[node of the source model, operator, what became of it]",
+    "sources": "[node of the source model, operator, why it is gone]",
 }
 
 
 def save_plan(plan: Plan, path: Path) -> None:
-    """Write `plan` with its remarks to `path`; JSON where the name ends so.
+    """Write `plan` with its remarks to `path`, as JSON if the name ends in `.json`.
 
     Raises:
         DovetailError: The file cannot be written.
@@ -46,11 +46,11 @@ def save_plan(plan: Plan, path: Path) -> None:
 
 
 def plan_text(plan: Plan, remarks: dict[str, Any] | None = None) -> str:
-    """The plan as YAML, ending in a newline.
+    """Return the plan as YAML, ending in a newline.
 
     Args:
         plan: The plan.
-        remarks: Where its remarks are, as `file` and `sha256`; without it they are part of the text.
+        remarks: Reference to a file of remarks, as `file` and `sha256`; if None, remarks are part of the text.
     """
     data: dict[str, Any] = {
         "version": VERSION,
@@ -68,13 +68,13 @@ def plan_text(plan: Plan, remarks: dict[str, Any] | None = None) -> str:
 
 
 def remarks_text(remarks: Iterable[Remark]) -> str:
-    """The text of `remarks.json`: a list with one line per group of remarks."""
+    """Return the text of `remarks.json`: a list with one line per group of remarks."""
     lines = ",\n".join(json_text(line) for line in grouped(remarks))
     return f"[\n{lines}\n]\n" if lines else "[]\n"
 
 
 class SavedPlan(Plan):
-    """A plan whose text is only parsed when somebody looks into it: for a large model that takes a second."""
+    """A plan that is parsed on first access: for a large model that takes a second."""
 
     def __init__(self, load: Callable[[], Plan]):
         self.__dict__["_load"] = load
@@ -89,10 +89,10 @@ class SavedPlan(Plan):
 
 
 def load_plan(path: Path) -> Plan:
-    """Read the plan at `path`, or the one of the result in that folder, with its remarks.
+    """Read the plan at `path`, or that of the result in folder `path`, with its remarks.
 
     Raises:
-        DovetailError: It is missing, no plan, or has an entry that says what no plan says.
+        DovetailError: The file is missing, not a plan, or has a malformed entry.
     """
     texts: Mapping[str, bytes] = {}
     if path.is_dir():
@@ -114,7 +114,7 @@ def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> Plan:
         if hashlib.sha256(content).hexdigest() == remarks.get("sha256"):
             plan.remarks = parse_remarks(_decoded(content), str(beside))
         else:
-            why = f"{REMARKS} is not the file that this plan was saved with, so the reasons are not known"
+            why = f"{REMARKS} is not the file that was saved with this plan, so the reasons are unknown"
             plan.remarks = [Remark("analysis", "", "plan", "remarks", why)]
     return plan
 
@@ -126,27 +126,29 @@ def _decoded(content: bytes) -> str:
 def _read(path: Path) -> str:
     try:
         if path.stat().st_size > _LARGEST:
-            raise DovetailError(f"{path} has more than {_LARGEST >> 30} GiB: no plan is that large")
+            raise DovetailError(f"{path} is larger than {_LARGEST >> 30} GiB: no plan is that large")
         return _decoded(path.read_bytes())
     except OSError as error:
         raise DovetailError(f"{path}: {error.strerror or error}") from error
 
 
 def parse_plan(text: str, name: str) -> tuple[Plan, dict[str, Any] | None]:
-    """The plan in a text, and where its remarks are if it does not hold them itself.
+    """Parse a plan; return it with the reference to its remarks, if they are in another file.
 
     Raises:
-        DovetailError: It is no plan, or has an entry that says what no plan says; with the line, where it is known.
+        DovetailError: The text is not a plan, or has a malformed entry; names the line if it is known.
     """
     try:
         data = json.loads(text) if name.endswith(".json") else parse_document(text, name)
     except json.JSONDecodeError as error:
         raise DovetailError(f"{name}:{error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
-        what = "it is nested deeper than any plan" if isinstance(error, RecursionError) else error
+        what = "it is nested too deep for a plan" if isinstance(error, RecursionError) else error
         raise DovetailError(f"{name}: {what}") from None
     if not isinstance(data, dict) or data.get("version") not in _READ or isinstance(data["version"], bool):
-        raise DovetailError(f"{name} is no plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one")
+        raise DovetailError(
+            f"{name} is not a plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one"
+        )
     remarks = data.get("remarks") or []
     elsewhere = remarks if isinstance(remarks, dict) else None
     plan = Plan(
@@ -164,10 +166,10 @@ def parse_plan(text: str, name: str) -> tuple[Plan, dict[str, Any] | None]:
 
 
 def parse_remarks(text: str, name: str) -> list[Remark]:
-    """The remarks in a text that `remarks_text` made.
+    """Parse the text of `remarks_text`.
 
     Raises:
-        DovetailError: It is something else.
+        DovetailError: The text is malformed.
     """
     try:
         data = json.loads(text)
@@ -175,7 +177,7 @@ def parse_remarks(text: str, name: str) -> list[Remark]:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise DovetailError(f"{name}{line}: {error}") from None
     if not isinstance(data, list):
-        raise DovetailError(f"{name} is no list of remarks")
+        raise DovetailError(f"{name} is not a list of remarks")
     return _remarks(data, name)
 
 
@@ -183,14 +185,14 @@ def _remarks(lines: list, name: str) -> list[Remark]:
     try:
         return list(ungrouped(lines))
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise DovetailError(f"{name}: a remark is not as plans have it: {error}") from error
+        raise DovetailError(f"{name}: a remark is malformed: {error}") from error
 
 
 def _of_type(kind: type, data: dict[str, Any], key: str, name: str) -> Any:
     value = data.get(key) or kind()
     if not isinstance(value, kind):
         wanted = "a mapping" if kind is dict else "a list"
-        raise DovetailError(f"{name}: '{key}' is not as plans have it: {wanted} is wanted")
+        raise DovetailError(f"{name}: '{key}' must be {wanted}")
     return value
 
 
@@ -208,7 +210,7 @@ def _entries(data: dict[str, Any], key: str, make: Any, name: str) -> list:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if type(error) is ValueError else f"it is not as plans have it: {error}"
+    return str(error) if type(error) is ValueError else f"malformed: {error}"
 
 
 def _hint(key: str) -> str:
@@ -221,4 +223,4 @@ def _backend(entry: Any, name: str) -> dict[str, Any]:
         options = entry.get("options", {})
         if isinstance(options, dict) and all(isinstance(value, str) for value in options.values()):
             return entry
-    raise DovetailError(f"{name}: an entry of 'backends' is none", "write {name: cpu-bf16, options: {key: value}}")
+    raise DovetailError(f"{name}: an entry of 'backends' is malformed", "write {name: cpu-bf16, options: {key: value}}")

@@ -1,4 +1,4 @@
-"""The rows of a plan file: nodes, joins and source nodes, each in one line."""
+"""Rows of a plan file: nodes, joins and source nodes, one per line."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _UNUSUAL = {"origin", "kind", "ports"}
 
 
 def node_row(node: PlannedNode) -> list[Any]:
-    """Name, output, operator, backend/precision, region, key, and what else is not as usual."""
+    """Return [name, output, operator, backend/precision, region, key, {fields that differ from their defaults}]."""
     placement = f"{node.backend}/{node.precision}" if node.precision else node.backend
     row = [node.name, node.output, node.operator, placement, node.region, node.key, node.unusual()]
     return row if row[-1] else row[:-1]
 
 
 def node_of(entry: Any) -> PlannedNode:
-    """The inverse of `node_row`; mappings with the fields of `PlannedNode` are read, too.
+    """Parse a row of `node_row`, or a mapping with the fields of `PlannedNode`.
 
     Raises:
-        TypeError, ValueError: The entry has another form.
+        TypeError, ValueError: The entry is malformed.
     """
     if isinstance(entry, list):
         return _node_of_row(entry)
     if not isinstance(entry, dict):
-        raise ValueError(f"{str(entry)[:40]!r} is no node")
+        raise ValueError(f"{str(entry)[:40]!r} is not a node")
     values = {"name": "", "key": "", "op_type": "", "precision": "", **entry}
     for key in entry:
         if key not in NODE_FIELDS:
@@ -45,7 +45,7 @@ def _node_of_row(row: list[Any]) -> PlannedNode:
         raise ValueError(f"node '{row[0] if row else ''}': {len(row)} values instead of 4 to 7")
     name, output, operator, placement, region, key, unusual = [*row, *(None, "", {})[len(row) - 4 :]]
     if not isinstance(operator, str) or not isinstance(placement, str) or not isinstance(unusual, dict):
-        raise ValueError(f"node '{name}': operator and placement are texts, what is unusual is a mapping")
+        raise ValueError(f"node '{name}': operator and placement must be strings, the last field a mapping")
     if unknown := next((key for key in unusual if key not in _UNUSUAL), None):
         raise ValueError(f"node '{name}': unknown key '{unknown}'")
     domain, _, op_type = operator.rpartition("::")
@@ -59,7 +59,7 @@ def _node_of_row(row: list[Any]) -> PlannedNode:
 
 def _listed(origin: Any) -> list[Any]:
     if not isinstance(origin, (list, type(None))):
-        raise ValueError(f"origin {origin!r} is no list of names")
+        raise ValueError(f"origin {origin!r} is not a list of names")
     return origin or []
 
 
@@ -67,42 +67,42 @@ def _checked(node: PlannedNode) -> PlannedNode:
     texts = (node.name, node.output, node.key, node.op_type, node.backend, node.precision, node.domain, node.kind)
     if set(map(type, texts)) != {str}:
         wrong = next(text for text in texts if type(text) is not str)
-        raise ValueError(f"node '{node.name}': {wrong!r} is no text")
+        raise ValueError(f"node '{node.name}': {wrong!r} is not a string")
     if node.region is not None and type(node.region) is not int:
-        raise ValueError(f"node '{node.name}': region {node.region!r} is no number")
+        raise ValueError(f"node '{node.name}': region {node.region!r} is not an integer")
     if node.ports or node.origin:
         texts = (*node.origin, *node.ports.values()) if isinstance(node.ports, dict) else (None,)
         if not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"node '{node.name}': ports are a mapping of port to type, origin is a list of names")
+            raise ValueError(f"node '{node.name}': ports must map port to type, origin must be a list of names")
     if not node.backend:
         raise ValueError(f"node '{node.name}': no output or no backend")
     return node
 
 
 def join_row(join: Join) -> list[Any]:
-    """Value, from, to, kind, first reader, bytes."""
+    """Return [value, from, to, kind, first reader, bytes]."""
     return [join.value, join.held, join.wanted, join.kind, join.at, join.bytes]
 
 
 def join_of(entry: Any) -> Join:
-    """The inverse of `join_row`; mappings are read, too.
+    """Parse a row of `join_row`, or a mapping.
 
     Raises:
-        TypeError, KeyError, ValueError: The entry has another form.
+        TypeError, KeyError, ValueError: The entry is malformed.
     """
     join = Join(*entry) if isinstance(entry, list) else Join.from_dict(entry)
     *texts, size = join_row(join)
     if not all(isinstance(text, str) for text in texts) or not isinstance(size, (int, type(None))):
-        raise ValueError(f"{str(entry)[:40]!r} is no join")
+        raise ValueError(f"{str(entry)[:40]!r} is not a join")
     return join
 
 
 def source_of(entry: Any) -> SourceNode:
-    """A node of the source model.
+    """Parse the row of a source node.
 
     Raises:
-        ValueError: The entry has another form.
+        ValueError: The entry is malformed.
     """
     if not (isinstance(entry, list) and len(entry) == 3 and all(isinstance(text, str) for text in entry)):
-        raise ValueError(f"{str(entry)[:40]!r} is no node of the source model")
+        raise ValueError(f"{str(entry)[:40]!r} is not a node of the source model")
     return SourceNode(*entry)

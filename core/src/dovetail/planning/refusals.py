@@ -1,4 +1,4 @@
-"""What engines refused, on its way back to placement."""
+"""Refusals of engines, as input of the next placement."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 __all__ = ["Refusals", "nodes_to_refuse"]
 
 Refusals = dict[str, dict[str, str]]
-"""For each backend the nodes that its engine refuses, by name, with what the engine said."""
+"""By backend: the names of the nodes that its engine refuses, with the engine's message."""
 
 
 def nodes_to_refuse(
     plan: Plan, refusals: Iterable[Refusal], preferred: Mapping[str, str], whole: bool = False
 ) -> Refusals:
-    """The nodes of `plan` that must go elsewhere, because the engine of their backend refuses them.
+    """Return the nodes of `plan` that must be placed elsewhere because the engine of their backend refuses them.
 
-    An engine that names no node of the region refuses all of it. Conversions are no part of the plan; the nodes around
-    a refused one stand for it.
+    An engine that names no node of a region refuses the whole region. Conversions are not in the plan, so the
+    neighbours of a refused conversion are refused instead.
 
     Args:
-        plan: What was decided.
-        refusals: What engines said when regions were loaded.
-        preferred: The engine that each backend is made for; what another one refuses says nothing of the backend.
+        plan: The plan.
+        refusals: Errors of engines when regions were loaded.
+        preferred: The first engine of each backend; refusals of other engines do not count against the backend.
         whole: Refuse whole regions, whatever node the engine names.
     """
     planned = {node.name for node in plan.nodes}
@@ -47,9 +47,9 @@ def nodes_to_refuse(
 
 
 def _named(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
-    """The node of that name, or the one that computes the value of that name; what is in a body counts for its holder.
+    """Return the node of that name, or the producer of the value of that name; for a body, its control-flow node.
 
-    Engines also name what they made of a node (`conv_1/WithoutBiases`), so the part before the last slash counts, too.
+    Engines also derive names (`conv_1/WithoutBiases`), so the parts before the last and the first slash count, too.
     """
     names = [wanted for wanted in (name, name.rpartition("/")[0], name.partition("/")[0]) if wanted]
     for wanted in names:
@@ -57,7 +57,7 @@ def _named(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
             parts = all_nodes([node])
             if any(wanted == part.name or wanted in (value.name for value in part.outputs) for part in parts):
                 return node
-    # Or what is named enters the region, and the engine stumbles over its first reader.
+    # Otherwise the name may be an input of the region, and its first reader is refused.
     reads = (node for node in nodes if any(value is not None and value.name in names for value in node.inputs))
     return next(reads, None)
 

@@ -1,4 +1,4 @@
-"""A remark: one reason for one decision, as data."""
+"""Remarks: the reasons of decisions, as data."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Kind = Literal["passed", "missed", "failed", "analysis"]
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Why something was decided.
+    """The reason of one decision.
 
     Attributes:
-        kind: `passed` (done), `missed` (not done, on purpose), `failed` (not done, wanted), `analysis` (a fact).
+        kind: `passed` (done), `missed` (not done, on purpose), `failed` (attempted in vain), `analysis` (a fact).
         node: Name of the node it is about; empty for the whole model.
-        pass_: The pass or strategy that says so.
+        pass_: The pass or strategy that decided.
         rule: A short stable name of the rule, in kebab case.
-        why: One sentence for a person.
-        because: Names of the nodes that forced it.
+        why: One readable sentence.
+        because: Names of the nodes that forced the decision.
         suggest: The cheapest thing the user can do about it, or empty.
         source: File and line of the rule (`bpu_int8.yaml:34`), or empty.
     """
@@ -35,20 +35,20 @@ class Remark:
     source: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """The form that plans and `remarks.json` hold: `pass_` is called `pass`, empty fields are left out."""
+        """Return the remark as it stands in plans and `remarks.json`: `pass_` as `pass`, without empty fields."""
         pairs = ((f.name.rstrip("_"), getattr(self, f.name)) for f in fields(self))
         return {key: list(value) if isinstance(value, tuple) else value for key, value in pairs if value}
 
     @classmethod
     def from_dict(cls, data: dict) -> Remark:
-        """The inverse of `as_dict`.
+        """Parse a mapping of `as_dict`.
 
         Raises:
-            ValueError: A field has another form.
-            TypeError: A key is no field, or `kind` or `pass` is missing.
+            ValueError: A field is malformed.
+            TypeError: A key is unknown, or `kind` or `pass` is missing.
         """
         values = {("pass_" if key == "pass" else key): value for key, value in data.items()}
         because = values.pop("because", ())
         if not isinstance(because, (list, tuple)) or not all(isinstance(v, str) for v in (*because, *values.values())):
-            raise ValueError(f"the remark on '{values.get('node', '')}' holds something else than text")
+            raise ValueError(f"the remark on '{values.get('node', '')}' has a field that is not text")
         return cls(**{"node": "", "rule": "", "why": "", **values}, because=tuple(because))

@@ -1,12 +1,12 @@
 """Remarks on disk: one line per reason, with the nodes that it holds for.
 
-Most remarks of a model say the same of many nodes. A line holds up to `_PER_LINE` of them, so that a search for a node
-still finds its reasons in lines that can be read:
+Most reasons hold for many nodes. A line has up to `_PER_LINE` of them, so that a text search for a node finds readable
+lines:
 
     {"kind": "passed", "pass": "assign-types", "rule": "policy-lower", "why": "computed in bfloat16", "nodes": ["a"]}
 
-A node that was forced by others is a list: its name, and the names of those. Quoted names in `why` that differ from
-node to node are left out there (`'{}'`) and follow the node: its name, who forced it, the names for the text, as in
+A node that others forced is a list: its name and their names. Quoted names in `why` that differ between nodes become
+slots (`'{}'`), and the node is a list of its name, the nodes that forced it, and the names for the slots:
 `["y_to_float32", ["z"], ["y"]]`.
 """
 
@@ -26,10 +26,10 @@ SLOT = "'{}'"
 
 
 def grouped(remarks: Iterable[Remark]) -> list[dict[str, Any]]:
-    """The lines that hold `remarks`. The order of the remarks of each node is kept, the order between nodes is not."""
+    """Group `remarks` into lines. The order of the remarks of one node is kept, the order between nodes is not."""
     lines: list[list[Remark]] = []
     open_lines: dict[tuple, int] = {}
-    last: dict[str, int] = {}  # of each node the line with its latest remark
+    last: dict[str, int] = {}  # by node: the line with its latest remark
     for remark in remarks:
         key = (remark.kind, remark.pass_, remark.rule, template(remark.why), remark.suggest, remark.source)
         index = open_lines.get(key)
@@ -44,7 +44,7 @@ def grouped(remarks: Iterable[Remark]) -> list[dict[str, Any]]:
 
 
 def template(why: str) -> str:
-    """The text with the quoted names left out, so that reasons can be compared."""
+    """Replace quoted names by slots, so that reasons can be compared."""
     return why if SLOT in why else _QUOTED.sub(SLOT, why)
 
 
@@ -66,27 +66,27 @@ def _line(members: list[Remark]) -> dict[str, Any]:
 
 
 def ungrouped(lines: Iterable[dict[str, Any]]) -> Iterator[Remark]:
-    """The inverse of `grouped`.
+    """Expand the lines of `grouped`.
 
     Raises:
-        ValueError: A line is not as `grouped` gives it.
+        ValueError: A line is malformed.
     """
     for line in lines:
         if not isinstance(line, dict):
-            raise ValueError(f"{str(line)[:40]!r} is no remark")
+            raise ValueError(f"{str(line)[:40]!r} is not a remark")
         nodes = line.get("nodes")
         if nodes is None:
             yield Remark.from_dict(line)
             continue
         shared = Remark.from_dict({key: value for key, value in line.items() if key != "nodes"})
         if not isinstance(nodes, list):
-            raise ValueError("'nodes' of a remark are no list")
+            raise ValueError("'nodes' of a remark is not a list")
         for entry in nodes:
             yield _one(shared, entry)
 
 
 def _one(shared: Remark, entry: Any) -> Remark:
-    """The remark of one entry: a name, a name with those that forced it, or both with names for the text."""
+    """Return the remark of one entry: a name, a name with `because`, or both with names for the slots."""
     because: Any = ()
     why = shared.why
     name = entry
@@ -97,7 +97,7 @@ def _one(shared: Remark, entry: Any) -> Remark:
         else:
             name, *because = entry
     if type(name) is not str or why is None or because and not _texts(because):
-        raise ValueError(f"{str(entry)[:40]!r} is no node of a remark")
+        raise ValueError(f"{str(entry)[:40]!r} is not a node of a remark")
     return Remark(shared.kind, name, shared.pass_, shared.rule, why, tuple(because), shared.suggest, shared.source)
 
 

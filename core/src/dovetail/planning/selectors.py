@@ -1,4 +1,4 @@
-"""Selectors: how a person names nodes."""
+"""Selectors: how users name nodes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _FORMS = ("name", "type", "region")
 
 
 def select(model: Model, selector: str) -> list[ir.Node]:
-    """The nodes that `selector` names, in graph order.
+    """Return the nodes that `selector` names, in graph order.
 
     | form | selects |
     |---|---|
-    | `Conv_12`, `loop_1/body/Add_3` | the node of that name, or the one that computes the value of that name |
-    | `layer4.*`, `*/Add_?` | every node whose name fits the pattern |
+    | `Conv_12`, `loop_1/body/Add_3` | the node of that name, or the producer of the value of that name |
+    | `layer4.*`, `*/Add_?` | every node whose name matches the pattern |
     | `type:Conv`, `type:com.acme::FusedMlp` | every node of an operator |
     | `region:3` | every node of a region of the plan |
-    | `name:type:odd` | a name that looks like another form |
+    | `name:type:odd` | the node of a name that looks like another form |
 
     Raises:
-        DovetailError: It matches nothing; the message lists what comes near.
+        DovetailError: It matches nothing; suggests similar names.
     """
     form, _, rest = selector.partition(":")
     if form not in _FORMS or not rest:
@@ -75,10 +75,10 @@ def _by_name(model: Model, wanted: str) -> tuple[list[ir.Node], list[str]]:
 
 
 def parse_pin(text: str) -> tuple[str, str, str]:
-    """Take `SELECTOR=backend/precision` apart; the precision may be left out.
+    """Split `SELECTOR=backend/precision`; the precision is optional.
 
     Raises:
-        DovetailError: The text has no `=`, or nothing behind it.
+        DovetailError: The text has no `=`, or no backend after it.
     """
     selector, equals, target = text.rpartition("=")
     backend, _, precision = target.partition("/")

@@ -1,4 +1,4 @@
-"""What became of the nodes of the source model that are not in the result any more."""
+"""Report the source nodes that are not in the result: folded, removed or inlined."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["lost_nodes"]
 
 
 class _Node(NamedTuple):
-    """What matters here of a node, whether it comes from a proto or from a graph."""
+    """The relevant fields of a node, from a proto or from a graph."""
 
     name: str
     domain: str
@@ -29,7 +29,7 @@ class _Node(NamedTuple):
 
 
 def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
-    """The nodes of `source` that `model`, which was made from it, does not have any more, in the order of `source`."""
+    """Return the nodes of `source` that `model`, compiled from it, no longer has, in the order of `source`."""
     from dovetail.planning.plan import SourceNode
 
     owners: dict[str, ir.Node] = {}
@@ -56,20 +56,20 @@ def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
         if owner is not None:
             fate = f"folded into {owner.name}"
         elif (node.domain, node.op_type) in functions:
-            fate = "inlined: the nodes of the function stand in its place"
+            fate = "inlined: replaced by the nodes of the function"
         elif any(name in constants for name in node.outputs):
-            fate = "computed once: its result is a constant"
+            fate = "folded: its result is a constant"
         elif any(name in alive_inputs for name in node.outputs):
-            fate = "removed: its readers read its input"
+            fate = "removed: its readers read its input instead"
         else:
-            fate = "removed: nothing reads its result any more"
+            fate = "removed: nothing reads its result"
         name = node.name or "_".join([node.op_type, *node.outputs[:1]])
         found.append(SourceNode(name, operator_name(node.domain, node.op_type), fate))
     return found
 
 
 def _nodes(model: Model) -> Iterator[_Node]:
-    """Every node of the model and its bodies; a graph that nobody has asked for yet is not made for this."""
+    """Yield every node of the model and its bodies, without building the graph if it is not built yet."""
     if model.untouched:
         yield from _proto_nodes(model.skeleton().proto.graph)
         return

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.external import TensorDoor
-from dovetail.ir.order import sort_function
+from dovetail.ir.external import TensorLoader
 from dovetail.ir.source import check_source
+from dovetail.ir.topological_order import sort_function
 
 from dovetail_canonicalize.names import all_nodes
 from dovetail_canonicalize.opsets import (
@@ -50,7 +50,7 @@ def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
         proto = onnx.inliner.inline_local_functions(proto, convert_version=convert)
         if convert:
             _drop_repeats(proto.graph)
-            check_source(proto, TensorDoor("with its functions inlined", None))
+            check_source(proto, TensorLoader("with its functions inlined", None))
     except Exception as error:  # whatever its C++ side throws, and what it left wrong
         raise _refusal(proto, error) from error
     left = {(function.domain, function.name) for function in proto.functions}

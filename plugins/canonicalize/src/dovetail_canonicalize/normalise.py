@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.order import sort_nodes
+from dovetail.ir.topological_order import sort_nodes
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
 

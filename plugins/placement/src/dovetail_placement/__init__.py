@@ -1,4 +1,4 @@
-"""Passes that place operators on backends: edge kinds, strategies, fix-ups and regions."""
+"""Passes that place operators on backends: edge kinds, strategies and regions."""
 
 from dovetail.plugin import hookimpl
 

@@ -1,8 +1,8 @@
-"""What flows on an edge: data, indices, or shapes.
+"""The kind of every edge: data, indices, or shapes.
 
-Shape arithmetic must never be converted or quantised, and integers that only index or count are bounded by the extents
-of tensors. Both are known from two directions: where a value goes (a shape port, an index port) and where it comes
-from (Shape and what is computed from it alone).
+Shape arithmetic must never be cast or quantised, and indices are bounded by the extents of tensors. Kinds follow from
+two directions: from the readers of a value (a shape port, an index port) and from its definition (Shape and everything
+computed from shapes alone).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["EdgeKinds", "MarkEdgeKinds"]
 
 
 class EdgeKinds:
-    """The kind of every node and value of a model, as an analysis."""
+    """The kind of every node and value: `ctx.analysis(EdgeKinds, model)`. Two walks, forward and backward."""
 
     def __init__(self, model: Model, flat: FlatGraph, facts: OperatorFacts):
         self._facts = facts
@@ -45,23 +45,23 @@ class EdgeKinds:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> EdgeKinds:
-        """The analysis of `model` as it is now."""
+        """Analyse the current revision of `model`."""
         return cls(model, ctx.analysis(FlatGraph, model), operator_facts())
 
     def of_node(self, node: ir.Node) -> str:
-        """`shape`, `index` or `data`: what the node computes. A node with one output of data computes data."""
+        """Return what the node computes: `shape`, `index` or `data`; `data` if its outputs differ."""
         kinds = {self.of_value(value) for value in node.outputs if value.name}
         return kinds.pop() if len(kinds) == 1 else "data"
 
     def of_value(self, value: ir.Value) -> str:
-        """What flows on the edges from `value`."""
+        """Return the kind of `value`."""
         return self._comes_from.get(id(value)) or self._flows_to.get(id(value), "data")
 
     def _forward(self, node: ir.Node) -> None:
         if node.op_type == "Loop" and (body := node.attributes.get("body")) is not None:
             inputs = body.as_graph().inputs
             if inputs:
-                self._comes_from[id(inputs[0])] = "shape"  # the iteration number counts up to an extent
+                self._comes_from[id(inputs[0])] = "shape"  # the iteration number is bounded by an extent
         known = self._inherited(node)
         for index, value in enumerate(node.outputs):
             kind = self._output_kind(node, index)
@@ -71,7 +71,7 @@ class EdgeKinds:
                 self._comes_from[id(value)] = kind
 
     def _output_kind(self, node: ir.Node, index: int) -> str:
-        """What flows out of a port by the operator's facts; looked up once per operator."""
+        """Return the kind of an output port from the operator facts, cached per operator version."""
         key = (node.op_type, node.domain, node.version, index)
         if key not in self._known_outputs:
             port = output_name(index, self._signatures(node))
@@ -79,7 +79,7 @@ class EdgeKinds:
         return self._known_outputs[key]
 
     def _input_kind(self, node: ir.Node, index: int) -> str:
-        """What flows into a port by the operator's facts; looked up once per operator."""
+        """Return the kind of an input port from the operator facts, cached per operator version."""
         key = (node.op_type, node.domain, node.version, index)
         if key not in self._known_inputs:
             port = input_name(index, self._signatures(node))
@@ -87,9 +87,9 @@ class EdgeKinds:
         return self._known_inputs[key]
 
     def _inherited(self, node: ir.Node) -> str | None:
-        """The kind of all inputs that are not constant, if they have one in common.
+        """Return the common kind of all inputs that are not constant; None if there is none.
 
-        Arithmetic on extents gives extents. Arithmetic on indices may give anything, so only movement hands them on.
+        Arithmetic on extents gives extents. Arithmetic on indices may give anything, so only data movement passes them.
         """
         kinds = set()
         for value in node.inputs:
@@ -103,7 +103,7 @@ class EdgeKinds:
         return None
 
     def _backward(self, values: Iterable[ir.Value]) -> None:
-        """By then every reader of the values has been asked: readers stand later, in bodies too."""
+        """Classify values by their readers; all readers are already classified, as they come later in the order."""
         for value in values:
             kind = self._by_readers(value)
             if kind != "data":
@@ -124,7 +124,7 @@ class EdgeKinds:
 
 
 def _counts(value: ir.Value) -> bool:
-    """Whether values of this type can be extents or indices; a type that is not known cannot."""
+    """Whether the type of `value` can hold extents or indices; False for unknown types."""
     return value.dtype is not None and _is_count(value.dtype)
 
 
@@ -134,7 +134,7 @@ def _is_count(dtype: ir.DataType) -> bool:
 
 
 def operator_facts() -> OperatorFacts:
-    """The shared facts of operators."""
+    """Load the operator facts that are shared by all backends."""
     from importlib.resources import files
 
     from dovetail_schemas import load_operator_facts
@@ -144,7 +144,7 @@ def operator_facts() -> OperatorFacts:
 
 @dataclass(frozen=True)
 class MarkEdgeKinds(Pass):
-    """Mark every node and value with what flows there: data, an index or a shape.
+    """Annotate every node and value with its kind: data, index or shape.
 
     Given:  %s = Shape(%x)   %n = Gather(%s, 0)   %y = Reshape(%x, %n)
     Result: the first two are marked `shape`, the last `data`.
@@ -170,7 +170,7 @@ class MarkEdgeKinds(Pass):
 
 
 def _outer_values(graph: ir.Graph) -> list[ir.Value]:
-    """Inputs, and constants that can be counts."""
+    """Return the inputs of a graph, and its constants that can be counts."""
     return [*graph.inputs, *(value for value in graph.initializers.values() if _counts(value))]
 
 

@@ -1,4 +1,4 @@
-"""The pass that numbers regions: parts of one backend that can be cut out."""
+"""The `form-regions` pass: number the regions, convex parts of one backend."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["FormRegions"]
 
 @dataclass(frozen=True)
 class FormRegions(Pass):
-    """Number the regions: maximal convex sets of nodes of one backend, in an order in which they can run.
+    """Number the regions: maximal convex sets of nodes of one backend, in topological order.
 
     Given:  every node has a backend
-    Result: every node has the number of its region; nodes of bodies have that of the node that holds them.
+    Result: every node has the number of its region; nodes of bodies share that of their control-flow node.
     """
 
     name = "form-regions"
@@ -34,13 +34,13 @@ class FormRegions(Pass):
 
 
 def number_regions(model: Model, ctx: Context) -> None:
-    """Do it; planning needs the numbers before there are joins, compiling after."""
+    """Number the regions of `model`. Runs twice: for the plan before casts are inserted, and again afterwards."""
     from dovetail.runtime.regions import form_regions
 
     flat = ctx.analysis(FlatGraph, model)
     regions = form_regions(model.graph, lambda node: get_placement(node).backend)
     for region in regions:
-        # Nodes that share a placement go on sharing one; those that are looked up here are all older than this loop.
+        # Nodes that share a placement keep sharing one. Keys stay valid: all looked-up placements outlive this loop.
         moved: dict[int, Placement] = {}
         for node in region.nodes:
             for part in (node, *flat.body_nodes(node)):

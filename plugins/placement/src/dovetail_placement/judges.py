@@ -13,7 +13,7 @@ __all__ = ["Judges"]
 
 
 class Judges:
-    """One judge per backend, made when it is first asked."""
+    """One judge per backend, created on first use."""
 
     def __init__(self, model: Model, ctx: Context):
         self._model = model
@@ -21,7 +21,7 @@ class Judges:
         self._known: dict[str, Judge] = {}
 
     def of(self, backend: Backend) -> Judge:
-        """The judge of a backend for this model."""
+        """Return the judge of a backend for this model."""
         if backend.name not in self._known:
             facts = {name: self._ctx.registry.fact[name] for name in backend.facts}
             self._known[backend.name] = backend.judge(self._model.ir.opset_imports, facts)

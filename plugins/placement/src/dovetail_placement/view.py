@@ -1,4 +1,4 @@
-"""What a strategy sees of a model."""
+"""The view of a model that a strategy gets."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["View"]
 
 
 class View:
-    """The nodes that nobody has claimed yet, and what one backend says of them.
+    """The unclaimed nodes of a model, with the verdicts of one backend.
 
     Attributes:
-        model: The model; a strategy never edits it.
-        backend: The backend that looks.
+        model: The model; a strategy must not edit it.
+        backend: The backend that claims.
     """
 
     def __init__(self, model: Model, ctx: Context, backend: Backend, judge: Judge, hidden: set[int]):
@@ -36,20 +36,20 @@ class View:
         self._verdicts: dict[int, Verdict] = {}
 
     def nodes(self) -> Iterator[ir.Node]:
-        """Unclaimed nodes of the main graph in graph order; bodies belong to the node that holds them."""
+        """Yield the unclaimed nodes of the main graph in graph order; see `whole` for bodies."""
         return (node for node in self.model.graph if id(node) not in self._hidden)
 
     def whole(self, node: ir.Node) -> list[ir.Node]:
-        """The node and all nodes of its bodies, which one engine runs together."""
+        """Return the node and all nodes of its bodies, which must be claimed together: one engine runs them."""
         return [node, *self._flat.body_nodes(node)]
 
     def verdict(self, node: ir.Node) -> Verdict:
-        """What the backend's file says of `node`."""
+        """Return the legality of `node` by the backend's file."""
         known = self._verdicts.get(id(node))
         if known is None:
             known = self._verdicts[id(node)] = self._judge(node)
         return known
 
     def kind(self, node: ir.Node) -> str:
-        """What the node computes: `data`, `index` or `shape`."""
+        """Return what the node computes: `data`, `index` or `shape`."""
         return kind_of(node)

@@ -1,4 +1,4 @@
-"""Attributes: one value each, of the type that they state."""
+"""Check attributes: one value each, of the declared type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["GRAPH", "GRAPHS", "TENSOR", "attribute_problem", "type_name"]
 
 TENSOR, GRAPH, GRAPHS = 4, 5, 10  # onnx.AttributeProto.AttributeType
-# Where the value of each type stands; the second says that nothing may stand for "zero" or "empty".
+# The field of each type, and whether it must be set: an unset message is not a default.
 _FIELDS = {
     1: ("f", False), 2: ("i", False), 3: ("s", False), 4: ("t", True), 5: ("g", True), 6: ("floats", False),
     7: ("ints", False), 8: ("strings", False), 9: ("tensors", False), 10: ("graphs", False),
@@ -18,13 +18,13 @@ _FIELDS = {
 }  # fmt: skip
 _RANKS = 1 << 16
 _AXES = {"axis": -_RANKS, "axes": -_RANKS, "perm": 0, "batch_dims": 0}
-"""Attributes that name axes, with the lowest number that they may hold."""
-_LONGEST_EQUATION = 1000  # characters; readers of equations take time that grows faster than their length
+"""Attributes that name axes, with their lowest valid number."""
+_LONGEST_EQUATION = 1000  # characters; parsers of equations are superlinear
 _BESIDE = frozenset({"name", "type", "doc_string", "ref_attr_name"})
 
 
 def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
-    """What is wrong with one attribute by itself, or empty."""
+    """Return what is wrong with one attribute by itself; empty if nothing is."""
     field, message = _FIELDS.get(attribute.type, ("", False))
     if not field:
         return f"attribute '{attribute.name}' states no type that ONNX knows ({attribute.type})"
@@ -36,7 +36,7 @@ def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
     if found != [field] and (found or message):
         held = ", ".join(found) or "no value"
         return f"attribute '{attribute.name}' is {type_name(attribute.type)} and holds {held}"
-    # onnx's inference computes with these before it checks them, and can end the process.
+    # onnx's inference uses these before it checks them, and can crash the process.
     lowest = _AXES.get(attribute.name)
     if lowest is not None and any(not lowest <= axis < _RANKS for axis in (attribute.i, *attribute.ints)):
         return f"attribute '{attribute.name}' names an axis that no tensor has"
@@ -49,7 +49,7 @@ def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
 
 
 def type_name(number: int) -> str:
-    """The name of an attribute type: `INTS`."""
+    """Return the name of an attribute type: `INTS`."""
     import onnx
 
     try:

@@ -1,4 +1,4 @@
-"""Bodies of control flow against the nodes that hold them: as many inputs and outputs as the operator hands over."""
+"""Check the numbers of inputs and outputs of bodies against their control-flow nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCAN_WITHOUT_BATCH = 9
 
 
 def named_bodies_of(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    """The bodies of `node` with the names of their attributes."""
+    """Yield the bodies of `node` with the names of their attributes."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.name, attribute.g
@@ -23,10 +23,9 @@ def named_bodies_of(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto
 
 
 def body_problem(node: onnx.NodeProto, version: int) -> str:
-    """What is wrong with the numbers of inputs and outputs of the bodies of a standard operator, or empty.
+    """Return what is wrong with inputs and outputs of the bodies of a standard operator; empty if nothing is.
 
-    The schema has been asked already: every attribute that it needs is there and of its type. In a function they may be
-    references, of which nothing is known.
+    Attributes were checked against the schema before. In a function they may be references, which are not checked.
     """
     if any(attribute.ref_attr_name for attribute in node.attribute):
         return ""
@@ -79,5 +78,5 @@ def _outputs(name: str, body: onnx.GraphProto, wanted: int) -> str:
     return f"has {wanted} outputs, and a body '{name}' with {len(body.output)}"
 
 
-# What each operator hands to its bodies is in no schema.
+# Schemas do not describe the inputs and outputs of bodies.
 _RULES = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _map}

@@ -1,7 +1,7 @@
-"""Text in a file is UTF-8: nothing else can be a name in Python, in a plan, or in most engines.
+"""Check that all text is UTF-8, as names in Python, in plans and in most engines must be.
 
-onnx's own messages do not check this; they hand text that is not UTF-8 out as bytes. The same messages read by the
-rules of protobuf 3 do check it, in C++, so the file is parsed once more with those.
+onnx's own messages do not check this and return other text as bytes. The same messages with proto3 syntax check it, in
+C++, so the file is parsed once more with those.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["encoding_problem"]
 
 
 def encoding_problem(proto: onnx.ModelProto) -> str:
-    """What in `proto` is not UTF-8, or empty."""
+    """Return the first text in `proto` that is not UTF-8; empty if there is none."""
     try:
         _strict().FromString(proto.SerializeToString())
     except DecodeError:
@@ -30,7 +30,7 @@ def encoding_problem(proto: onnx.ModelProto) -> str:
 
 @cache
 def _strict() -> type[Message]:
-    """The class of models by the rules of protobuf 3."""
+    """Return the message class of models with proto3 syntax."""
     import onnx
 
     file = descriptor_pb2.FileDescriptorProto()
@@ -42,7 +42,7 @@ def _strict() -> type[Message]:
 
 
 def _first(proto: Message) -> str:
-    """Where the first text stands that is not UTF-8."""
+    """Return the path of the first text that is not UTF-8."""
     stack = [("", proto)]
     while stack:
         path, message = stack.pop()

@@ -1,4 +1,4 @@
-"""Local functions: their bodies are right, they do not call themselves, and inlined they stay within limits."""
+"""Check local functions: valid bodies, no recursion, and limits on the size of the inlined model."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.limits import EXPANDED_BYTES, EXPANDED_NODES, GRAPH_DEPTH
-from dovetail.ir.order import bodies_of
 from dovetail.ir.signatures import find
 from dovetail.ir.source.graphs import GraphRules
 from dovetail.ir.source.versions import imports_of
+from dovetail.ir.topological_order import bodies_of
 
 if TYPE_CHECKING:
     import onnx
 
-    from dovetail.ir.external import TensorDoor
+    from dovetail.ir.external import TensorLoader
     from dovetail.ir.source.problems import Problems
 
 __all__ = ["Functions", "check_functions"]
@@ -26,10 +26,10 @@ Key = tuple[str, str, str]
 
 
 class Functions(dict[Key, "onnx.FunctionProto"]):
-    """Local functions by their keys.
+    """Local functions by key.
 
     Attributes:
-        needed: Which inputs of each a call must give: an operator in its body cannot do without.
+        needed: Indices of the inputs that a call must not omit, because an operator in the body requires them.
     """
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Functions(dict[Key, "onnx.FunctionProto"]):
 _HINT = "models nest functions a few levels deep; this file is damaged or made to do harm"
 
 
-def check_functions(proto: onnx.ModelProto, door: TensorDoor, problems: Problems) -> Functions:
-    """Judge the body of every local function, and how large the model becomes when all calls are inlined.
+def check_functions(proto: onnx.ModelProto, loader: TensorLoader, problems: Problems) -> Functions:
+    """Check the body of every local function, and the size of the model with all calls inlined.
 
     Raises:
-        DovetailError: Inlining would never end, or give more than the limits allow.
+        DovetailError: Functions are recursive, or the inlined model exceeds the limits.
     """
     functions = Functions()
     for function in proto.functions:
@@ -53,17 +53,17 @@ def check_functions(proto: onnx.ModelProto, door: TensorDoor, problems: Problems
             problems.add(f"two functions are called '{function.name}' in domain '{function.domain}'")
         functions[key] = function
     if functions:
-        _check_expansion(proto, functions, door.name)
+        _check_expansion(proto, functions, loader.name)
     for function in functions.values():
-        _check_body(function, functions, door, problems)
+        _check_body(function, functions, loader, problems)
     return functions
 
 
-def _check_body(function: onnx.FunctionProto, functions: Functions, door: TensorDoor, problems: Problems) -> None:
+def _check_body(function: onnx.FunctionProto, functions: Functions, loader: TensorLoader, problems: Problems) -> None:
     label, given = f"function '{function.name}'", set(function.input)
     if len(given) < len(function.input):
         problems.add(f"{label} has two inputs of one name")
-    rules = GraphRules(imports_of(function.opset_import), functions, door, problems, label)
+    rules = GraphRules(imports_of(function.opset_import), functions, loader, problems, label)
     rules.attributes(function.attribute_proto, label, 0)
     defined = rules.nodes(function.node, given, 0)
     for name in function.output:
@@ -73,7 +73,7 @@ def _check_body(function: onnx.FunctionProto, functions: Functions, door: Tensor
 
 @dataclass
 class _Extent:
-    """What a call of a function becomes: how many nodes, how many bytes, how many bodies deep."""
+    """The size of an inlined call: nodes, bytes, and nesting of bodies."""
 
     nodes: int
     bytes: int
@@ -84,7 +84,7 @@ def _check_expansion(proto: onnx.ModelProto, functions: Functions, name: str) ->
     extents: dict[Key, _Extent] = {}
     calls = {key: list(_calls(function.node, functions)) for key, function in functions.items()}
     for root in functions:
-        # Depth first by hand: a chain of calls may be longer than Python's stack.
+        # Depth first without recursion: a chain of calls may be longer than Python's stack.
         stack, path = [(root, iter(calls[root]))], {root}
         while stack:
             key, left = stack[-1]
@@ -123,7 +123,7 @@ def _sum(calls: list[tuple[Key | None, int]], size: int, extents: Mapping) -> _E
 
 
 def _calls(nodes, functions: Functions) -> Iterator[tuple[Key | None, int]]:
-    """Every node here and in bodies: the function that it calls, or None, and how many bodies it stands in."""
+    """Yield, for every node here and in bodies, the function that it calls (or None) and its nesting depth."""
     stack = [(nodes, 0)]
     while stack:
         nodes, depth = stack.pop()
@@ -134,7 +134,7 @@ def _calls(nodes, functions: Functions) -> Iterator[tuple[Key | None, int]]:
 
 
 def _needed(function: onnx.FunctionProto, functions: Functions) -> frozenset[int]:
-    """The inputs that some operator of the body needs; those of called functions are known already."""
+    """Return the indices of inputs that some operator of the body requires; callees are known already."""
     positions, opsets = {name: index for index, name in enumerate(function.input)}, imports_of(function.opset_import)
     needed, stack = set(function.output), [function.node]
     while stack:

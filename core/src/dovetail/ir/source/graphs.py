@@ -1,4 +1,4 @@
-"""Graphs: names are defined once and read where they are visible, nodes are right, types are known."""
+"""Check graphs: names are defined once and visible where they are read, nodes are valid, types are known."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.limits import GRAPH_DEPTH
-from dovetail.ir.order import bodies_of, label_of, order_of
 from dovetail.ir.source.attributes import GRAPH, GRAPHS, attribute_problem
 from dovetail.ir.source.bodies import body_problem
 from dovetail.ir.source.operators import Operators
 from dovetail.ir.source.value_types import type_problem
 from dovetail.ir.sparse import densify_attributes, densify_initializers
+from dovetail.ir.topological_order import bodies_of, label_of, topological_order
 
 if TYPE_CHECKING:
     import onnx
 
-    from dovetail.ir.external import TensorDoor
+    from dovetail.ir.external import TensorLoader
     from dovetail.ir.source.functions import Functions
     from dovetail.ir.source.problems import Problems
 
 __all__ = ["GraphRules", "check_main_graph", "check_training"]
 
-# Attributes with tensors or graphs inside; all others are done with once their form is judged.
+# Types of attributes that contain tensors or graphs, which are checked beyond the attribute itself.
 _HOLDING = frozenset({4, 5, 9, 10, 11, 12})
-_REMEMBERED_UP_TO = 256  # bytes; larger attributes hold tensors or bodies, and hardly ever repeat
+_REMEMBERED_UP_TO = 256  # bytes; larger attributes hold tensors or bodies and rarely repeat
 
 
 def check_main_graph(
-    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, door: TensorDoor, problems: Problems
+    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, loader: TensorLoader, problems: Problems
 ) -> None:
-    """The main graph and all bodies in it. Its own initializers were admitted before."""
-    graph, rules = proto.graph, GraphRules(opsets, functions, door, problems)
+    """The main graph and all bodies in it. Its own initializers were checked before."""
+    graph, rules = proto.graph, GraphRules(opsets, functions, loader, problems)
     rules.devices = frozenset(configuration.name for configuration in proto.configuration)
     for value in graph.input:
         if problem := type_problem(value.type, needed=True):
             problems.add(f"graph input '{value.name}' {problem}")
-    rules.graph(graph, 0, admitted=True)
+    rules.graph(graph, 0, checked=True)
 
 
 def check_training(
-    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, door: TensorDoor, problems: Problems
+    proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, loader: TensorLoader, problems: Problems
 ) -> None:
-    """The graphs of the training information, which see what the main graph defines."""
+    """Check the graphs of the training information, which see the names of the main graph."""
     if proto.training_info:
         for info in proto.training_info:
-            rules = GraphRules(opsets, functions, door, problems)
+            rules = GraphRules(opsets, functions, loader, problems)
             rules.visible |= _defined(proto.graph)
             rules.graph(info.initialization, 1)
             rules.visible |= _defined(info.initialization)
@@ -55,26 +55,26 @@ def check_training(
 
 
 class GraphRules:
-    """Judges graphs and nodes that share one set of imports.
+    """Checks graphs and nodes that share one set of imports.
 
     Args:
         opsets: The version of each imported domain.
         functions: The local functions that nodes may call.
-        door: Admits tensors.
-        problems: Where problems are noted.
-        function: What messages call the function whose body is judged; its attributes may be referred to.
+        loader: Checks tensors.
+        problems: Collects problems.
+        function: Label of the function whose body is checked; nodes may refer to its attributes.
 
     Attributes:
         devices: Names of the device configurations that the model declares.
-        visible: Names that the present graph sees from outside. One set that grows and shrinks, because copies of it
-            would cost the number of all names for every body.
+        visible: Outer names that the current graph sees. One set that grows and shrinks: a copy per body would be
+            quadratic.
     """
 
     def __init__(
         self,
         opsets: Mapping[str, int],
         functions: Functions,
-        door: TensorDoor,
+        loader: TensorLoader,
         problems: Problems,
         function: str = "",
     ):
@@ -82,30 +82,30 @@ class GraphRules:
         self.visible: set[str] = set()
         self._opsets = opsets
         self._operators = Operators(opsets, functions)
-        self._door = door
+        self._loader = loader
         self._problems = problems
         self._function = function
         self._where = f" of {function}" if function else ""
         self._calls = bool(functions)
         self._verdicts: dict[tuple, tuple[str, bool]] = {}
 
-    def graph(self, graph: onnx.GraphProto, depth: int, admitted: bool = False) -> None:
+    def graph(self, graph: onnx.GraphProto, depth: int, checked: bool = False) -> None:
         """One graph and all bodies in it.
 
         Args:
             graph: The graph.
-            depth: How many graphs it stands in.
-            admitted: Its initializers have been through the door.
+            depth: Its nesting depth.
+            checked: Its initializers have been through the loader.
         """
         if depth > GRAPH_DEPTH:
             raise DovetailError(
-                f"{self._door.name}: bodies are nested deeper than {GRAPH_DEPTH} levels",
+                f"{self._loader.name}: bodies are nested deeper than {GRAPH_DEPTH} levels",
                 "models nest bodies two or three levels deep; this file is damaged or made to do harm",
             )
-        if not admitted:
+        if not checked:
             for tensor in graph.initializer:
-                self._door.admit_whole(tensor, f"initializer '{tensor.name}'")
-        densify_initializers(graph, self._door)
+                self._loader.check_and_inline(tensor, f"initializer '{tensor.name}'")
+        densify_initializers(graph, self._loader)
         label = f"graph '{graph.name}'" if depth else "the graph"
         given = self._given(graph, label)
         for value in (*graph.input, *graph.output, *graph.value_info):
@@ -128,12 +128,12 @@ class GraphRules:
                     self._problems.add(f"{what} is not defined")
 
     def nodes(self, nodes: Sequence[onnx.NodeProto], given: set[str], depth: int) -> set[str]:
-        """The nodes of one graph or function.
+        """Check the nodes of one graph or function.
 
         Returns:
-            All names that it defines, `given` among them.
+            All names that it defines, including `given`.
         """
-        # Blank names stand for what is left out. This loop is most of what opening a large model costs.
+        # Empty names are omitted ports. This loop dominates the time of opening a large model.
         defined, outer = given | {""}, self.visible
         holders, late, judge = [], [], self._node
         for node in nodes:
@@ -158,9 +158,9 @@ class GraphRules:
         undefined = [(node, name) for node, name in late if name not in defined]
         for node, name in undefined:
             self._problem(node, f"reads '{name}', which nothing defines")
-        # Only what is out of order can hold a circle; what bodies capture is not among `late`.
+        # Only nodes out of order can form a cycle; captures of bodies are not in `late`.
         if (late or holders) and not self._problems.count:
-            self._circles(nodes)
+            self._cycles(nodes)
         return defined
 
     def _given(self, graph: onnx.GraphProto, label: str) -> set[str]:
@@ -189,9 +189,9 @@ class GraphRules:
             self._problem(node, f"defines '{name}', which is defined already")
 
     def _node(self, node: onnx.NodeProto, inputs: list[str], outputs: int) -> bool:
-        """Judge one node; True when it holds bodies."""
+        """Check one node; return whether it has bodies."""
         attributes = node.attribute
-        # Attributes repeat as operators do; written out, equal ones are found without a look inside.
+        # Verdicts are cached by operator, ports and serialised attributes, as nodes repeat.
         texts = tuple([attribute.SerializeToString() for attribute in attributes]) if attributes else ()
         blanks = tuple([index for index, name in enumerate(inputs) if not name]) if "" in inputs else ()
         form = (node.op_type, node.domain, self._calls and node.overload, len(inputs), outputs, blanks, texts)
@@ -203,7 +203,7 @@ class GraphRules:
         problem, holding = verdict
         holds_bodies = False
         if holding and not problem:
-            self._admit(attributes, f"node {label_of(node)}{self._where}")
+            self._check_tensors(attributes, f"node {label_of(node)}{self._where}")
             holds_bodies = any(attribute.type in (GRAPH, GRAPHS) for attribute in attributes)
             if holds_bodies and node.domain in ("", "ai.onnx"):
                 problem = body_problem(node, self._opsets.get("", 1))
@@ -212,45 +212,45 @@ class GraphRules:
         return holds_bodies
 
     def _verdict(self, form: tuple, attributes: Sequence[onnx.AttributeProto]) -> tuple[str, bool]:
-        """What is wrong with nodes of this form, or empty, and whether they hold tensors or bodies."""
+        """Return what is wrong with nodes of this form (or empty), and whether they have tensors or bodies."""
         kinds = tuple([(attribute.name, attribute.type) for attribute in attributes])
         problem = self._operators.problem((*form[:2], form[2] or "", *form[3:6], kinds))
         for attribute in attributes:
             problem = problem or attribute_problem(attribute, bool(self._function))
-            # onnx's inference ends the process where these differ.
+            # onnx's inference crashes the process if these differ.
             if attribute.name == "num_outputs" and not attribute.ref_attr_name and attribute.i != form[4]:
                 problem = problem or f"says that it has {attribute.i} outputs, and has {form[4]}"
         return problem, any(kind in _HOLDING for _, kind in kinds)
 
     def attributes(self, attributes: Iterable[onnx.AttributeProto], label: str, depth: int) -> None:
-        """The defaults that a function gives its attributes."""
+        """Check the default attributes of a function."""
         for attribute in attributes:
             if problem := attribute_problem(attribute, False):
                 self._problems.add(f"{label}: {problem}")
-        self._admit(attributes, label)
+        self._check_tensors(attributes, label)
         for attribute in attributes:
             for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
                 self.graph(body, depth + 1)
 
-    def _admit(self, attributes: Iterable[onnx.AttributeProto], label: str) -> None:
-        densify_attributes(attributes, self._door, label)
+    def _check_tensors(self, attributes: Iterable[onnx.AttributeProto], label: str) -> None:
+        densify_attributes(attributes, self._loader, label)
         for attribute in attributes:
             for tensor in (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors):
-                self._door.admit_whole(tensor, f"attribute '{attribute.name}' of {label}")
+                self._loader.check_and_inline(tensor, f"attribute '{attribute.name}' of {label}")
 
     def _problem(self, node: onnx.NodeProto, problem: str) -> None:
         self._problems.add(f"node {label_of(node)}{self._where} {problem}")
 
-    def _circles(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """Nodes that wait for their own results; only a graph that is out of order can hold any."""
+    def _cycles(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """Report a cycle of nodes, if there is one."""
         try:
-            order_of(nodes, self.visible)
+            topological_order(nodes, self.visible)
         except DovetailError as error:
             self._problems.add(error.message)
 
 
 def _repeated(names: list[str]) -> list[str]:
-    """The names that stand in `names` more than once; a blank one does not count."""
+    """Return the non-empty names that occur more than once."""
     if len(set(names)) == len(names):
         return []
     return [name for name, times in Counter(names).items() if times > 1 and name]

@@ -1,4 +1,4 @@
-"""Nodes against the schemas of their operators: known, as many ports as it takes, the attributes that it has."""
+"""Check nodes against the schemas of their operators: known operator, numbers of ports, attributes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["Form", "Operators"]
 
 Form = tuple[str, str, str, int, int, tuple[int, ...], tuple[tuple[str, int], ...]]
-"""What is judged once for all nodes that share it: operator, domain, overload, number of inputs and outputs, positions
-of blank inputs, names and types of attributes."""
+"""The key under which verdicts are cached: operator, domain, overload, numbers of inputs and outputs, positions of
+omitted inputs, names and types of attributes."""
 
 
 class Operators:
-    """Judges forms of nodes within one set of imports.
+    """Checks forms of nodes within one set of imports.
 
     Args:
         opsets: The version of each imported domain.
@@ -32,7 +32,7 @@ class Operators:
         self._functions = functions
 
     def problem(self, form: Form) -> str:
-        """What is wrong with nodes of this form, or empty; an operator that nobody describes is not judged."""
+        """Return what is wrong with nodes of this form; empty if nothing is, or the operator has no schema."""
         op_type, domain, overload, inputs, outputs, blanks, attributes = form
         names = [name for name, _ in attributes]
         if len(set(names)) < len(names):

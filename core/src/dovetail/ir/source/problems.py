@@ -1,4 +1,4 @@
-"""What is wrong with a source model, collected."""
+"""Collect the problems of a source model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Problems:
     """The problems found so far, in the order of the file.
 
     Args:
-        name: What messages call the model: its path, or `the model`.
+        name: Name of the model in messages: its path, or `the model`.
     """
 
     def __init__(self, name: str):
@@ -24,14 +24,14 @@ class Problems:
         self.count = 0
 
     def add(self, text: str, hint: str = "") -> None:
-        """Note a problem, and what to do about it."""
+        """Add a problem, with an optional hint."""
         self.count += 1
         if self.count <= _KEPT:
             self._texts.append(text)
             self._hints.append(hint)
 
     def raise_first(self) -> None:
-        """Raise the first problem, if there is one, and say how many there are."""
+        """Raise the first problem, with the number of all, if there is any."""
         if self.count:
             more = f" (and {self.count - 1} more problem{'s' * (self.count > 2)})" if self.count > 1 else ""
             hint = self._hints[0] or "export the model again, or mend it in the tool that made it"

@@ -1,4 +1,4 @@
-"""The source model as it was before any pass, and what onnx's own tools say of it once something has failed."""
+"""Snapshot of the source model before any pass, and its diagnosis after a failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.source.second_opinion import refusal_of_runtime
+from dovetail.ir.source.runtime_check import runtime_error
 from dovetail.text import printable
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Source"]
 
-_LONGEST = 400  # characters of what onnx says
+_LONGEST = 400  # characters of a message
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Source:
     """The model that a compilation starts from.
 
     Attributes:
-        name: What messages call it: its path, or `the model`.
-        content: Its proto without large weights, serialised: it costs little to keep, and nobody can edit it.
-        weights: The tensors that are left out of it, by name.
+        name: Its name in messages: its path, or `the model`.
+        content: Its proto without large weights, serialised: cheap to keep, and immutable.
+        weights: The tensors that are not in `content`, by name.
     """
 
     name: str
@@ -38,16 +38,16 @@ class Source:
 
     @classmethod
     def of(cls, model: Model, checked: bool) -> Source:
-        """The source of a model that no pass has seen yet.
+        """Take the snapshot of a model before any pass.
 
         Args:
             model: The model.
-            checked: It came through `check_source` when it was opened.
+            checked: `check_source` has checked it when it was opened.
 
         Raises:
-            DovetailError: The model is wrong.
+            DovetailError: The model is invalid.
         """
-        from dovetail.ir.external import TensorDoor
+        from dovetail.ir.external import TensorLoader
         from dovetail.ir.source import check_source
 
         name = str(model.path) if model.path is not None else "the model"
@@ -57,7 +57,7 @@ class Source:
             problem = f"{name}: the graph cannot be written as ONNX: {_plain(error)}"
             raise DovetailError(problem, "every value that a node reads or gives needs a name and a place") from error
         if not checked:
-            check_source(skeleton.proto, TensorDoor(name, model.path))
+            check_source(skeleton.proto, TensorLoader(name, model.path))
         try:
             content = skeleton.proto.SerializeToString()
         except Exception as error:  # above 2 GiB, and text that is not UTF-8
@@ -65,7 +65,7 @@ class Source:
         return cls(name, content, skeleton.weights)
 
     def skeleton(self) -> Skeleton:
-        """The model, to be worked on."""
+        """Return the model as a skeleton of its own."""
         import onnx
 
         from dovetail.ir.skeleton import Skeleton
@@ -73,11 +73,11 @@ class Source:
         return Skeleton(onnx.ModelProto.FromString(self.content), dict(self.weights))
 
     def model(self, metadata: Mapping[str, str], weights: bool) -> Model:
-        """The model, to be saved.
+        """Return the model for saving.
 
         Args:
             metadata: Entries to add to its metadata.
-            weights: With all data; without, tensors above a kilobyte keep only their extents and types, and
+            weights: Include all data; otherwise tensors above a kilobyte have only dims and type, and
                 `open_model(..., declared=True)` reads them as zeros.
         """
         from dovetail.ir.model import Model
@@ -92,9 +92,9 @@ class Source:
         return Model(skeleton=skeleton, checked=True)
 
     def fault(self) -> str:
-        """What is wrong with the source that only inference finds (types and shapes that clash), or empty.
+        """Return type and shape conflicts of the source, which only inference finds; empty if there are none.
 
-        Slow: it is asked when a pass has failed, to tell a broken model from a broken pass.
+        Slow: called after a pass has failed, to tell an invalid model from a defective pass.
         """
         import onnx
 
@@ -108,11 +108,11 @@ class Source:
             problem = _type_problem(onnx.shape_inference.infer_shapes(proto, data_prop=True))
         except Exception as error:  # onnx-ir cannot read it
             return _plain(error)
-        return problem or _shortened(refusal_of_runtime(proto))
+        return problem or _shortened(runtime_error(proto))
 
 
 def _sort(proto: onnx.ModelProto) -> None:
-    from dovetail.ir.order import sort_function, sort_nodes
+    from dovetail.ir.topological_order import sort_function, sort_nodes
 
     sort_nodes(proto.graph)
     for function in proto.functions:
@@ -130,7 +130,7 @@ def _type_problem(proto: onnx.ModelProto) -> str:
 
 
 def _plain(error: Exception) -> str:
-    """What an exception says, on one line."""
+    """Return the message of an exception on one line."""
     return _shortened(str(error)) or type(error).__name__
 
 

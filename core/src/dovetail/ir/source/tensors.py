@@ -1,4 +1,4 @@
-"""Every tensor that a proto holds, and models whose tensors are declared without their data."""
+"""Walk all tensors of a proto, and drop or zero-fill their data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT_UP_TO = 1024  # bytes
 
 
 def all_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Initializers and tensors in attributes: of the graph, all bodies, functions and training information."""
+    """Yield initializers and tensors in attributes of the graph, all bodies, functions and training information."""
     graphs = [proto.graph]
     for info in proto.training_info:
         graphs += [info.initialization, info.algorithm]
@@ -46,7 +46,7 @@ def all_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def drop_data(proto: onnx.ModelProto) -> None:
-    """Leave of every tensor above a kilobyte, and of every stub, only its name, extents and type."""
+    """Drop the data of every tensor above a kilobyte and of every stub; name, dims and type stay."""
     for tensor in all_tensors(proto):
         if tensor.external_data or tensor.ByteSize() > _KEPT_UP_TO:
             declared = type(tensor)(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
@@ -54,7 +54,7 @@ def drop_data(proto: onnx.ModelProto) -> None:
 
 
 def zeros(tensor: onnx.TensorProto) -> ir.TensorProtocol:
-    """The content of a tensor that is declared without data: zeros that take no memory."""
+    """Return zeros, which take no memory, for a tensor that is declared without data."""
     import numpy as np
     import onnx_ir as ir
 
@@ -66,13 +66,13 @@ def zeros(tensor: onnx.TensorProto) -> ir.TensorProtocol:
 
 
 def fill_with_zeros(proto: onnx.ModelProto, name: str) -> dict[str, ir.TensorProtocol]:
-    """Give every tensor that is declared without data zeros, or empty texts.
+    """Fill every tensor that is declared without data with zeros, or empty strings.
 
     Returns:
-        Those of the main graph's initializers, by name; all others are filled in place.
+        The zeros of the main graph's initializers, by name; all other tensors are filled in place.
 
     Raises:
-        DovetailError: One has no form, or those that are filled in place are too large together.
+        DovetailError: A tensor has invalid type or dims, or those filled in place are too large together.
     """
     import onnx
 

@@ -1,4 +1,4 @@
-"""Declared types: of graph inputs and outputs, and of the values in between."""
+"""Check declared types of graph inputs, outputs and intermediate values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _DEEPEST = 8  # sequences of optionals of maps ...; real models have two levels
 
 
 def type_problem(kind: onnx.TypeProto, needed: bool = False) -> str:
-    """What is wrong with a declared type, or empty.
+    """Return what is wrong with a declared type; empty if nothing is.
 
-    Extents below zero are how some exporters write "unknown"; they are made so here.
+    Negative extents, by which some exporters mean "unknown", are cleared.
 
     Args:
-        kind: The type, empty where nothing is declared.
-        needed: Nothing else tells the type, as for an input of the main graph.
+        kind: The type; empty if none is declared.
+        needed: The type must be declared, as for inputs of the main graph.
     """
     which = kind.WhichOneof("value")
     for _ in range(_DEEPEST):

@@ -1,4 +1,4 @@
-"""Versions: of the file format, and of the domains that a model and its functions import."""
+"""Check versions: of the file format, and of the domains that a model and its functions import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_imports", "check_versions", "imports_of"]
 
 
 def check_versions(proto: onnx.ModelProto, problems: Problems) -> None:
-    """The IR version and the imports of the model and of every function."""
+    """Check the IR version, and the imports of the model and of every function."""
     import onnx
 
     if proto.ir_version < 1:
@@ -30,7 +30,7 @@ def check_versions(proto: onnx.ModelProto, problems: Problems) -> None:
 
 
 def check_imports(imports: Iterable[onnx.OperatorSetIdProto], what: str, problems: Problems) -> None:
-    """One version per domain, and none that the installed onnx does not know."""
+    """Check that each domain is imported once, in a version that the installed onnx knows."""
     import onnx
 
     newest = onnx.defs.C.schema_version_map()
@@ -50,5 +50,5 @@ def check_imports(imports: Iterable[onnx.OperatorSetIdProto], what: str, problem
 
 
 def imports_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """The version of each domain; the default domain is the empty name."""
+    """Return the version of each imported domain; the default domain is `""`."""
     return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}

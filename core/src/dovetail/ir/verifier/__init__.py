@@ -1,4 +1,4 @@
-"""The verifier: a readable statement of what a correct model is, checked in linear time."""
+"""The verifier: the invariants of a valid model, checked in linear time."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def verify_model(model: Model, *, changed: str = "") -> None:
 
     Args:
         model: The model.
-        changed: Who changed it last; named in the message.
+        changed: What changed it last, for the message.
 
     Raises:
-        DovetailError: The model is not correct; the message names nodes, at most five of them.
+        DovetailError: The model is invalid; names up to five nodes.
     """
     from dovetail.ir.verifier.structure import structure_problems
     from dovetail.ir.verifier.types import type_problems, weight_problems
 
     problems, scopes = structure_problems(model)
-    # Types are only worth reading where edges and names hold.
+    # Types are checked only if the structure is valid.
     if not problems:
         problems = [problem for opsets, nodes in scopes for problem in type_problems(nodes, opsets)]
         problems += weight_problems(model)

@@ -1,4 +1,4 @@
-"""Structure: every value is defined once and before it is read, names are unique, versions fit."""
+"""Structural invariants: values are defined once and before they are read, names are unique, versions match."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["structure_problems"]
 
 
 def structure_problems(model: Model) -> tuple[list[str], list[tuple[Mapping[str, int], list[ir.Node]]]]:
-    """What is wrong with the structure of `model`, one line each.
+    """Return the structural problems of `model`, one line each.
 
-    Also the nodes of the main graph and of every function, those of bodies among them, with the opsets they count at.
+    Also returns, for the main graph and every function, its opset imports and all nodes, those of bodies included.
     """
     problems, nodes = _version_problems(model), []
     for part in (model.graph, *model.ir.functions.values()):
@@ -39,7 +39,7 @@ def _version_problems(model: Model) -> list[str]:
 
 
 class _Scope:
-    """One pass over a graph and its bodies. What is visible where is kept in one set that grows and shrinks."""
+    """One walk over a graph and its bodies, with one set of visible values that grows and shrinks."""
 
     def __init__(self, problems: list[str]):
         self.problems = problems

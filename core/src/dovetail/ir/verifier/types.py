@@ -1,4 +1,4 @@
-"""Forms: every node's ports and types against its operator's schema, every body against the node that holds it."""
+"""Type invariants: ports and types of every node against its schema, bodies against their control-flow node."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["node_problem", "type_problems", "weight_problems"]
 
 
 def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
-    """What is wrong with the numbers and types of the ports of `nodes`, one line each.
+    """Return the problems with numbers and types of the ports of `nodes`, one line each.
 
-    A value without a type agrees with everything.
+    A value without a type is compatible with everything.
     """
     problems: list[str] = []
     answers: dict[tuple, str | None] = {}
     signatures = Signatures(opsets)
     for node in nodes:
         op_type = node.op_type
-        # A form (operator, number and types of ports) is judged once; big models repeat a few of them.
+        # Results are cached by operator, number and types of ports: large models repeat a few combinations.
         key = (
             op_type,
             node.domain,
@@ -40,13 +40,13 @@ def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[s
         problem = answers[key]
         if problem is not None:
             problems.append(f"{op_type} '{node.name}'{problem}")
-        if op_type in _BORDERS and node.domain in ("", "ai.onnx") and node.attributes:
-            problems.extend(f"{op_type} '{node.name}': {text}" for text in _BORDERS[op_type](node))
+        if op_type in _BODY_CHECKS and node.domain in ("", "ai.onnx") and node.attributes:
+            problems.extend(f"{op_type} '{node.name}': {text}" for text in _BODY_CHECKS[op_type](node))
     return problems
 
 
 def weight_problems(model: Model) -> list[str]:
-    """Weights of the main graph whose content is of another type than they say, one line each."""
+    """Return the initializers of the main graph whose tensor and value differ in type, one line each."""
     problems = []
     for value in model.graph.initializers.values():
         tensor = value.const_value
@@ -56,7 +56,7 @@ def weight_problems(model: Model) -> list[str]:
 
 
 def _key(value: ir.Value):
-    """A hashable form of the value's type, the element type itself in the usual case."""
+    """Return a hashable key of the value's type: the element type for tensors."""
     kind = value.type
     return kind.dtype if kind.__class__.__name__ == "TensorType" else type_text(kind)
 
@@ -86,7 +86,7 @@ def _problem(node: ir.Node, sig: Signature) -> str | None:
 
 
 def node_problem(node: ir.Node, opsets: Mapping[str, int]) -> str | None:
-    """What is wrong with the ports of one node, named, or None; an operator that nobody describes is right."""
+    """Return the problem with the ports of one node, or None; operators without a schema have none."""
     sig = signature(node, opsets)
     problem = sig and (_arity_problem(node, sig) or _problem(node, sig))
     return f"{node.op_type} '{node.name}'{problem}" if problem else None
@@ -105,13 +105,13 @@ def _differ(what: str, one: ir.Value | None, other: ir.Value | None) -> list[str
     if one is None or other is None:
         return []
     a, b = type_text(one.type), type_text(other.type)
-    # An optional may be carried as what it holds, so only tensors have to be alike.
+    # An optional may be passed as its element, so only tensor types are compared.
     if not (a and b and a.startswith("tensor") and b.startswith("tensor")) or a == b:
         return []
     return [f"{what}: '{one.name}' is {a} and '{other.name}' is {b}"]
 
 
-def _if_borders(node: ir.Node) -> list[str]:
+def _if_problems(node: ir.Node) -> list[str]:
     problems = []
     for branch in ("then_branch", "else_branch"):
         body = node.attributes[branch].as_graph()
@@ -120,7 +120,7 @@ def _if_borders(node: ir.Node) -> list[str]:
     return problems
 
 
-def _loop_borders(node: ir.Node) -> list[str]:
+def _loop_problems(node: ir.Node) -> list[str]:
     body, problems = node.attributes["body"].as_graph(), []
     carried = len(node.inputs) - 2
     for index in range(carried):
@@ -131,7 +131,7 @@ def _loop_borders(node: ir.Node) -> list[str]:
     return problems
 
 
-def _scan_borders(node: ir.Node) -> list[str]:
+def _scan_problems(node: ir.Node) -> list[str]:
     body, problems = node.attributes["body"].as_graph(), []
     for outer, inner in zip(node.inputs, body.inputs, strict=False):
         problems += _differ("input and body", outer, inner)
@@ -140,4 +140,4 @@ def _scan_borders(node: ir.Node) -> list[str]:
     return problems
 
 
-_BORDERS = {"If": _if_borders, "Loop": _loop_borders, "Scan": _scan_borders}
+_BODY_CHECKS = {"If": _if_problems, "Loop": _loop_problems, "Scan": _scan_problems}

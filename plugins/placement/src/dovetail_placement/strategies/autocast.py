@@ -1,4 +1,4 @@
-"""The `autocast` strategy: whatever the backend can compute it gets; precision is decided later, by policy."""
+"""The `autocast` strategy: claim every supported node; precisions are decided later, by policy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["Autocast", "claim_of"]
 class Autocast:
     """Claims every node that the backend's file accepts.
 
-    A control-flow node is claimed with all of its bodies or not at all: one engine runs it whole. A node that is
-    refused leaves a remark with the limit that it broke.
+    A control-flow node is claimed with all of its bodies or not at all: one engine runs it whole. Each refused node
+    gets a remark with the limit that it violates.
     """
 
     def claim(self, view: View, backend: Backend) -> Claims:
@@ -37,7 +37,7 @@ class Autocast:
 
 
 def claim_of(node: ir.Node, verdict: Verdict) -> Claim:
-    """The claim that an accepting verdict makes."""
+    """Return the claim that follows from an accepting verdict."""
     return Claim(
         node,
         ports=verdict.types,

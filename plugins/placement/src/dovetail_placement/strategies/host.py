@@ -1,4 +1,4 @@
-"""The `host` strategy: it takes what is left, and says what nobody can run."""
+"""The `host` strategy: claim all remaining nodes that the host's engines run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Host"]
 
 
 class Host:
-    """Claims every node that is left; a body follows the node that holds it."""
+    """Claims every remaining node, with its bodies."""
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim all nodes of `view` that the host's engines run."""
@@ -29,12 +29,12 @@ class Host:
                 if verdict.ok:
                     claims.claims.append(claim_of(part, verdict))
                 elif _is_opaque(part) and backend.takes(part.domain, part.op_type):
-                    why = "the type of a value is not known; the engine has to make of it what it can"
+                    why = "a value has no known type, so limits cannot be checked; left to the engine"
                     view.remark("analysis", part, "opaque", why)
                     claims.claims.append(Claim(part))
         return claims
 
 
 def _is_opaque(node: ir.Node) -> bool:
-    """Whether a value at `node` has no type, so that no limit can be asked."""
+    """Whether an input or output of `node` has no type, so that limits cannot be checked."""
     return any(value is not None and value.name and value.type is None for value in (*node.inputs, *node.outputs))

@@ -1,4 +1,4 @@
-"""Models in every form that Python users have them."""
+"""Coerce paths, protos, onnx-ir models and bytes to `Model`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["as_model"]
 
 
 def as_model(source: object) -> Model:
-    """The model that `source` stands for.
+    """Return the model of `source`.
 
     Args:
-        source: A `Model`, the path of a file, an `onnx.ModelProto`, an `onnx_ir.Model`, or the bytes of a model file. A
-            model in memory is copied where it is mutable; weights of an onnx-ir model are shared.
+        source: A `Model`, the path of a file, an `onnx.ModelProto`, an `onnx_ir.Model`, or the bytes of a model file.
+            Protos and onnx-ir models are copied; weights of an onnx-ir model are shared.
 
     Raises:
-        DovetailError: The file or the bytes are no model, or the model is wrong (see `dovetail.ir.source`).
-        UsageError: It is none of these.
+        DovetailError: The file or the bytes are not a model, or the model is invalid (see `dovetail.ir.source`).
+        UsageError: `source` is of another type.
     """
     import onnx
     import onnx_ir as ir
@@ -44,7 +44,7 @@ def as_model(source: object) -> Model:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _from_bytes(bytes(source))
     raise UsageError(
-        f"a model cannot be made of {type(source).__name__}",
+        f"{type(source).__name__} is not a model",
         "give a path, a dovetail Model, an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model file",
     )
 

@@ -1,6 +1,6 @@
-"""Operations that OpenVINO replaces before it looks at marks, written as what it replaces them by.
+"""Decompose operations that OpenVINO decomposes itself before it reads float32 marks.
 
-What it puts in their place carries no mark, so `float32_marks.py` would have no effect on them.
+The operations that it creates carry no mark, so `float32_marks.py` would have no effect on them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["same", "spell_out"]
+__all__ = ["fusion_barrier", "decompose"]
 
 
-def spell_out(operation: ov.Node) -> list[ov.Node]:
-    """Replace `operation` in its graph, where that is needed; the operations that compute its result now."""
+def decompose(operation: ov.Node) -> list[ov.Node]:
+    """Replace `operation` in its graph if OpenVINO would; return the operations that compute its result."""
     make = _MAKERS.get(operation.get_type_name())
     made = make(operation) if make is not None else []
     if not made:
@@ -44,15 +44,15 @@ def _subtract(operation: ov.Node) -> list[ov.Node]:
 
 
 def _negative(value: ov.Output) -> list[ov.Node]:
-    """OpenVINO would make a Subtract of a sum with what was multiplied by -1 at once."""
+    """Negate `value`, with a fusion barrier: OpenVINO turns a sum with a product by -1 back into a Subtract."""
     from openvino import opset13
 
     negative = opset13.multiply(value, _constant(-1))
-    return [negative, same(negative)]
+    return [negative, fusion_barrier(negative)]
 
 
-def same(value: ov.Output | ov.Node) -> ov.Node:
-    """`value` again, as an operation that OpenVINO does not look through when it fuses: the first power."""
+def fusion_barrier(value: ov.Output | ov.Node) -> ov.Node:
+    """Return `value` to the power of one: an identity through which OpenVINO does not fuse."""
     from openvino import opset13
 
     return opset13.power(value, _constant(1))
@@ -64,8 +64,8 @@ def _divide(operation: ov.Node) -> list[ov.Node]:
     if not operation.get_output_element_type(0).is_real():
         return []
     inverse = opset13.power(operation.input_value(1), _constant(-1))
-    # OpenVINO would make a Divide of a product with the inverse itself.
-    divisor = same(inverse)
+    # OpenVINO turns a product with an inverse back into a Divide.
+    divisor = fusion_barrier(inverse)
     return [inverse, divisor, opset13.multiply(operation.input_value(0), divisor)]
 
 
@@ -102,7 +102,7 @@ def _axis(operation: ov.Node) -> int | None:
 
 
 def _normalise(operation: ov.Node) -> list[ov.Node]:
-    """A mean and a variance over `axes`, as MVN defines them."""
+    """Decompose an MVN into mean and variance over its axes."""
     from openvino import opset13
 
     data, axes = operation.input_value(0), operation.input_value(1)
@@ -117,7 +117,7 @@ def _normalise(operation: ov.Node) -> list[ov.Node]:
         return made
     squared = opset13.multiply(centred, centred)
     mean_square = opset13.reduce_mean(squared, axes, True)
-    # No mean of squares is below zero; without this, OpenVINO would make one operation of all that follows.
+    # Changes no value: a mean of squares is not negative. It keeps OpenVINO from fusing the rest into one operation.
     variance = opset13.maximum(mean_square, _constant(0))
     made += [squared, mean_square, variance]
     epsilon = _constant(attributes["eps"])
@@ -132,14 +132,14 @@ def _normalise(operation: ov.Node) -> list[ov.Node]:
 
 
 def _has_kernel(data: ov.Output, axes: ov.Output) -> bool:
-    """Whether OpenVINO computes an MVN in one kernel: over the spatial axes, with or without that of the channels."""
+    """Whether OpenVINO has a kernel for this MVN: over all spatial axes, with or without the channel axis."""
     rank, count, source = data.get_partial_shape().rank, axes.get_partial_shape(), axes.get_node()
     if rank.is_dynamic or count.is_dynamic:
         return False
     length = rank.get_length()
     if source.get_type_name() == "Constant":
         covered = sorted(int(axis) % length for axis in source.data.reshape(-1))
-    elif source.get_type_name() == "Range":  # the reader's form of "from this axis to the last"
+    elif source.get_type_name() == "Range":  # the frontend writes "from this axis to the last" as a Range
         covered = list(range(length - count.to_shape()[0], length))
     else:
         return False

@@ -1,7 +1,7 @@
-"""Defects of OpenVINO that a model can be kept clear of: its graph is changed before it is compiled.
+"""Workarounds for defects of OpenVINO, applied to its graph before it is compiled.
 
-Each repair replaces a pattern that OpenVINO 2026.4 computes wrongly by one that means the same. None of them costs time
-that could be measured. `tools/sweep.py` found them; `tests/e2e/test_random_graphs.py` keeps them found.
+Each replaces a pattern that OpenVINO 2026.4 computes wrongly by an equivalent one, at no measurable cost. The defects
+were found by `tools/sweep.py`; `tests/e2e/test_random_graphs.py` holds the cases.
 """
 
 from __future__ import annotations
@@ -12,55 +12,55 @@ from typing import TYPE_CHECKING
 from dovetail.runtime.engine import EngineError
 
 from dovetail_cpu_bf16.bodies import with_bodies
-from dovetail_cpu_bf16.spelled_out import same
+from dovetail_cpu_bf16.decompositions import fusion_barrier
 
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["repair"]
+__all__ = ["apply_workarounds"]
 
 _AFFINE = frozenset({"Add", "BatchNormInference", "Divide", "Multiply", "Subtract"})
 _BATCH_FIRST = [1, 0, 2]
 
 
-def repair(model: ov.Model) -> None:
-    """Change `model` in place, with the bodies in it.
+def apply_workarounds(model: ov.Model) -> None:
+    """Apply all workarounds to `model` and its bodies, in place.
 
     Raises:
-        EngineError: Nothing can be done about a pattern.
+        EngineError: The model has a pattern without a workaround.
     """
     _refuse_dynamic_branches(model)
     for part in with_bodies(model):
         operations = part.get_ordered_ops()
         _keep_reduced_axes(operations)
-        _part_transposes(operations)
-        _spell_out_slopes(operations)
-        _fold_operands(operations)
-        _part_quantisation(operations)
+        _separate_transposes(operations)
+        _decompose_prelu(operations)
+        _fold_constant_operands(operations)
+        _block_fake_quantize_fusion(operations)
 
 
 def _refuse_dynamic_branches(model: ov.Model) -> None:
-    """Refuse an If in a model with extents that OpenVINO does not know before run time.
+    """Refuse an If in a model with dynamic extents, wherever they are.
 
-    In the first run, readers of its results find memory that was never written, be its own extents known or not. The
-    backend file says so too, of extents that ONNX does not know; OpenVINO may know less.
+    In the first run, readers of its results see uninitialised memory. The backend file refuses extents that are dynamic
+    in ONNX; more may be dynamic in OpenVINO.
     """
     operations = model.get_ordered_ops()
     branch = next((node.get_friendly_name() for node in operations if node.get_type_name() == "If"), None)
     shapes = (port.get_partial_shape() for node in operations for port in node.outputs())
     if branch is not None and any(shape.is_dynamic for shape in shapes):
         raise EngineError(
-            f"openvino-cpu refuses the node of '{branch}': it computes branches right only where all extents of the "
-            "region are known before run time",
+            f"openvino-cpu refuses the node of '{branch}': it computes branches correctly only if all extents of the "
+            "region are static",
             node=branch,
         )
 
 
 def _keep_reduced_axes(operations: list[ov.Node]) -> None:
-    """Let reductions of rank 3 keep the axes they reduce, and squeeze them behind.
+    """Make reductions of rank 3 keep the reduced axes, and squeeze them afterwards.
 
-    OpenVINO fuses element-wise operators behind a reduction into it. If their constant has one element per channel, the
-    kernel takes the wrong axis for that of channels, and reads memory behind the constant.
+    OpenVINO fuses element-wise operators into a reduction before them. With a constant of one element per channel, the
+    kernel takes the wrong axis for the channels and reads beyond the constant.
     """
     from openvino import opset13
 
@@ -84,24 +84,24 @@ def _keep_reduced_axes(operations: list[ov.Node]) -> None:
         kept = make(data, axes, True)
         kept.set_friendly_name(node.get_friendly_name())
         squeezed = opset13.squeeze(kept, axes)
-        # The layer keeps the name of its node, the value that of its result.
+        # The reduction keeps the name of the node, and the squeezed value that of the result.
         squeezed.set_friendly_name(f"{node.get_friendly_name()}/squeezed")
         squeezed.output(0).set_names(node.output(0).get_names())
         node.output(0).replace(squeezed.output(0))
 
 
-def _part_transposes(operations: list[ov.Node]) -> None:
+def _separate_transposes(operations: list[ov.Node]) -> None:
     """Give every recurrent operator a Transpose of its own.
 
-    OpenVINO puts a Transpose to batch-first in front of each, and merges those of one value. Where it then drops the
-    one in front of a recurrent operator, whose kernel reads either layout, it drops that of all other readers. It does
-    not merge Transposes whose orders have different types.
+    OpenVINO inserts a Transpose to batch-first before each, and merges those of one value. A recurrent kernel reads
+    either layout, so OpenVINO may drop its Transpose, and with it that of all other readers. It does not merge
+    Transposes whose orders have different element types.
     """
     import numpy as np
     import openvino as ov
     from openvino import opset13
 
-    # Not int64, in which the order of the model's own Transposes is.
+    # Not int64: the Transposes of the model itself have it.
     kinds = [ov.Type.i32, ov.Type.i16, ov.Type.i8, ov.Type.u8, ov.Type.u16, ov.Type.u32, ov.Type.u64]
     used: Counter[tuple[str, int]] = Counter()
     for node in operations:
@@ -128,11 +128,11 @@ def _is_recurrent(port: ov.Input) -> bool:
     return port.get_index() == 0 and port.get_node().get_type_name().endswith("Sequence")
 
 
-def _spell_out_slopes(operations: list[ov.Node]) -> None:
-    """Let PRelu read constant slopes of full rank, and write it as sums and products where they are computed.
+def _decompose_prelu(operations: list[ov.Node]) -> None:
+    """Give PRelu constant slopes full rank, and decompose PRelu with computed slopes.
 
-    OpenVINO takes slopes of rank 1 for those of channels, where ONNX says the last axis. Computed ones it fuses into
-    the operator that computes them, as if its result were what is to be rectified.
+    OpenVINO applies slopes of rank 1 to the channel axis, ONNX to the last axis. OpenVINO fuses PRelu into the operator
+    that computes its slope, as if that result were the data.
     """
     import numpy as np
     from openvino import opset13
@@ -157,26 +157,25 @@ def _spell_out_slopes(operations: list[ov.Node]) -> None:
             node.input(1).replace_source_output(opset13.unsqueeze(slope, axes).output(0))
 
 
-def _part_quantisation(operations: list[ov.Node]) -> None:
-    """Keep a scale or a shift by constants in front of a FakeQuantize apart from it.
+def _block_fake_quantize_fusion(operations: list[ov.Node]) -> None:
+    """Insert a fusion barrier between a constant scale or shift and a FakeQuantize.
 
-    OpenVINO moves them into its ranges. If these then differ from channel to channel, the kernel computes another
-    result than the one before the move.
+    OpenVINO folds them into the ranges of the FakeQuantize. If these then differ per channel, the kernel computes
+    wrong results.
     """
     for node in operations:
         if node.get_type_name() != "FakeQuantize":
             continue
         data = node.input_value(0)
         if data.get_node().get_type_name() in _AFFINE and data.get_element_type().get_type_name() == "f32":
-            node.input(0).replace_source_output(same(data).output(0))
+            node.input(0).replace_source_output(fusion_barrier(data).output(0))
 
 
-def _fold_operands(operations: list[ov.Node]) -> None:
-    """Compute filters that are made of constants, where they cover one element, and matrices that are.
+def _fold_constant_operands(operations: list[ov.Node]) -> None:
+    """Fold pointwise filters and first factors of MatMul that are computed from constants.
 
-    Behind a Transpose, OpenVINO makes a product of matrices of a convolution with one element per filter if the filters
-    are dequantised, whatever the Transpose does. Of a matrix that is computed of constants by an operator that it
-    cannot fold, it mistakes rows for columns.
+    Behind a Transpose, OpenVINO turns a pointwise convolution with dequantised filters into a MatMul, whatever the
+    Transpose does. If it cannot fold the operator that computes a constant matrix, it swaps its rows and columns.
     """
     import openvino as ov
     from openvino import op
@@ -199,7 +198,7 @@ def _covers_one(port: ov.Input) -> bool:
 
 
 def _computed_of_constants(operations: list[ov.Node]) -> set[str]:
-    """The names of operations that compute something of constants and of shapes that are known."""
+    """Return the names of operations that are computed from constants and static shapes only."""
     known: set[str] = set()
     computed: set[str] = set()
     for operation in operations:
@@ -221,7 +220,7 @@ def _is_known_shape(operation: ov.Node) -> bool:
 
 
 def _parameters_of(source: ov.Output) -> list[ov.Node]:
-    """The inputs of the model whose shapes `source`, which is computed of constants, depends on."""
+    """Return the model inputs whose shapes the constant `source` is computed from."""
     waiting, seen, parameters = [source.get_node()], set(), []
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""Region models in a form that OpenVINO's ONNX frontend reads right."""
+"""Rewrite region models so that OpenVINO's ONNX frontend reads them correctly."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["readable"]
+__all__ = ["prepare_for_frontend"]
 
-# What the frontend gets wrong unless the bytes are in `raw_data`: it takes the bits of bfloat16 for whole numbers, and
-# elements of uint32, which the proto holds in 64 bits, for two each.
+# Types that the frontend misreads outside `raw_data`: it takes the bits of bfloat16 for integers, and each uint32
+# element, which the proto holds in 64 bits, for two.
 _MISREAD = frozenset({"BFLOAT16", "UINT32"})
 
 
-def readable(region: RegionModel) -> tuple[RegionModel, tempfile.TemporaryDirectory | None]:
-    """The region without model-local functions, and with its constants as bytes; a folder if that is a new file.
+def prepare_for_frontend(region: RegionModel) -> tuple[RegionModel, tempfile.TemporaryDirectory | None]:
+    """Return the region with local functions inlined and misread constants as bytes, and the folder of a new file.
 
-    The region itself is given back where there is nothing to change.
+    Returns the region itself, and no folder, if there is nothing to change.
     """
     functions = region.path is None and bool(region.model.ir.functions)
     if not functions and next(_misread(region.model), None) is None:
@@ -35,7 +35,7 @@ def readable(region: RegionModel) -> tuple[RegionModel, tempfile.TemporaryDirect
 
         InlinePass()(model.ir)
     for holder, tensor in list(_misread(model)):
-        _give_bytes(holder, tensor)
+        _store_as_bytes(holder, tensor)
     model.touch()
     if region.path is None or not needs_file(model):
         return RegionModel(model), None
@@ -46,7 +46,7 @@ def readable(region: RegionModel) -> tuple[RegionModel, tempfile.TemporaryDirect
 
 
 def _misread(model: Model) -> Iterator[tuple[ir.Value | ir.Node, ir.TensorProtocol]]:
-    """Constants that would be misread, each with the value or the node that holds it."""
+    """Yield the constants that would be misread, each with the value or the node that holds it."""
     for _, graph in model.graphs():
         for value in graph.initializers.values():
             if _is_misread(value.const_value):
@@ -65,7 +65,7 @@ def _is_misread(tensor: ir.TensorProtocol | None) -> bool:
     return not tensor.raw.HasField("raw_data")
 
 
-def _give_bytes(holder: ir.Value | ir.Node, tensor: ir.TensorProtocol) -> None:
+def _store_as_bytes(holder: ir.Value | ir.Node, tensor: ir.TensorProtocol) -> None:
     import onnx_ir as ir
 
     made = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)

@@ -1,4 +1,4 @@
-"""Nodes in an order in which values are defined before they are read: ONNX demands it, not every tool delivers it."""
+"""Topological order of nodes: ONNX requires it, but not every exporter writes it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dovetail.errors import DovetailError
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["bodies_of", "label_of", "order_of", "sort_function", "sort_nodes"]
+__all__ = ["bodies_of", "label_of", "topological_order", "sort_function", "sort_nodes"]
 
 
 def sort_nodes(graph: onnx.GraphProto, visible: set[str] | None = None) -> int:
-    """Sort the nodes of `graph` and of all bodies where they are not in order; others keep their places.
+    """Sort the nodes of `graph` and of all bodies topologically; sorted graphs are not changed.
 
     Args:
-        graph: Changed in place. What it reads and does not define stands outside.
-        visible: Names that a body sees from outside. One set for all bodies, which grows and shrinks on the way.
+        graph: Changed in place. Names that it reads and does not define come from outside.
+        visible: Outer names that a body sees. One set for all bodies, which grows and shrinks during the walk.
 
     Returns:
-        How many graphs were not in order.
+        The number of graphs that were not in order.
 
     Raises:
-        DovetailError: Nodes read each other in a circle.
+        DovetailError: The nodes form a cycle.
     """
     given = [value.name for value in graph.input] + [tensor.name for tensor in graph.initializer]
     return _sort(graph, given, set() if visible is None else visible)
@@ -37,7 +37,7 @@ def sort_function(function: onnx.FunctionProto) -> int:
 
 
 def _sort(holder: onnx.GraphProto | onnx.FunctionProto, given: Sequence[str], visible: set[str]) -> int:
-    order = order_of(holder.node, visible)
+    order = topological_order(holder.node, visible)
     if order is not None:
         _reorder(holder, order)
     changed = int(order is not None)
@@ -56,18 +56,18 @@ def _reorder(holder: onnx.GraphProto | onnx.FunctionProto, order: Sequence[int])
     holder.node.extend(copies)
 
 
-def order_of(nodes: Sequence[onnx.NodeProto], visible: Container[str] = ()) -> list[int] | None:
-    """Positions of `nodes` in an order that defines before it reads: always the first that could come next.
+def topological_order(nodes: Sequence[onnx.NodeProto], visible: Container[str] = ()) -> list[int] | None:
+    """Return positions of `nodes` in topological order, stable: of the ready nodes, always the first.
 
     Args:
         nodes: The nodes of one graph.
-        visible: Names from outside. One that is defined again here means the one outside until then.
+        visible: Outer names. One that is redefined here refers to the outer value until its redefinition.
 
     Returns:
-        None where they are in such an order.
+        The positions; None if the nodes are in order already.
 
     Raises:
-        DovetailError: Nodes read each other in a circle.
+        DovetailError: The nodes form a cycle.
     """
     producer = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     reads = [
@@ -91,14 +91,14 @@ def order_of(nodes: Sequence[onnx.NodeProto], visible: Container[str] = ()) -> l
             if not waits[reader]:
                 heapq.heappush(ready, reader)
     if len(order) < len(waits):
-        index = _in_circle(waits)
+        index = _node_on_cycle(waits)
         name = next(name for name in reads[index] if producer[name] in waits[index])
         raise DovetailError(f"node {label_of(nodes[index])} reads '{name}', which is computed from its own result")
     return order
 
 
-def _in_circle(waits: list[set[int]]) -> int:
-    """A node that waits for itself; those that are left wait for others that are left."""
+def _node_on_cycle(waits: list[set[int]]) -> int:
+    """Return a node on a cycle: every remaining node waits for another remaining one."""
     index, seen = next(index for index, others in enumerate(waits) if others), set()
     while index not in seen:
         seen.add(index)
@@ -107,7 +107,7 @@ def _in_circle(waits: list[set[int]]) -> int:
 
 
 def _reads(node: onnx.NodeProto) -> list[str]:
-    """The names that a node reads, those that its bodies take from outside among them."""
+    """Return the names that a node reads, including those that its bodies capture."""
     names = [name for name in node.input if name]
     for body in bodies_of(node):
         names.extend(_free(body))
@@ -123,7 +123,7 @@ def _free(graph: onnx.GraphProto) -> set[str]:
 
 
 def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The bodies of `node`; none for nearly all nodes."""
+    """Yield the bodies of `node`."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -131,7 +131,7 @@ def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def label_of(node: onnx.NodeProto) -> str:
-    """What messages call a node: its name and operator, or the operator and what it computes."""
+    """Return a label for messages: name and operator, or the operator and its outputs."""
     if node.name:
         return f"'{node.name}' ({node.op_type})"
     return f"{node.op_type} of '{', '.join(node.output)}'" if node.output else f"{node.op_type or '?'} without a name"

@@ -6,7 +6,7 @@ import onnx_ir
 import pytest
 from dovetail import compile
 from dovetail.errors import DovetailError
-from dovetail.ir.accepting import as_model
+from dovetail.ir.coercion import as_model
 
 GOOD = """<ir_version: 10, opset_import: ["" : 22]> g (float[2] x) => (float[2] y) { [relu] y = Relu (x) }"""
 BAD = GOOD.replace("Relu (x)", "Relu <k = 1> (x)")

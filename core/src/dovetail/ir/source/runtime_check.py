@@ -1,4 +1,4 @@
-"""What ONNX Runtime says of a source model: it knows the types of operators that onnx has no schema for."""
+"""Check a source model with ONNX Runtime, which knows the types of operators that onnx has no schema for."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dovetail.ir.tensor_data import size_in_bytes
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["refusal_of_runtime"]
+__all__ = ["runtime_error"]
 
-_LARGEST = 1 << 28  # bytes; the session gets zeros in the place of weights, but as many
-# What it says of a model that is wrong, and not of one that it has no kernel for.
+_LARGEST = 1 << 28  # bytes; the session gets zeros of the same size as the weights
+# Messages about invalid models, as opposed to missing kernels.
 _WRONG = ("Type Error", "ShapeInferenceError", "TypeInferenceError", "INVALID_GRAPH")
 
 
-def refusal_of_runtime(proto: onnx.ModelProto) -> str:
-    """Why ONNX Runtime refuses `proto` as a wrong model, or empty.
+def runtime_error(proto: onnx.ModelProto) -> str:
+    """Return why ONNX Runtime finds `proto` invalid; empty if it does not.
 
     Args:
-        proto: A skeleton's proto; it is changed.
+        proto: The proto of a skeleton; changed in place.
     """
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     if importlib.util.find_spec("onnxruntime") is None or sum(map(size_in_bytes, stubs)) > _LARGEST:

@@ -1,4 +1,4 @@
-"""Every place where a file can hold a tensor, and everything that can be wrong with one, at the same door."""
+"""Every place where a file can hold a tensor, and everything that can be wrong with one, at the same loader."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""Which operations of a typed graph lose digits if they are inferred in bfloat16.
+"""Find the operations of a typed graph that lose precision if they are inferred in bfloat16.
 
-A kernel computes in float32 what it reads in bfloat16, and rounds the result. So an operation of the plan's float32 is
-as good in either type if all it reads has been rounded already, and all readers of its result round that.
+A kernel reads bfloat16, computes in float32 and rounds its result. So a float32 operation of the plan is exact in
+either type if all its inputs are rounded already and all its readers round its result.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["digits_kept", "reads_low"]
+__all__ = ["find_float32_operations", "reads_bfloat16"]
 
 _NO_ARITHMETIC = frozenset({"Constant", "Convert", "ConvertLike", "Parameter", "Result", "ShapeOf"})
-# What only moves values, or chooses among them: a value may be rounded before or behind it.
+# Data movement and selection: rounding before or behind them is the same.
 _MOVEMENT = frozenset({
     "BatchToSpace", "Broadcast", "Concat", "DepthToSpace", "Gather", "GatherElements", "GatherND", "MaxPool", "Pad",
     "ReduceMax", "ReduceMin", "Reshape", "Reverse", "ReverseSequence", "Select", "Slice", "SpaceToBatch",
@@ -22,14 +22,14 @@ _MOVEMENT = frozenset({
 })  # fmt: skip
 
 
-def digits_kept(model: ov.Model) -> list[ov.Node]:
-    """The operations between which a float32 value passes that nothing has rounded, in graph order."""
+def find_float32_operations(model: ov.Model) -> list[ov.Node]:
+    """Return the operations that exchange float32 values which nothing has rounded, in graph order."""
     operations = model.get_ordered_ops()
-    detailed: set[tuple[str, int]] = set()  # values with digits that bfloat16 has not
+    detailed: set[tuple[str, int]] = set()  # values that bfloat16 cannot represent
     for operation in operations:
         if _has_digits(operation, detailed):
             detailed.update((operation.get_name(), port.get_index()) for port in operation.outputs() if _is_wide(port))
-    wanted: set[tuple[str, int]] = set()  # values whose digits are read
+    wanted: set[tuple[str, int]] = set()  # values that some reader needs unrounded
     for operation in reversed(operations):
         if _reads_digits(operation, wanted):
             wanted.update(
@@ -37,7 +37,7 @@ def digits_kept(model: ov.Model) -> list[ov.Node]:
             )
     kept = []
     for operation in operations:
-        if operation.get_type_name() in _NO_ARITHMETIC or reads_low(operation):
+        if operation.get_type_name() in _NO_ARITHMETIC or reads_bfloat16(operation):
             continue
         reads = any(_key(source) in wanted for source in operation.input_values())
         gives = any((operation.get_name(), port.get_index()) in wanted for port in operation.outputs())
@@ -52,7 +52,7 @@ def _has_digits(operation: ov.Node, detailed: set[tuple[str, int]]) -> bool:
         return True
     if kind in _MOVEMENT or kind == "Convert":
         return any(_key(source) in detailed for source in operation.input_values())
-    return kind not in _NO_ARITHMETIC and not reads_low(operation)
+    return kind not in _NO_ARITHMETIC and not reads_bfloat16(operation)
 
 
 def _reads_digits(operation: ov.Node, wanted: set[tuple[str, int]]) -> bool:
@@ -61,10 +61,10 @@ def _reads_digits(operation: ov.Node, wanted: set[tuple[str, int]]) -> bool:
         return True
     if kind in _MOVEMENT or kind == "Convert":
         return any((operation.get_name(), port.get_index()) in wanted for port in operation.outputs() if _is_wide(port))
-    return kind not in _NO_ARITHMETIC and not reads_low(operation)
+    return kind not in _NO_ARITHMETIC and not reads_bfloat16(operation)
 
 
-def reads_low(operation: ov.Node) -> bool:
+def reads_bfloat16(operation: ov.Node) -> bool:
     """Whether an input of `operation` is bfloat16."""
     return any(port.get_element_type().get_type_name() == "bf16" for port in operation.inputs())
 
