@@ -10,11 +10,12 @@ from dovetail.compiled import CompiledModel
 from dovetail.errors import DovetailError
 from dovetail.gc_pause import gc_paused
 from dovetail.ir.seal import read_seal, seal_holds
-from dovetail.planning.annotations import annotated
+from dovetail.planning.annotated import annotated
 from dovetail.planning.placement import HOST, get_placement
 from dovetail.planning.plan import Plan
-from dovetail.planning.plan_file import SavedPlan, parse_plan, parse_remarks
+from dovetail.planning.plan_file import parse_plan, parse_remarks
 from dovetail.planning.remark import Remark
+from dovetail.planning.saved_plan import SavedPlan
 from dovetail.results.manifest import MODEL, PLAN, REMARKS
 from dovetail.results.reading import FoundResult, find_result, open_result, seal_of
 from dovetail.stamp import stamp_of
@@ -90,7 +91,8 @@ def _read_plan(model: Model, found: FoundResult) -> Plan:
         if REMARKS in found.texts:
             remarks = parse_remarks(found.texts[REMARKS].decode(errors="replace"), str(found.folder / REMARKS))
         if PLAN in found.texts:
-            plan, _ = parse_plan(found.texts[PLAN].decode(errors="replace"), str(found.folder / PLAN))
+            fields, _ = parse_plan(found.texts[PLAN].decode(errors="replace"), str(found.folder / PLAN))
+            plan = Plan(**fields)
         else:
             plan = Plan.extract(model)
     plan.remarks = remarks

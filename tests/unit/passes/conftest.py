@@ -26,7 +26,7 @@ class Words:
         """What the manager keeps of the model before any pass."""
         if self._source is None:
             self._source = SimpleNamespace(
-                name="the words", model=self._first().with_metadata, fault=lambda: self.fault
+                name="the words", with_metadata=self._first().with_metadata, fault=lambda: self.fault
             )
         return self._source
 
@@ -63,6 +63,7 @@ def _open(path, declared=False):
 @pytest.fixture(autouse=True)
 def words_for_graphs(monkeypatch):
     functions = {
+        "Model": lambda skeleton, checked: skeleton,
         "print_model": lambda model: " ".join(model.words),
         "verify_model": _verify,
         "save_model": _save,

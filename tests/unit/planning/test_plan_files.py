@@ -6,7 +6,8 @@ import pytest
 import yaml
 from dovetail.errors import DovetailError
 from dovetail.planning.join import Join
-from dovetail.planning.plan import Plan, PlannedNode, SourceNode
+from dovetail.planning.plan import Plan
+from dovetail.planning.plan_entries import PlannedNode, SourceNode
 from dovetail.planning.remark import Remark
 from dovetail.planning.remark_file import grouped, ungrouped
 

@@ -111,10 +111,10 @@ def test_a_class_that_does_not_answer_is_named(install, plugin, model, line, ins
 def test_a_format_reads_the_files_of_plugins_that_come_before_it(install, plugin, model):
     """The distribution with the file sorts before the one that can read it."""
     files = {
-        "acme_files/__init__.py": "",
-        "acme_files/npu.backend.json": '{"backend": "acme-npu", "operators": ["Sin"]}',
+        "acme_described/__init__.py": "",
+        "acme_described/npu.backend.json": '{"backend": "acme-npu", "operators": ["Sin"]}',
     }
-    install("dovetail-acme-files", {"acme-files": "acme_files"}, files)
+    install("dovetail-acme-files", {"acme-files": "acme_described"}, files)
     register = plugin(register='registry.backend_format("acme-json", "acme_code:Text")')
     install("dovetail-zacme", {"zacme": "acme_plugin"}, {"acme_plugin.py": register, "acme_code.py": BACKEND})
     plugins = load_plugins(strict=True)

@@ -66,7 +66,8 @@ def _run(args: argparse.Namespace) -> Result:
 
 
 def _replay(args: argparse.Namespace) -> Result:
-    from dovetail.passes.reproducer import changed_versions, read_reproducer, run_reproducer
+    from dovetail.passes.replay import run_reproducer
+    from dovetail.passes.reproducer import changed_versions, read_reproducer
 
     path, plugins = existing(Path(args.model)), plugins_of(args)
     _, data = read_reproducer(path)

@@ -10,8 +10,9 @@ _PUBLIC = {
     **dict.fromkeys(("Analysis", "Context"), "dovetail.passes.context"),
     "Instrumentation": "dovetail.passes.instrumentation",
     "Manager": "dovetail.passes.manager",
-    **dict.fromkeys(("Fixpoint", "Pipeline"), "dovetail.passes.pipeline"),
-    "run_reproducer": "dovetail.passes.reproducer",
+    "Fixpoint": "dovetail.passes.steps",
+    "Pipeline": "dovetail.passes.pipeline",
+    "run_reproducer": "dovetail.passes.replay",
     **dict.fromkeys(("BackendChoice", "Request"), "dovetail.passes.request"),
     **dict.fromkeys(("PassResult", "Result"), "dovetail.passes.result"),
 }

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.passes.guards import Interface, call_hook
 from dovetail.passes.instrumentation import ALL, Instrumentation
-from dovetail.passes.pipeline import Fixpoint, Pipeline, names_in
 from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
+from dovetail.passes.steps import Fixpoint, names_in
 from dovetail.plugin.isolation import foreign_output
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes.base import Pass
     from dovetail.passes.context import Context
+    from dovetail.passes.pipeline import Pipeline
 
 __all__ = ["Manager"]
 

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.passes.base import Pass
+from dovetail.passes.steps import Fixpoint, names_in, passes_in
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.passes.base import Pass
     from dovetail.passes.context import Context
     from dovetail.passes.instrumentation import Instrumentation
     from dovetail.passes.request import Request
     from dovetail.passes.result import Result
     from dovetail.plugin.registry import Registry
 
-__all__ = ["Fixpoint", "Pipeline"]
-
-_DEFAULT_LIMIT = 10
-
-
-@dataclass(frozen=True)
-class Fixpoint:
-    """Passes that are repeated until none changes the model.
-
-    Attributes:
-        steps: The passes; may contain fixpoints.
-        limit: The maximum number of rounds; a remark reports if the model still changed in the last one.
-    """
-
-    steps: tuple[Pass | Fixpoint, ...]
-    limit: int = _DEFAULT_LIMIT
-
-    def __str__(self) -> str:
-        options = "" if self.limit == _DEFAULT_LIMIT else f"{{limit={self.limit}}}"
-        return f"fixpoint{options}({','.join(map(str, self.steps))})"
+__all__ = ["Pipeline"]
 
 
 class Pipeline:
@@ -84,14 +65,8 @@ class Pipeline:
         return Manager(self, context, instrumentation).run(model)
 
     def passes(self) -> Iterator[Pass]:
-        """Yield every pass in order, including those in fixpoints."""
-        stack: list[Pass | Fixpoint] = self.steps[::-1]
-        while stack:
-            step = stack.pop()
-            if isinstance(step, Fixpoint):
-                stack.extend(reversed(step.steps))
-            else:
-                yield step
+        """Return every pass in order, including those in fixpoints."""
+        return passes_in(self.steps)
 
     def index(self, name: str) -> int:
         """Return the position of the first step that is the pass `name`, or a fixpoint that contains it.
@@ -128,8 +103,3 @@ class Pipeline:
 
     def __len__(self) -> int:
         return len(self.steps)
-
-
-def names_in(steps: Iterable[Pass | Fixpoint]) -> list[str]:
-    """Return the names of all passes in `steps`."""
-    return [pass_.name for pass_ in Pipeline(steps).passes()]

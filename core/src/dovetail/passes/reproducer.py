@@ -14,19 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.passes.pipeline import Pipeline
-from dovetail.passes.request import Request
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.ir.source.snapshot import Source
     from dovetail.passes.context import Context
-    from dovetail.passes.instrumentation import Instrumentation
-    from dovetail.passes.result import Result
+    from dovetail.passes.pipeline import Pipeline
     from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.registry import Registry
 
-__all__ = ["METADATA_KEY", "changed_versions", "describe_saved", "read_reproducer", "run_reproducer"]
+__all__ = ["METADATA_KEY", "changed_versions", "describe_saved", "read_reproducer"]
 
 METADATA_KEY = "dovetail.reproducer"
 _LIBRARIES = ("dovetail", "onnx", "onnx-ir", "numpy")
@@ -62,7 +58,8 @@ def _save(path: Path, source: Source, pipeline: Pipeline, ctx: Context, error: s
         "error": error,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    dovetail.ir.save_model(source.model({METADATA_KEY: json.dumps(data, default=str)}, weights=weights), path)
+    skeleton = source.with_metadata({METADATA_KEY: json.dumps(data, default=str)}, weights=weights)
+    dovetail.ir.save_model(dovetail.ir.Model(skeleton=skeleton, checked=True), path)
 
 
 def read_reproducer(path: str | Path) -> tuple[Model, dict[str, Any]]:
@@ -82,26 +79,6 @@ def read_reproducer(path: str | Path) -> tuple[Model, dict[str, Any]]:
         hint = "`dovetail opt` and `dovetail compile` write one when a pass fails"
         raise DovetailError(f"{path} is not a reproducer", hint) from None
     return model, data
-
-
-def run_reproducer(
-    path: str | Path,
-    registry: Registry,
-    *,
-    plugins: PluginSet | None = None,
-    instrumentation: Instrumentation | None = None,
-) -> Result:
-    """Run the pipeline of a reproducer on its model.
-
-    Raises:
-        DovetailError: The run fails again.
-    """
-    from dovetail.passes.context import Context
-
-    model, data = read_reproducer(path)
-    pipeline = Pipeline.parse(data["pipeline"], registry)
-    context = Context(Request.from_dict(data["request"]), plugins=plugins, registry=registry)
-    return pipeline.run(model, context, instrumentation)
 
 
 def changed_versions(data: dict[str, Any], plugins: PluginSet | None = None) -> list[str]:

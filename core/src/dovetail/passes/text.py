@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.errors import UsageError
 from dovetail.passes.base import Pass, load_pass
 from dovetail.passes.options import WORD, Value, Word, build
+from dovetail.passes.steps import Fixpoint
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from dovetail.passes.pipeline import Fixpoint
     from dovetail.plugin.registry import Registry
 
 __all__ = ["parse_steps"]
@@ -97,8 +97,6 @@ class _Parser:
         return build(load_pass(self._registry, name), options)
 
     def fixpoint(self, options: dict[str, Value]) -> Fixpoint:
-        from dovetail.passes.pipeline import Fixpoint
-
         self.take("mark", "(")
         steps = tuple(self.steps(closing=")"))
         self.take("mark", ")")

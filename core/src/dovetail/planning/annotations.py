@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.model import Model
 from dovetail.planning.placement import (
     Placement,
     get_placement,
@@ -20,7 +19,9 @@ from dovetail.planning.placement import (
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["annotated", "mirror_annotations", "read_annotations"]
+    from dovetail.ir.model import Model
+
+__all__ = ["mirror_annotations", "read_annotations"]
 
 _BACKEND, _PRECISION, _PORTS, _REGION, _KIND, _ORIGIN = (
     f"dovetail.{name}" for name in ("backend", "precision", "ports", "region", "kind", "origin")
@@ -55,32 +56,6 @@ def _mirror(node: ir.Node) -> None:
             node.metadata_props[key] = texts[key]
         else:
             node.metadata_props.pop(key, None)
-
-
-class _Annotated(Model):
-    """A model from a file whose annotations are read when its graph is first used."""
-
-    @property
-    def ir(self) -> ir.Model:
-        """The onnx-ir model, with its annotations."""
-        if self.untouched:
-            super().ir  # noqa: B018  (builds the graph)
-            read_annotations(self)
-        return super().ir
-
-
-def annotated(model: Model) -> Model:
-    """Return `model` with its annotations; lazily, if its graph has not been built yet.
-
-    Raises:
-        DovetailError: An annotation is malformed; raised here or when the graph is built.
-    """
-    if model.untouched:
-        lazy = _Annotated(path=model.path, skeleton=model.skeleton(), checked=True)
-        lazy.revision = model.revision
-        return lazy
-    read_annotations(model)
-    return model
 
 
 def read_annotations(model: Model) -> None:

@@ -12,7 +12,8 @@ from dovetail.planning.explain_summary import coverage_line, reasons, suggestion
 from dovetail.suggestions import near_misses
 
 if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan, PlannedNode, SourceNode
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.plan_entries import PlannedNode, SourceNode
     from dovetail.planning.remark import Remark
 
 __all__ = ["explain_node", "explain_plan"]

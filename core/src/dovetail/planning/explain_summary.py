@@ -11,7 +11,8 @@ from dovetail.planning.placement import HOST
 from dovetail.planning.remark_file import SLOT, template
 
 if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan, PlannedNode
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.plan_entries import PlannedNode
     from dovetail.planning.remark import Remark
 
 __all__ = ["coverage_line", "reasons", "suggestions", "summary_lines"]

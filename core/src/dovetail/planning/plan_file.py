@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.files import write_text
 from dovetail.gc_pause import gc_paused
 from dovetail.planning.document import document_lines, json_text, parse_document
-from dovetail.planning.plan import VERSION, Plan
+from dovetail.planning.plan_entries import VERSION
 from dovetail.planning.plan_rows import NODE_FIELDS, join_of, join_row, node_of, node_row, source_of
 from dovetail.planning.remark import Remark
 from dovetail.planning.remark_file import grouped, ungrouped
 from dovetail.results.manifest import PLAN, REMARKS
 from dovetail.results.reading import find_result
 
-__all__ = ["SavedPlan", "load_plan", "parse_plan", "parse_remarks", "plan_text", "remarks_text", "save_plan"]
+if TYPE_CHECKING:
+    from dovetail.planning.plan import Plan
+
+__all__ = ["parse_plan", "parse_remarks", "plan_text", "read_plan", "remarks_text", "save_plan"]
 
 _READ = (1, VERSION)
 _LARGEST = 1 << 30  # bytes
@@ -73,23 +76,8 @@ def remarks_text(remarks: Iterable[Remark]) -> str:
     return f"[\n{lines}\n]\n" if lines else "[]\n"
 
 
-class SavedPlan(Plan):
-    """A plan that is parsed on first access: for a large model that takes a second."""
-
-    def __init__(self, load: Callable[[], Plan]):
-        self.__dict__["_load"] = load
-
-    def __getattr__(self, name: str) -> Any:
-        load = self.__dict__.get("_load")
-        if load is None or name.startswith("__"):
-            raise AttributeError(name)
-        self.__dict__.update(vars(load()))
-        self.__dict__.pop("_load", None)
-        return getattr(self, name)
-
-
-def load_plan(path: Path) -> Plan:
-    """Read the plan at `path`, or that of the result in folder `path`, with its remarks.
+def read_plan(path: Path) -> dict[str, Any]:
+    """Read the fields of the plan at `path`, or of that of the result in folder `path`, with its remarks.
 
     Raises:
         DovetailError: The file is missing, not a plan, or has a malformed entry.
@@ -106,17 +94,17 @@ def load_plan(path: Path) -> Plan:
         return _with_remarks(path, texts)
 
 
-def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> Plan:
-    plan, remarks = parse_plan(_decoded(texts[PLAN]) if PLAN in texts else _read(path), str(path))
+def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> dict[str, Any]:
+    fields, remarks = parse_plan(_decoded(texts[PLAN]) if PLAN in texts else _read(path), str(path))
     if remarks is not None:
         beside = path.with_name(REMARKS)
         content = texts.get(REMARKS) or (_read(beside).encode() if beside.is_file() else b"")
         if hashlib.sha256(content).hexdigest() == remarks.get("sha256"):
-            plan.remarks = parse_remarks(_decoded(content), str(beside))
+            fields["remarks"] = parse_remarks(_decoded(content), str(beside))
         else:
             why = f"{REMARKS} is not the file that was saved with this plan, so the reasons are unknown"
-            plan.remarks = [Remark("analysis", "", "plan", "remarks", why)]
-    return plan
+            fields["remarks"] = [Remark("analysis", "", "plan", "remarks", why)]
+    return fields
 
 
 def _decoded(content: bytes) -> str:
@@ -132,8 +120,8 @@ def _read(path: Path) -> str:
         raise DovetailError(f"{path}: {error.strerror or error}") from error
 
 
-def parse_plan(text: str, name: str) -> tuple[Plan, dict[str, Any] | None]:
-    """Parse a plan; return it with the reference to its remarks, if they are in another file.
+def parse_plan(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Parse a plan; return its fields with the reference to its remarks, if they are in another file.
 
     Raises:
         DovetailError: The text is not a plan, or has a malformed entry; names the line if it is known.
@@ -151,18 +139,18 @@ def parse_plan(text: str, name: str) -> tuple[Plan, dict[str, Any] | None]:
         )
     remarks = data.get("remarks") or []
     elsewhere = remarks if isinstance(remarks, dict) else None
-    plan = Plan(
-        _of_type(dict, data, "model", name),
-        [_backend(entry, name) for entry in _of_type(list, data, "backends", name)],
-        _entries(data, "nodes", node_of, name),
-        _entries(data, "joins", join_of, name),
-        _of_type(dict, data, "values", name),
-        _of_type(list, data, "edits", name),
-        [] if elsewhere is not None else _remarks(_of_type(list, data, "remarks", name), name),
-        _of_type(dict, data, "summary", name),
-        _entries(data, "sources", source_of, name),
-    )
-    return plan, elsewhere
+    fields = {
+        "model": _of_type(dict, data, "model", name),
+        "backends": [_backend(entry, name) for entry in _of_type(list, data, "backends", name)],
+        "nodes": _entries(data, "nodes", node_of, name),
+        "joins": _entries(data, "joins", join_of, name),
+        "values": _of_type(dict, data, "values", name),
+        "edits": _of_type(list, data, "edits", name),
+        "remarks": [] if elsewhere is not None else _remarks(_of_type(list, data, "remarks", name), name),
+        "summary": _of_type(dict, data, "summary", name),
+        "sources": _entries(data, "sources", source_of, name),
+    }
+    return fields, elsewhere
 
 
 def parse_remarks(text: str, name: str) -> list[Remark]:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from dovetail.planning.join import Join
-from dovetail.planning.plan import PlannedNode, SourceNode
+from dovetail.planning.plan_entries import PlannedNode, SourceNode
 
 __all__ = ["NODE_FIELDS", "join_of", "join_row", "node_of", "node_row", "source_of"]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.planning.identity import operator_name
 from dovetail.planning.placement import origin_of
+from dovetail.planning.plan_entries import SourceNode
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
-    from dovetail.planning.plan import SourceNode
 
 __all__ = ["lost_nodes"]
 
@@ -30,8 +30,6 @@ class _Node(NamedTuple):
 
 def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
     """Return the nodes of `source` that `model`, compiled from it, no longer has, in the order of `source`."""
-    from dovetail.planning.plan import SourceNode
-
     owners: dict[str, ir.Node] = {}
     computed: dict[str, ir.Node] = {}
     constants: set[str] = set()

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.planning.claim import Claim
-    from dovetail.planning.plan import Plan, PlannedNode
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.plan_entries import PlannedNode
 
 __all__ = ["Pin", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
 

@@ -72,7 +72,7 @@ class Source:
 
         return Skeleton(onnx.ModelProto.FromString(self.content), dict(self.weights))
 
-    def model(self, metadata: Mapping[str, str], weights: bool) -> Model:
+    def with_metadata(self, metadata: Mapping[str, str], weights: bool) -> Skeleton:
         """Return the model for saving.
 
         Args:
@@ -80,7 +80,6 @@ class Source:
             weights: Include all data; otherwise tensors above a kilobyte have only dims and type, and
                 `open_model(..., declared=True)` reads them as zeros.
         """
-        from dovetail.ir.model import Model
         from dovetail.ir.source.tensors import drop_data
 
         skeleton = self.skeleton()
@@ -89,7 +88,7 @@ class Source:
         if not weights:
             skeleton.weights.clear()
             drop_data(skeleton.proto)
-        return Model(skeleton=skeleton, checked=True)
+        return skeleton
 
     def fault(self) -> str:
         """Return type and shape conflicts of the source, which only inference finds; empty if there are none.
