@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dovetail.planning.verdict import Refusal
+from dovetail.plugin import Refusal
 
 from dovetail_schemas.limits import Limit
 from dovetail_schemas.policy_file import Policies
@@ -14,7 +14,7 @@ from dovetail_schemas.rules import Rule
 from dovetail_schemas.type_specs import TypeSpec
 
 if TYPE_CHECKING:
-    from dovetail.plugin.protocols import Fact, Source
+    from dovetail.plugin import Fact, Source
 
     from dovetail_schemas.legality import Judge
 

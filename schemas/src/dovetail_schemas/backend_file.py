@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.plugin.protocols import FindFile, Source
+from dovetail.plugin import FindFile, Source
 
 from dovetail_schemas.backend import Backend, Border, RegionRule
 from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail_schemas.errors import SchemaError
 
 if TYPE_CHECKING:
-    from dovetail.plugin.protocols import Backend, BackendSummary, FindFile, Source
+    from dovetail.plugin import Backend, BackendSummary, FindFile, Source
 
 __all__ = ["BackendYaml"]
 

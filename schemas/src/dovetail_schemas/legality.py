@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Opsets, port_names
-from dovetail.planning.verdict import Refusal, Verdict
+from dovetail.plugin import Refusal, Verdict
 
 from dovetail_schemas.errors import SchemaError
 from dovetail_schemas.memo import content_names, question

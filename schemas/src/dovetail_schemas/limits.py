@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from dovetail.planning.verdict import Refusal
+from dovetail.plugin import Refusal
 
 from dovetail_schemas.ranges import Range, parse_range
 from dovetail_schemas.terms import ABSENT, Env, Term, TermError, Unknown, parse_term, split_keys

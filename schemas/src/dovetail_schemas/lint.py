@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from dovetail.plugin.protocols import Source
+from dovetail.plugin import Source
 
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.options import parse_options

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dovetail.plugin.protocols import Source
+from dovetail.plugin import Source
 
 from dovetail_schemas.operators import known_names
 from dovetail_schemas.policy_file import parse_ports, split_operator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.plugin.protocols import BackendSummary, Source
+from dovetail.plugin import BackendSummary, Source
 
 from dovetail_schemas.yaml_source import load_tree
 

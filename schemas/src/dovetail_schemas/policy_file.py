@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dovetail.plugin.protocols import Source
+from dovetail.plugin import Source
 
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.operators import known_names, operator_names

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Port, input_name, output_name
-from dovetail.planning.verdict import Refusal
+from dovetail.plugin import Refusal
 
 from dovetail_schemas.node_view import NodeView
 from dovetail_schemas.operators import FLOATS, dtype_name

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dovetail_schemas.errors import SchemaError, near_miss, one_of
 
 if TYPE_CHECKING:
-    from dovetail.plugin.protocols import Source
+    from dovetail.plugin import Source
 
 __all__ = ["Entries", "Items", "Node", "Scalar", "load_tree", "parse_tree"]
 

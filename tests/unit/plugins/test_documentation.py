@@ -1,6 +1,7 @@
 """A hook that is not documented or not tested fails here."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,17 @@ def test_every_argument_is_described(name):
 def test_every_kind_is_documented(attribute):
     text = (ROOT / "docs/plugins.md").read_text()
     assert f"`registry.{attribute}`" in text or f"`.{attribute}`" in text
+
+
+@pytest.mark.parametrize("attribute", [name for name in vars(Registry()) if name != "owner"])
+def test_every_kind_is_read(attribute):
+    """What plugins register and nobody looks for would be a promise that is not kept."""
+    sources = [
+        path for member in ("core", "schemas", "plugins", "backends") for path in (ROOT / member).rglob("src/**/*.py")
+    ]
+    uses = rf"registry\.{attribute}\b(?!\()"
+    readers = [path for path in sources if path.name != "registry.py" and re.search(uses, path.read_text())]
+    assert readers, f"nothing reads registry.{attribute}"
 
 
 def test_the_one_import_of_a_plugin_imports_neither_onnx_nor_numpy():

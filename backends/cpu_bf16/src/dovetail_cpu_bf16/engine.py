@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.runtime.engine import Availability, Reads, RegionModel
+from dovetail.plugin import Availability, Reads, RegionModel
 from dovetail.runtime.serialise import source_of
 from dovetail.runtime.tensors import TENSOR_TYPES
 

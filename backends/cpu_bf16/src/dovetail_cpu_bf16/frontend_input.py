@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.runtime.engine import RegionModel
+from dovetail.plugin import RegionModel
 from dovetail.runtime.serialise import needs_file
 
 if TYPE_CHECKING:

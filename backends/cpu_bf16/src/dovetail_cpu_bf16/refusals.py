@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dovetail.errors import DovetailError
-from dovetail.runtime.engine import EngineError
+from dovetail.plugin import EngineError
 
 __all__ = ["refusal"]
 

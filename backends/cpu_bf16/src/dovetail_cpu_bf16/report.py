@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
-from dovetail.runtime.engine import Executed
+from dovetail.plugin import Executed
 from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
 
 if TYPE_CHECKING:

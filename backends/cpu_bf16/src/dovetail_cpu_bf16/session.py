@@ -12,7 +12,7 @@ import numpy as np
 import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
-from dovetail.runtime.engine import Executed, RegionModel
+from dovetail.plugin import Executed, RegionModel
 from dovetail.runtime.extraction import extract_body
 
 from dovetail_cpu_bf16.refusals import refusal

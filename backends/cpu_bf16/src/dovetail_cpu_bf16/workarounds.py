@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dovetail.runtime.engine import EngineError
+from dovetail.plugin import EngineError
 
 from dovetail_cpu_bf16.bodies import with_bodies
 from dovetail_cpu_bf16.decompositions import fusion_barrier

@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from dovetail.runtime.engine import Availability
+from dovetail.plugin import Availability
 from dovetail_host.onnxruntime_cpu import CPU, OnnxRuntimeCpu
 
 __all__ = ["OnnxRuntimeCuda"]

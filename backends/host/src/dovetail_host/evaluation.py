@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.runtime.engine import EngineError
+from dovetail.plugin import EngineError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.runtime.engine import Availability, EngineError, Executed, Reads, RegionModel
+from dovetail.plugin import Availability, EngineError, Executed, Reads, RegionModel
 from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
 from dovetail.runtime.serialise import needs_file, source_of
 from dovetail.runtime.tensors import TENSOR_TYPES, type_name

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.runtime.engine import Availability, Executed, Reads, RegionModel
+from dovetail.plugin import Availability, Executed, Reads, RegionModel
 from dovetail.runtime.reporting import NOT_REPORTED, node_key
 from dovetail.runtime.serialise import source_of
 from dovetail.runtime.tensors import TENSOR_TYPES, matches, value_type

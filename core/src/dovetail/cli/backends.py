@@ -28,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"backends": [_document(info) for info in found], "plugins": [p.as_dict() for p in plugins.plugins]})
         return 0
+    if not found:
+        print("no backend is installed; pip install dovetail-host brings the one that runs what no other takes")
     for info in found:
         print(f"{info.name}  ({info.distribution})  {info.summary}".rstrip())
         rows = [(name, "available" if ok else "absent", why) for name, ok, why in info.engines]

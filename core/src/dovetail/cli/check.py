@@ -21,7 +21,7 @@ __all__ = ["add_parser", "run"]
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = command(commands, "check", run, "Check a backend file, and run its table over models.")
-    parser.add_argument("file", type=Path, metavar="FILE.yaml")
+    parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("models", type=Path, nargs="*", metavar="MODEL")
     parser.add_argument(
         "--option", action="append", default=[], type=_option, metavar="key=value", help="an option of the backend"
