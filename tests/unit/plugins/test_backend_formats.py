@@ -96,6 +96,11 @@ def test_a_class_says_which_options_it_has(backend_class, model):
     ("line", "instead", "message"),
     [
         ("self.operators = operators", "1 / 0", "'acme-npu' of dovetail-acme cannot be made: ZeroDivisionError"),
+        (
+            "return lambda node, region=None: ",
+            "return lambda node, region=None: node.mistaken and ",
+            "'acme-npu' of dovetail-acme cannot judge node 'low': AttributeError",
+        ),
         ("def judge(", "def judged(", "'acme-npu' of dovetail-acme has no judge"),
         ('opset, strategy, engines = (13, 26), "autocast", ', "engines = ", "dovetail-acme has no opset, strategy"),
     ],

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.errors import DovetailError
+from dovetail.plugin.isolation import described
+
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.plugin.protocols import Backend, Judge
+    from dovetail.plugin import Backend, Fact, Judge, Verdict
 
 __all__ = ["Judges"]
 
@@ -24,5 +29,22 @@ class Judges:
         """Return the judge of a backend for this model."""
         if backend.name not in self._known:
             facts = {name: self._ctx.registry.fact[name] for name in backend.facts}
-            self._known[backend.name] = backend.judge(self._model.ir.opset_imports, facts)
+            self._known[backend.name] = self._guarded(backend, facts)
         return self._known[backend.name]
+
+    def _guarded(self, backend: Backend, facts: Mapping[str, Fact]) -> Judge:
+        """The judge of a backend; whatever it raises is an error that names the node and who brings the backend."""
+        judge = backend.judge(self._model.ir.opset_imports, facts)
+        table = self._ctx.registry.backend
+        owner = table.entry(backend.name).owner if backend.name in table else backend.source
+
+        def asked(node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
+            try:
+                return judge(node, region)
+            except DovetailError:
+                raise
+            except Exception as error:
+                why = f"backend '{backend.name}' of {owner} cannot judge node '{node.name}': {described(error)}"
+                raise DovetailError(why, f"report it to {owner}, or leave the backend out") from error
+
+        return asked
