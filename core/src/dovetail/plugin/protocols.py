@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.planning.claim import Claims
-    from dovetail.planning.verdict import Verdict
+    from dovetail.planning.verdict import Refusal, Verdict
 
 __all__ = [
     "Backend",
@@ -19,7 +19,9 @@ __all__ = [
     "Fact",
     "FindFile",
     "Judge",
+    "RegionLimits",
     "Source",
+    "SourceFiles",
     "Strategy",
     "View",
 ]
@@ -111,10 +113,6 @@ class Backend(Protocol):
     def facts(self) -> Collection[str]:
         """Names of the registered facts that its judge asks."""
 
-    # A backend may also have `limits_regions` (true) and `region_refusals(counts, operators)`: why it does not take a
-    # region as a whole, given its numbers of `inputs`, `outputs`, `nodes` and `constants` and the operators in it. What
-    # it refuses goes to the next backend.
-
     @property
     def border_types(self) -> Collection[str]:
         """Element types that may enter and leave it; a conversion that it says nothing else about takes these."""
@@ -135,6 +133,34 @@ class Backend(Protocol):
             opsets: The versions of the domains that the model imports.
             facts: The facts named by `facts`.
         """
+
+
+class RegionLimits(Protocol):
+    """What a backend may answer besides: which regions it does not take as a whole. Without it, it takes any.
+
+    Attributes:
+        limits_regions: Whether its regions need to be looked at.
+    """
+
+    limits_regions: bool
+
+    def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
+        """Why a region is refused; its nodes then go to the next backend. Empty if it is taken.
+
+        Args:
+            counts: How many `inputs`, `outputs`, `nodes` and `constants` the region has.
+            operators: The operators in it, as `Conv` or `com.acme::FusedMlp`.
+        """
+
+
+class SourceFiles(Protocol):
+    """What a backend may tell besides: where it was read from. Without it, only the registered file counts.
+
+    Attributes:
+        files: Every file that it was read from. A result is compiled anew when one of them changes.
+    """
+
+    files: tuple[Source, ...]
 
 
 class BackendFormat(Protocol):
@@ -165,8 +191,7 @@ class BackendFormat(Protocol):
     def load(self, source: Source, find: FindFile, options: Mapping[str, str], facts: Collection[str]) -> Backend:
         """The backend.
 
-        A backend whose attribute `files` names every file that it was read from is compiled anew when one of them
-        changes; without it, only `source` counts.
+        One that is read from more files than `source` names them (`SourceFiles`).
 
         Args:
             source: The file.
