@@ -1,8 +1,8 @@
-"""Pooling with `ceil_mode`: onnx counts a window that ONNX and every engine leave out.
+"""Pooling with `ceil_mode`, for which onnx infers one window too many.
 
-A window that would start in the padding at the end is ignored (https://onnx.ai/onnx/operators/onnx__AveragePool.html);
-onnx's inference (1.23) counts it all the same. For inference such a node stands there without `ceil_mode`, and with the
-padding that gives the right extents.
+A window that would start in the end padding is ignored (https://onnx.ai/onnx/operators/onnx__AveragePool.html), but
+onnx's inference (1.23) counts it. For inference, such a node is replaced by one without `ceil_mode` and with padding
+that gives the correct extents.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 
 
 def explicit_windows(proto: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
-    """Stand-ins for the pooling nodes whose inferred extents are wrong, by the node's place among all nodes.
+    """Return stand-ins for pooling nodes with wrong inferred extents, by the position of the node.
 
     Args:
         proto: A model after inference.
@@ -41,7 +41,7 @@ def explicit_windows(proto: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
 
 
 def _explicit(node: onnx.NodeProto, shapes: Mapping[str, list[int | None]]) -> onnx.NodeProto | None:
-    """The node without `ceil_mode` and with other padding; None if onnx has its extents right, or nobody knows them."""
+    """Return the node without `ceil_mode` and with explicit padding; None if its extents are right or unknown."""
     import onnx
 
     given, inferred = shapes.get(node.input[0]), shapes.get(node.output[0])

@@ -1,4 +1,4 @@
-"""The pass that gives every node a backend."""
+"""The `place` pass: assign every node to a backend."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _UNFIT_SHOWN = 20
 
 @dataclass(frozen=True)
 class Place(Pass):
-    """Ask the backends, in the user's order, which nodes they claim; the host takes the rest.
+    """Let each backend claim nodes, in the user's order; the host takes the rest.
 
-    Given:  nodes marked with their kind
-    Result: every node has a backend and remembers the claim that gave it; each node that a backend refused has a
-            remark with the limit it broke.
+    Given:  nodes annotated with their kind
+    Result: every node has a backend and the claim that placed it; each node that a backend refused has a remark with
+            the limit it violates.
     """
 
     name = "place"
@@ -54,12 +54,12 @@ class Place(Pass):
 
 
 def claims_of(node: ir.Node) -> Claim | None:
-    """The claim that placed `node`."""
+    """Return the claim that placed `node`; None for nodes that nothing claimed."""
     return node.meta.data.get(_CLAIM)
 
 
 class Placer:
-    """One placement of one model; typing may ban nodes and have it done again, which only shrinks regions."""
+    """Places the nodes of one model; typing may ban nodes from backends and place again."""
 
     def __init__(self, model: Model, ctx: Context):
         self.model = model
@@ -93,7 +93,7 @@ class Placer:
             self._reasons[backend, id(part)] = why
 
     def remark_refusals(self) -> None:
-        """Say which nodes stay away from a backend because its engine refused them in an earlier round."""
+        """Remark nodes that are not on a backend because its engine refused them in an earlier round."""
         for backend in self.ctx.backends:
             for node, why in self._refused(backend.name):
                 self.ctx.remark("failed", node, "engine-refused", f"not on {backend.name}: {why}")
@@ -114,7 +114,7 @@ class Placer:
         """Place every node.
 
         Raises:
-            DovetailError: Nobody can run a node, or a pin asks for what its backend refuses.
+            DovetailError: No backend runs a node, or a pin requires what its backend refuses.
         """
         claimed: dict[int, tuple[str, Claim]] = {}
         self._pinned(claimed)
@@ -187,7 +187,7 @@ class Placer:
 
 
 def _misspelt(node: ir.Node) -> str:
-    """What an operator that ONNX does not have is probably called; empty for operators of others."""
+    """Suggest an operator for an unknown name of the default domain; empty for other domains."""
     import onnx
 
     if node.domain not in ("", "ai.onnx"):
