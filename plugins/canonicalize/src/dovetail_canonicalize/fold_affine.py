@@ -125,7 +125,7 @@ def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
 
 
 def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshNames) -> ir.Node | None:
-    """Fold into the product that computes the value; nobody else may read it."""
+    """Fold into the product that computes the value, if this is its only reader."""
     product = product_of(affine.value.producer(), overridable)
     if product is None or product.node.graph is not graph or not _read_once(affine.value):
         return None

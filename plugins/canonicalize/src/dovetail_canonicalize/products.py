@@ -45,14 +45,14 @@ class Product:
     def take(
         self, graph: ir.Graph, names: FreshNames, name: str, scale: np.ndarray | None, bias: np.ndarray | None
     ) -> None:
-        """Give it a new weight and a new bias.
+        """Replace weight and bias.
 
         Args:
             graph: The graph that gets the constants.
             names: Names for them.
-            name: What their names begin with.
-            scale: One factor per output channel, in float64; None for none.
-            bias: The new bias; None for the old one.
+            name: Prefix of their names.
+            scale: Factors of the weight per output channel, in float64; None to keep the weight.
+            bias: The new bias; None to keep the old one.
         """
         import numpy as np
         import onnx_ir as ir

@@ -68,7 +68,7 @@ def _remove(graph: ir.Graph, node: ir.Node) -> bool:
         result.replace_all_uses_with(source)
         graph.remove(node, safe=True)
         result.name = None  # its node is gone, and gives the name up
-        # What is declared of an output may be more than inference found out about the value.
+        # The declaration of an output may know more than inference.
         source.type, source.shape = source.type or result.type, source.shape or result.shape
         source.name = name
         return True

@@ -32,7 +32,7 @@ def rename_shadows(graph: onnx.GraphProto) -> int:
 
 
 def _rename(graph: onnx.GraphProto, visible: set[str], fresh: FreshNames) -> int:
-    """Rename what hides one of `visible`, a set that grows and shrinks on the way into bodies."""
+    """Rename values that shadow one of `visible`, a set that grows and shrinks during the walk."""
     names = {name: fresh.fresh(name) for name in sorted(_defined(graph) & visible)}
     if names:
         _apply(graph, names)

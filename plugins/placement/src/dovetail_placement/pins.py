@@ -46,7 +46,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """An entry of a replayed plan that is about no node of the model.
+    """An entry of a replayed plan that matches no node of the model.
 
     Attributes:
         entry: The entry.
@@ -87,7 +87,7 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
 
 
 def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dict[int, Pin], list[Unfit]]:
-    """A plan as pins: every node that it lists keeps its backend and its types.
+    """Turn a plan into pins: every node that it lists keeps its backend and its types.
 
     A node is found by the value it computes and its operator, else by its structure; one that the plan does not know is
     placed anew.
@@ -113,10 +113,10 @@ def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dic
 
 
 def _match(model: Model, plan: Plan) -> tuple[list[tuple[ir.Node, PlannedNode]], list[Unfit]]:
-    """The nodes that entries of the plan are about, in graph order, and the entries that are about none.
+    """Match entries of the plan with nodes; return the pairs in graph order, and the entries without a match.
 
-    All names are looked for before any structure is: a node that is new in the model may look like one that the plan
-    knows by name, and must not take its entry away.
+    Names are matched before structural keys: a new node may have the structure of a node that the plan knows by name,
+    and must not take its entry.
     """
     by_output, by_key = plan.index()
     found: dict[int, PlannedNode] = {}

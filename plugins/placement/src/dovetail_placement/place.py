@@ -78,9 +78,9 @@ class Placer:
         self._judges = Judges(model, ctx)
 
     def ban(self, node: ir.Node, backend: str, why: str) -> None:
-        """Keep `node` away from `backend` from now on, and with it the control-flow node whose bodies it stands in.
+        """Exclude `node` from `backend`, together with the control-flow node that contains it.
 
-        One backend runs a control-flow node whole, so what it cannot take of a body keeps all of it away.
+        One backend runs a control-flow node with its bodies, so one unsupported node excludes all of it.
 
         Args:
             node: The node.
@@ -99,7 +99,7 @@ class Placer:
                 self.ctx.remark("failed", node, "engine-refused", f"not on {backend.name}: {why}")
 
     def remark_unfit(self) -> None:
-        """Say which entries of a replayed plan fit no node of the model."""
+        """Remark the entries of a replayed plan that match no node of the model."""
         for unfit in self.unfit[:_UNFIT_SHOWN]:
             self.ctx.remark("missed", "", "plan-entry", str(unfit))
         if len(self.unfit) > _UNFIT_SHOWN:
