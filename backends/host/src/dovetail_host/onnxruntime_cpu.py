@@ -43,8 +43,8 @@ class OnnxRuntimeCpu:
     """ONNX Runtime's CPU provider.
 
     It computes most float16 operators in float32 between casts of its own, and bfloat16, for which it has no
-    arithmetic, in float32 between our casts. So the declared types are not the executed ones: `executed()` reports only what a
-    profile shows. Results are rounded to the low type nevertheless (`rounded.py`, `emulated.py`).
+    arithmetic, in float32 between our casts. So the declared types are not the executed ones: `executed()` reports only
+    what a profile shows. Results are rounded to the low type nevertheless (`rounded.py`, `emulated.py`).
 
     Options: `threads` (0: all cores), `optimise` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
     reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends).
