@@ -39,14 +39,14 @@ def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
                 believed.add(output.name)
                 output.type.tensor_type.shape.CopyFrom(kind.tensor_type.shape)
             else:
-                _settle(output, kind.tensor_type.shape, ctx)
+                _merge_declaration(output, kind.tensor_type.shape, ctx)
     # Shapes that inference cannot find are taken as declared; more may follow from them.
     if believed and any(name in believed for node in inferred.graph.node for name in node.input):
         return infer(inferred)
     return inferred
 
 
-def _settle(output: onnx.ValueInfoProto, declared: onnx.TensorShapeProto, ctx: Context) -> None:
+def _merge_declaration(output: onnx.ValueInfoProto, declared: onnx.TensorShapeProto, ctx: Context) -> None:
     found = output.type.tensor_type
     if _contradicts(found.shape, declared):
         why = f"it is declared as {_text(declared)} and computed as {_text(found.shape)}; the declaration is corrected"

@@ -133,10 +133,10 @@ def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshN
     if along is None or bias is None and not affine.scales:
         return None
     if affine.scales:
-        product.take(graph, names, affine.node.name, along, _scaled(bias, along, product))
+        product.fold_in(graph, names, affine.node.name, along, _scaled(bias, along, product))
     else:
-        product.take(graph, names, affine.node.name, None, bias + along)
-    _stands_for(product.node, affine.node)
+        product.fold_in(graph, names, affine.node.name, None, bias + along)
+    _merge_origins(product.node, affine.node)
     _replace(graph, affine.node, affine.value)
     return product.node
 
@@ -149,7 +149,7 @@ def _read_once(value: ir.Value) -> bool:
     return len(value.uses()) == 1 and not value.is_graph_output()
 
 
-def _stands_for(product: ir.Node, node: ir.Node) -> None:
+def _merge_origins(product: ir.Node, node: ir.Node) -> None:
     set_origin(product, (*origin_of(product), *origin_of(node)))
 
 

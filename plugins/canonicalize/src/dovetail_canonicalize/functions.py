@@ -14,7 +14,7 @@ from dovetail_canonicalize.names import all_nodes
 from dovetail_canonicalize.opsets import (
     converter_misreads,
     default_version,
-    raised,
+    raise_opset,
     same_definitions,
     set_default_version,
 )
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import onnx
     from dovetail.passes import Context
 
-__all__ = ["inlined"]
+__all__ = ["inline_functions"]
 
 
-def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
+def inline_functions(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     """Return `proto` with every call of a local function replaced by its body.
 
     A function may import another version of the default domain than the model, and a model that consists of calls may
@@ -49,7 +49,7 @@ def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     try:
         proto = onnx.inliner.inline_local_functions(proto, convert_version=convert)
         if convert:
-            _drop_repeats(proto.graph)
+            _drop_duplicates(proto.graph)
             check_source(proto, TensorLoader("with its functions inlined", None))
     except Exception as error:  # the C++ inliner throws anything, and may leave an invalid model
         raise _refusal(proto, error) from error
@@ -61,7 +61,7 @@ def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     return proto
 
 
-def _drop_repeats(graph: onnx.GraphProto) -> None:
+def _drop_duplicates(graph: onnx.GraphProto) -> None:
     """Drop duplicate nodes: the inliner repeats constants that it creates when it converts a function."""
     seen: set[bytes] = set()
     kept = []
@@ -93,7 +93,7 @@ def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
             raise _refusal(proto, None)
         try:
             # The converter needs types, and those of calls are known only by inference.
-            proto = raised(onnx.shape_inference.infer_shapes(proto), newest)
+            proto = raise_opset(onnx.shape_inference.infer_shapes(proto), newest)
         except Exception as error:
             raise _refusal(proto, error) from error
         ctx.remark("passed", "", "opset-raise", f"opset raised from {present} to {newest}, as its functions need")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["infer"]
 
 # onnx 1.23 has no inference for these, which would leave everything behind them untyped.
-_LIKE_THEIR_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+_SHAPE_PRESERVING = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 _MOST_ROUNDS = 8
 
 
@@ -65,7 +65,7 @@ def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
     stand_ins = {
         index: node.op_type
         for index, node in enumerate(all_nodes(proto.graph))
-        if node.op_type in _LIKE_THEIR_INPUT and node.domain in ("", "ai.onnx")
+        if node.op_type in _SHAPE_PRESERVING and node.domain in ("", "ai.onnx")
     }
     if not stand_ins:
         return onnx.shape_inference.infer_shapes(proto, data_prop=True)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["give_carried_shapes"]
+__all__ = ["set_carried_shapes"]
 
 
-def give_carried_shapes(loop: ir.Node) -> None:
+def set_carried_shapes(loop: ir.Node) -> None:
     """Set the shapes of a Loop's outputs whose carried value has a constant shape.
 
     onnx leaves them unknown because a body may change the shape in every iteration. It does not if the initial value

@@ -22,7 +22,7 @@ class NodeNames:
             if node.output and (node.name or node.metadata_props):
                 self._names[node.output[0]] = (node.name, list(node.metadata_props))
 
-    def give_back(self, graph: onnx.GraphProto, unnamed: bool = False) -> dict[str, tuple[str, ...]]:
+    def restore(self, graph: onnx.GraphProto, unnamed: bool = False) -> dict[str, tuple[str, ...]]:
         """Restore node names and make them unique; unnamed nodes get `<operator>_<value>`.
 
         Args:

@@ -10,15 +10,15 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
 
 from dovetail_canonicalize.declared_outputs import infer_with_outputs
-from dovetail_canonicalize.functions import inlined
-from dovetail_canonicalize.loop_shapes import give_carried_shapes
+from dovetail_canonicalize.functions import inline_functions
+from dovetail_canonicalize.loop_shapes import set_carried_shapes
 from dovetail_canonicalize.names import NodeNames, all_nodes
 from dovetail_canonicalize.opsets import (
     converter_misreads,
     default_version,
     drop_unused_imports,
     ir_version_of,
-    raised,
+    raise_opset,
     set_default_version,
 )
 from dovetail_canonicalize.runtime_inference import infer_with_runtime
@@ -64,11 +64,11 @@ class Normalise(Pass):
             ctx.remark("passed", "", "shadows", why)
         _drop_training(proto, ctx)
         own = {function.domain for function in proto.functions}
-        proto = inlined(proto, ctx)
+        proto = inline_functions(proto, ctx)
         _initializers_are_no_inputs(proto, ctx)
         names = NodeNames(proto.graph)
         proto = self._converted(proto, ctx)
-        renamed = names.give_back(proto.graph)
+        renamed = names.restore(proto.graph)
         _raise_ir_version(proto)
         if dropped := [domain for domain in drop_unused_imports(proto) if domain not in own]:
             why = f"unused import of {', '.join(map(repr, dropped))} dropped"
@@ -82,7 +82,7 @@ class Normalise(Pass):
             if node.name in renamed:
                 set_origin(node, renamed[node.name])
             if node.op_type == "Loop" and node.domain in ("", "ai.onnx"):
-                give_carried_shapes(node)
+                set_carried_shapes(node)
         ctx.count("named", len(renamed))
         return True
 
@@ -106,7 +106,7 @@ class Normalise(Pass):
             )
             return proto
         try:
-            converted = raised(proto, wanted)
+            converted = raise_opset(proto, wanted)
         except Exception as error:  # the converter raises whatever its C++ side threw
             ctx.remark(
                 "missed",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = [
-    "converter_misreads", "default_version", "drop_unused_imports", "ir_version_of", "is_default", "raised",
+    "converter_misreads", "default_version", "drop_unused_imports", "ir_version_of", "is_default", "raise_opset",
     "same_definitions", "set_default_version",
 ]  # fmt: skip
 
@@ -58,7 +58,7 @@ def _definition(operator: str, version: int) -> int | None:
     return found and found.version
 
 
-def raised(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
+def raise_opset(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
     """Convert the nodes of `proto` to a newer version of the default domain with onnx's converter.
 
     Local functions are not converted.
@@ -78,7 +78,7 @@ def raised(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
     finally:
         proto.functions.extend(functions)
     # The converter drops node names, functions and metadata.
-    names.give_back(converted.graph, unnamed=True)
+    names.restore(converted.graph, unnamed=True)
     converted.functions.extend(functions)
     del converted.metadata_props[:]
     converted.metadata_props.extend(proto.metadata_props)

@@ -42,7 +42,7 @@ class Product:
             return np.zeros(self.channels)
         return np.broadcast_to(value.const_value.numpy().astype(np.float64).reshape(-1), (self.channels,))
 
-    def take(
+    def fold_in(
         self, graph: ir.Graph, names: FreshNames, name: str, scale: np.ndarray | None, bias: np.ndarray | None
     ) -> None:
         """Replace weight and bias.

@@ -32,13 +32,13 @@ class RemoveIdentity(Pass):
         changed = False
         for _, graph in model.graphs():
             for node in graph:
-                if _hands_on(node) and _remove(graph, node):
+                if _is_noop(node) and _remove(graph, node):
                     ctx.count("removed")
                     changed = True
         return changed
 
 
-def _hands_on(node: ir.Node) -> bool:
+def _is_noop(node: ir.Node) -> bool:
     if node.domain not in ("", "ai.onnx") or not node.inputs or node.inputs[0] is None:
         return False
     if node.op_type == "Identity":

@@ -117,12 +117,12 @@ class Placer:
             DovetailError: No backend runs a node, or a pin requires what its backend refuses.
         """
         claimed: dict[int, tuple[str, Claim]] = {}
-        self._pinned(claimed)
+        self._claim_pinned(claimed)
         for backend in self.ctx.backends:
             hidden = set(claimed) | self.banned[backend.name]
             self._claim(backend, hidden, claimed)
         self._claim(self.host, set(claimed), claimed)
-        self._everything_has_a_place(claimed)
+        self._check_all_placed(claimed)
         sizes = Counter(name for name, _ in claimed.values())
         placements = {name: Placement(name) for name in sizes}
         for node in self.flat.nodes:
@@ -159,7 +159,7 @@ class Placer:
         self.ctx.remark("missed", "", "opset", why, suggest=suggest, source=backend.source)
         return False
 
-    def _pinned(self, claimed: dict) -> None:
+    def _claim_pinned(self, claimed: dict) -> None:
         backends = {backend.name: backend for backend in (*self.ctx.backends, self.host)}
         for pin in self.pins.values():
             judge = self._judges.of(backends[pin.backend])
@@ -172,21 +172,21 @@ class Placer:
             claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
             self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 
-    def _everything_has_a_place(self, claimed: dict) -> None:
+    def _check_all_placed(self, claimed: dict) -> None:
         lost = next((node for node in self.flat.nodes if id(node) not in claimed), None)
         if lost is None:
             return
         verdict = self._judges.of(self.host)(lost)
         operator = f"{lost.domain}::{lost.op_type}" if lost.domain not in ("", "ai.onnx") else lost.op_type
         why = "; ".join(reason.text for reason in verdict.reasons) or "no backend file lists it"
-        near = _misspelt(lost)
+        near = _suggest_operator(lost)
         raise DovetailError(
             f"node '{lost.name}': no engine here runs {operator} ({why})",
             near or "install a backend that does, or cut the node out of the model",
         )
 
 
-def _misspelt(node: ir.Node) -> str:
+def _suggest_operator(node: ir.Node) -> str:
     """Suggest an operator for an unknown name of the default domain; empty for other domains."""
     import onnx
 
