@@ -38,7 +38,7 @@ def check_claims(claims: Sequence[Claim], flat: FlatGraph, hidden: Collection[in
         node = claim.node
         if id(node) not in known:
             raise DovetailError(
-                f"{who} claims '{node.name}' ({node.op_type}), which is no node of the model",
+                f"{who} claims '{node.name}' ({node.op_type}), which is not a node of the model",
                 "a strategy claims the nodes that its view gives it, and copies none of them",
             )
         if id(node) in hidden:

@@ -147,9 +147,7 @@ class Intervals:
                 self._whole_numbers.add(id(node.outputs[0]))
         elif made:
             self._integers.add(id(node.outputs[0]))
-        elif self._integers and (
-            node.op_type in MOVEMENT or node.op_type in MERGING or node.op_type in _KEEPS_MAGNITUDE
-        ):
+        elif self._integers and node.op_type in _PASSES_INTEGERS:
             read = node.inputs[1:] if node.op_type == "Where" else node.inputs
             if any(id(value) in self._integers for value in read):
                 self._integers.update(id(value) for value in node.outputs)
