@@ -150,7 +150,7 @@ EDITS = {
     "an IR version of the future": (None, lambda p: setattr(p, "ir_version", 99), "IR version 99 is newer than onnx"),
     "no opset": (
         None, lambda p: p.ClearField("opset_import"), "is of the default domain, which the model does not import"),
-    "opset 0": (None, lambda p: setattr(p.opset_import[0], "version", 0), "imports opset 0, which is not a valid version"),
+    "opset 0": (None, lambda p: setattr(p.opset_import[0], "version", 0), "opset 0, which is not a valid version"),
     "an impossible version": (
         None, lambda p: p.opset_import.add(domain="com.microsoft", version=2**62), "which is not a valid version"),
     "two opsets": (None, lambda p: p.opset_import.add(domain="ai.onnx", version=13), "twice, in versions 22 and 13"),
