@@ -212,7 +212,7 @@ def test_energies_are_minimised(problem):
     for value in bias:
         energy.add(value)
     for pair in pairs:
-        energy.differ(*pair)
+        energy.add_pairwise(*pair)
     bias_before, caps = list(energy.bias), [dict(caps) for caps in energy.caps]
     low = energy.minimise()
     assert energy_of(bias, pairs, low) == best

@@ -28,7 +28,7 @@ FACTS = {name: getattr(facts, name) for name in facts.__all__}
 
 
 def main(results: Path, file: Path) -> None:
-    """Print cases taken but failed, and how many of each operator are refused but passed."""
+    """Print accepted cases that failed, and per operator the number of refused cases that passed."""
     backend = load_backend(file, find=_policy, facts=frozenset(FACTS))
     outcomes = {(r["test"], r["form"]): r["outcome"] for r in map(json.loads, results.read_text().splitlines())}
     counts: collections.Counter[tuple[bool, bool]] = collections.Counter()

@@ -45,13 +45,13 @@ def main() -> None:
 
 
 class Worker:
-    """A process that runs cases one by one; replaced when it dies or hangs."""
+    """A worker process that runs cases one by one and is replaced if it dies or hangs."""
 
     def __init__(self):
         self.process = None
 
     def ask(self, case: Case) -> tuple[str, str]:
-        """The outcome of one case and the engine's words about it."""
+        """Run one case; return its outcome and the engine's message."""
         if self.process is None:
             self.pipe, theirs = mp.get_context("spawn").Pipe()
             self.process = mp.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
@@ -94,7 +94,7 @@ def _outcome(ov, core, data: bytes, case: Case) -> tuple[str, str]:
         request = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
         step = "run"
         for port in request.get_compiled_model().inputs:
-            # Inputs that do not matter are gone; that of a dropped operator carries the name of its output.
+            # Unused inputs are removed, and the input of a dropped operator has the name of its output.
             name = next((name for name in port.get_names() if name in case.inputs), next(iter(case.inputs)))
             request.set_tensor(port, _tensor(ov, np.asarray(case.inputs[name])))
         request.infer()
@@ -116,7 +116,7 @@ def _tensor(ov, array: np.ndarray):
 
 
 def _viewed(got: np.ndarray, expected: object) -> np.ndarray:
-    """The binding shows eight-bit floats as bytes of the same width."""
+    """Return an array for the binding, which represents eight-bit floats as bytes."""
     dtype = np.asarray(expected).dtype
     return got.view(dtype) if dtype.kind == "V" and dtype.itemsize == got.dtype.itemsize and got.ndim else got
 
@@ -141,7 +141,7 @@ def _compare(got: np.ndarray, expected: object, case: Case) -> tuple[str, str]:
 
 
 def _features(case: Case) -> dict:
-    """What may explain an outcome: operator, opset, form, attributes, and the type and shape of every input."""
+    """Describe a case: operator, opset, form, attributes, and type and shape of every input."""
     from onnx import helper
 
     node = case.model.graph.node[0]

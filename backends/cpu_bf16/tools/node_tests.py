@@ -25,7 +25,7 @@ OLDEST_BF16_OPSET = 22
 
 @dataclass(frozen=True)
 class Case:
-    """One model of one node, its inputs by name and the outputs that it must give."""
+    """A model of one node, its inputs by name and its expected outputs."""
 
     test: str
     form: str
@@ -42,7 +42,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Every case of every test that has exactly one node."""
+    """Yield all cases of all tests with exactly one node."""
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
@@ -66,7 +66,7 @@ def cases() -> Iterator[Case]:
 
 
 def _constant(case: Case, form: str) -> Case | None:
-    """The same with every input but the first as an initializer."""
+    """Return the case with all inputs but the first as initializers."""
     if len(case.inputs) < 2 or not all(isinstance(value, np.ndarray) for value in case.inputs.values()):
         return None
     model = onnx.ModelProto()
@@ -78,7 +78,7 @@ def _constant(case: Case, form: str) -> Case | None:
 
 
 def _newer(case: Case) -> Case | None:
-    """The same with the newest opset in its stamp, when the operator did not change in between."""
+    """Return the case at the newest opset if the operator did not change since."""
     node, old = case.model.graph.node[0], _opset(case.model)
     if node.domain or old >= NEWEST_OPSET:
         return None
@@ -90,7 +90,7 @@ def _newer(case: Case) -> Case | None:
 
 
 def _bfloat16(case: Case) -> Case | None:
-    """The same in bfloat16 at the first opset that allows it; the expected values come from rounded inputs."""
+    """Return the case in bfloat16 at the first opset that allows it, with expected values from rounded inputs."""
     for opset in (_opset(case.model), *range(OLDEST_BF16_OPSET, NEWEST_OPSET + 1)):
         if opset < _opset(case.model):
             continue

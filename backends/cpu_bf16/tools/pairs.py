@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def sequences(options: argparse.Namespace) -> list[tuple[str, ...]]:
-    """The sequences to try."""
+    """Return the sequences to try."""
     from random_graphs import OPERATORS
 
     if not options.sample:
@@ -65,7 +65,7 @@ def sequences(options: argparse.Namespace) -> list[tuple[str, ...]]:
 
 
 def serve(pipe, options: argparse.Namespace) -> None:
-    """Answer for every sequence that comes in."""
+    """Run every sequence read from standard input."""
     from dovetail_cpu_bf16 import engine as engines
     from random_graphs import Impossible, random_model
     from random_graphs.checking import check_engine, truth
@@ -80,7 +80,7 @@ def serve(pipe, options: argparse.Namespace) -> None:
             pipe.send(("engine", *check_engine(known, engines.OpenVinoCpu())))
         except Impossible as error:
             pipe.send(("engine", "skipped", str(error)))
-        except Exception as error:  # ONNX Runtime, which says what is right, cannot run it
+        except Exception as error:  # ONNX Runtime, the reference, cannot run it
             pipe.send(("engine", "skipped", str(error)[:300]))
         pipe.send(None)
 

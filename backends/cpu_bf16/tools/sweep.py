@@ -52,13 +52,13 @@ def main() -> int:
 
 
 class Worker:
-    """A process that checks models, and is replaced when it ends or takes too long."""
+    """A worker process that checks models and is replaced if it ends or times out."""
 
     def __init__(self, options: argparse.Namespace, serve: Callable):
         self.options, self.serve, self.process, self.pipe = options, serve, None, None
 
     def __call__(self, task: object) -> list[tuple[str, str, str]]:
-        """(configuration, outcome, explanation) for one task: a seed, say."""
+        """Return (configuration, outcome, explanation) for one task, such as a seed."""
         if self.process is None:
             context = mp.get_context("spawn")
             self.pipe, theirs = context.Pipe()
@@ -90,7 +90,7 @@ class Worker:
 
 
 def serve(pipe, options: argparse.Namespace) -> None:
-    """Answer for every seed that comes in."""
+    """Check every seed read from standard input."""
     import dovetail
     from random_graphs import random_model
     from random_graphs.checking import CONFIGURATIONS, check, check_engine, truth
@@ -102,7 +102,7 @@ def serve(pipe, options: argparse.Namespace) -> None:
         model, feeds = random_model(seed)
         try:
             known = truth(model, feeds)
-        except Exception as error:  # ONNX Runtime, which says what is right, cannot run it
+        except Exception as error:  # ONNX Runtime, the reference, cannot run it
             pipe.send(("all", "skipped", str(error)[:300]))
             pipe.send(None)
             continue

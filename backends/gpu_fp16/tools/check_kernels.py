@@ -17,7 +17,7 @@ from dovetail_schemas import Backend, load_backend
 SCHEMAS = Path(__file__).parents[3] / "schemas" / "src" / "dovetail_schemas"
 SECTION = "## Operators implemented by CUDAExecutionProvider"
 FLOATS = {"tensor(float16)": "float16", "tensor(float)": "float32", "tensor(double)": "float64"}
-# Taken without a kernel of its own: ONNX Runtime computes the function body, or the value itself.
+# Accepted without a kernel: ONNX Runtime computes the function body or folds the node.
 EXPANDED = frozenset(
     re.findall(
         r"\w+",
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def kernels(text: str) -> dict[str, frozenset[str]]:
-    """The float types of the newest CUDA kernel of every operator of the default domain; of its widest parameter."""
+    """Return the float types of the newest CUDA kernel of every default-domain operator, for its widest parameter."""
     section = text.partition(SECTION)[2].partition("*com.microsoft*")[0]
     found = {}
     for line in section.splitlines():
@@ -63,7 +63,7 @@ def kernels(text: str) -> dict[str, frozenset[str]]:
 
 
 def differences(listed: dict[str, frozenset[str]], backend: Backend) -> list[str]:
-    """One line per operator that the file and the list see differently."""
+    """Return one line per operator on which file and kernel list disagree."""
     taken = {op_type for domain, op_type in backend.listed() if not domain and backend.rule("", op_type).status == "ok"}
     lines = [f"{name}: there is a kernel, and the file does not take it" for name in listed.keys() - taken - NOT_TAKEN]
     lines += [f"{name}: the file takes it, and there is no kernel" for name in taken - listed.keys() - EXPANDED]

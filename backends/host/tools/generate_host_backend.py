@@ -1,9 +1,9 @@
-"""Write `backends/host/src/dovetail_host/host.yaml`: what ONNX Runtime's CPU provider or the onnx reference can run.
+"""Generate `backends/host/src/dovetail_host/host.yaml`: what ONNX Runtime's CPU provider or the reference runs.
 
     python backends/host/tools/generate_host_backend.py
 
-Types come from ONNX Runtime's kernel table; from the operator's schema where it runs through its function body or the
-reference has it (the reference computes with whatever array it is given).
+Types come from ONNX Runtime's kernel table, or from the schema if the operator runs through its function body or on the
+reference, which accepts any array.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def kernel_types() -> dict[tuple[str, str], dict[str, Types]]:
-    """The element types of every type parameter of every CPU kernel, all versions together."""
+    """Return the element types of every type parameter of every CPU kernel, over all versions."""
     found: dict[tuple[str, str], dict[str, Types]] = defaultdict(dict)
     for kernel in binding.get_all_opkernel_def():
         if kernel.provider == "CPUExecutionProvider":
@@ -69,7 +69,7 @@ def kernel_types() -> dict[tuple[str, str], dict[str, Types]]:
 
 
 def latest_schemas() -> dict[tuple[str, str], onnx.defs.OpSchema]:
-    """The newest definition of every operator of the standard domains; its types include those of older ones."""
+    """Return the newest definition of every operator of the standard domains; its types include older ones."""
     return {
         (schema.domain, schema.name): schema
         for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: schema.since_version)
@@ -78,7 +78,7 @@ def latest_schemas() -> dict[tuple[str, str], onnx.defs.OpSchema]:
 
 
 def has_reference(schema: onnx.defs.OpSchema) -> bool:
-    """Whether the reference evaluator has an implementation of its own."""
+    """Whether the reference evaluator implements the operator."""
     try:
         importlib.import_module(REFERENCE[schema.domain]).load_op(schema.domain, schema.name, schema.since_version)
     except Exception:  # it raises assertions and classes of its own
@@ -87,14 +87,14 @@ def has_reference(schema: onnx.defs.OpSchema) -> bool:
 
 
 def ports_of(schema: onnx.defs.OpSchema, kernel: dict[str, Types]) -> dict[str, Types]:
-    """Types per port; under the empty name where all data ports share them."""
+    """Return the types per port; under `""` if all data ports share them."""
     params = {c.type_param_str: elements(c.allowed_type_strs) for c in schema.type_constraints}
     params = {param: kernel.get(param) or types for param, types in params.items()}
     if not params:
         return {"": elements(port.type_str for port in (*schema.inputs, *schema.outputs))}
     data = {param: types for param, types in params.items() if not types <= COUNTS} or params
     if schema.name in CONTROL:
-        # States and branch results differ in type, so every place chooses for itself.
+        # States and branch results differ in type, so every port has its own.
         everything = frozenset().union(*params.values())
         return {f"{side}{i}": everything for side in ("in", "out") for i in range(CONTROL_PORTS)}
     if len(data) == 1:
@@ -103,13 +103,13 @@ def ports_of(schema: onnx.defs.OpSchema, kernel: dict[str, Types]) -> dict[str, 
 
 
 def elements(types) -> Types:
-    """The element types in texts like `seq(tensor(float))`, as the backend format calls them."""
+    """Return the element types in texts like `seq(tensor(float))`, by their names in backend files."""
     names = (name for text in types for name in _TENSOR.findall(text))
     return frozenset(_ELEMENTS.get(name, name) for name in names) & frozenset(ORDER)
 
 
 def text_of(rules: dict[tuple[str, str], dict[str, Types]]) -> str:
-    """The file: a named type per distinct set, and operators with equal rules on one line."""
+    """Return the file: a named type per distinct set, and operators with equal rules on one line."""
     names = named({types for ports in rules.values() for types in ports.values()})
     groups: dict[str, list[str]] = defaultdict(list)
     for (domain, name), ports in rules.items():
@@ -139,19 +139,19 @@ def text_of(rules: dict[tuple[str, str], dict[str, Types]]) -> str:
 
 
 def named(sets: set[Types]) -> dict[Types, str]:
-    """A short stable name for every set of types: `t1` is the largest."""
+    """Return a short stable name for every set of types: `t1` is the largest."""
     ordered = sorted(sets, key=lambda types: (-len(types), sorted(types)))
     return {types: f"t{number}" for number, types in enumerate(ordered, 1)}
 
 
 def entries(operators: list[str], value: str) -> list[str]:
-    """One entry per line of operators."""
+    """Return one entry per line of operators."""
     lines = textwrap.wrap(", ".join(operators), 110 - min(len(value), 40), break_long_words=False)
     return [folded(f"  {line.rstrip(',')}: {value}") for line in lines]
 
 
 def folded(entry: str) -> str:
-    """A long entry on several lines; YAML reads on until the bracket closes."""
+    """Wrap a long entry; YAML continues until the bracket closes."""
     return "\n".join(textwrap.wrap(entry, 118, subsequent_indent=" " * 8, break_long_words=False))
 
 

@@ -53,7 +53,7 @@ def test_what_is_there_is_read(make, data, entries):
         (None, {}, "is missing"),
         (b"short", {}, "is cut short: .* has 5 bytes, 8192 are needed"),
         (WEIGHT.tobytes(), {"offset": 4}, "has 8192 bytes, 8196 are needed"),
-        (WEIGHT.tobytes(), {"offset": "x"}, "no number"),
+        (WEIGHT.tobytes(), {"offset": "x"}, "not a number"),
         (WEIGHT.tobytes(), {"location": "../w.bin"}, "outside the model's folder"),
         (WEIGHT.tobytes(), {"location": "/etc/passwd"}, "outside the model's folder"),
         (WEIGHT.tobytes(), {"location": ""}, "no location"),

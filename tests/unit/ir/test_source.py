@@ -63,7 +63,7 @@ TEXTS = {
         "which is computed from its own result",
     ),
     "an unknown operator": (
-        "g (float[2] x) => (float[2] y) { [n] y = Rellu (x) }", "is no operator of ONNX (did you mean Relu"),
+        "g (float[2] x) => (float[2] y) { [n] y = Rellu (x) }", "is not an operator of ONNX (did you mean Relu"),
     "an operator of a later opset": (
         '<ir_version: 8, opset_import: ["": 13]> g (float[2] x) => (float[2] y) { [n] y = Gelu (x) }',
         "is an operator of opset 20 or later; the model imports opset 13",
@@ -150,9 +150,9 @@ EDITS = {
     "an IR version of the future": (None, lambda p: setattr(p, "ir_version", 99), "IR version 99 is newer than onnx"),
     "no opset": (
         None, lambda p: p.ClearField("opset_import"), "is of the default domain, which the model does not import"),
-    "opset 0": (None, lambda p: setattr(p.opset_import[0], "version", 0), "imports opset 0, which is no version"),
+    "opset 0": (None, lambda p: setattr(p.opset_import[0], "version", 0), "opset 0, which is not a valid version"),
     "an impossible version": (
-        None, lambda p: p.opset_import.add(domain="com.microsoft", version=2**62), "which is no version"),
+        None, lambda p: p.opset_import.add(domain="com.microsoft", version=2**62), "which is not a valid version"),
     "two opsets": (None, lambda p: p.opset_import.add(domain="ai.onnx", version=13), "twice, in versions 22 and 13"),
     "an input twice": (None, lambda p: p.graph.input.append(p.graph.input[0]), "the graph has two inputs called 'x'"),
     "an input without a name": (None, lambda p: p.graph.input.add(type=p.graph.input[0].type), "input without a name"),

@@ -68,7 +68,7 @@ def plan(with_backend, tmp_path):
         ("Twice", {}, "claims 'first' (Relu) twice"),
         ("Greedy", {"pins": "first=host"}, "claims 'first' (Relu), which was not offered to it"),
         ("Torn", {}, "claims 'choice' without 'inner', although one engine runs 'choice' (If) whole"),
-        ("Foreign", {}, "claims 'invented' (Relu), which is no node of the model"),
+        ("Foreign", {}, "claims 'invented' (Relu), which is not a node of the model"),
     ],
 )
 def test_a_mistake_of_a_strategy_is_one_clear_message(plan, strategy, request_, says):

@@ -118,8 +118,8 @@ def test_a_chain_needs_no_flow(monkeypatch):
     energy = Energy()
     vertices = [energy.add(bias) for bias in (5, -1, -1, 3, -9, 1)]
     for one, other in zip(vertices, vertices[1:]):
-        energy.differ(one, other, 3)
-        energy.differ(other, one, 3)
+        energy.add_pairwise(one, other, 3)
+        energy.add_pairwise(other, one, 3)
     assert energy.minimise() == [True, True, True, True, False, False]
 
 

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
-_BITS_THERE = 31
+_OPENVINO_BITS = 31
 # Larger constants are not extents, and reading them would cost more than leaving the node to another backend.
 _MAX_ELEMENTS = 4096  # elements
 _READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
@@ -49,7 +49,7 @@ def _may_be_wide(value: ir.Value) -> bool:
     if constant is None:
         return True
     return constant.size > _MAX_ELEMENTS or any(
-        abs(int(number)) >> _BITS_THERE for number in constant.numpy().reshape(-1)
+        abs(int(number)) >> _OPENVINO_BITS for number in constant.numpy().reshape(-1)
     )
 
 

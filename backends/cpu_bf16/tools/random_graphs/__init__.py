@@ -1,4 +1,4 @@
-"""Seeded random models over most operators of ONNX, and how far a low precision may move their results."""
+"""Seeded random models over most operators of ONNX, and the tolerance of their results in low precision."""
 
 from .generator import OPERATORS, random_model
 from .graph import Impossible

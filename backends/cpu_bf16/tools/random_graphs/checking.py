@@ -1,4 +1,4 @@
-"""Compiling a model in one of the configurations of the sweep, executing it, and comparing what it gives."""
+"""Compile a model in a configuration of the sweep, execute it, and compare the results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "solvers": {"backends": ["cpu-bf16"], "solver": "min-cut"},
     "fp16": {"backends": ["gpu-fp16"]},
 }
-"""What each configuration asks of `dovetail.compile`."""
+"""Arguments of `dovetail.compile`, by configuration."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What a model gives on ONNX Runtime in float32, and what noise does to that."""
+    """Results of a model on ONNX Runtime in float32, without and with noise."""
 
     model: onnx.ModelProto
     feeds: Mapping[str, np.ndarray]
@@ -41,7 +41,7 @@ def truth(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Truth:
 
 
 def request(configuration: str, number: int) -> tuple[list[str], dict[str, Any]]:
-    """Backends and options of a configuration; those with two forms take turns."""
+    """Return backends and options of a configuration; those with two variants alternate."""
     options = dict(CONFIGURATIONS[configuration])
     backends = list(options.pop("backends"))
     if number % 2:
@@ -52,7 +52,7 @@ def request(configuration: str, number: int) -> tuple[list[str], dict[str, Any]]
 
 
 def check(known: Truth, configuration: str, number: int = 0, plugins: object = None) -> tuple[str, str]:
-    """An outcome and what is to be said of it: `ok`, `wrong`, `refused` (compiling) or `fails` (executing)."""
+    """Return the outcome and a message: `ok`, `wrong`, `refused` (compiling) or `fails` (executing)."""
     import dovetail
 
     backends, options = request(configuration, number)
@@ -71,7 +71,7 @@ def check(known: Truth, configuration: str, number: int = 0, plugins: object = N
 
 
 def check_engine(known: Truth, engine: object) -> tuple[str, str]:
-    """The same for the model as it is, on an engine."""
+    """Return the outcome of the uncompiled model on an engine."""
     import onnx_ir as ir
     from dovetail.errors import DovetailError
     from dovetail.ir import Model
@@ -103,7 +103,7 @@ def _outcome(known: Truth, got: Mapping[str, np.ndarray]) -> tuple[str, str]:
 
 
 def _with_more_noise(known: Truth, got: Mapping[str, np.ndarray], first: Judgement) -> Judgement:
-    """Judged again with more and larger noise, which finds what is close to flipping; a wrong shape stays wrong."""
+    """Compare again with more and larger noise, to detect values close to a threshold; wrong shapes stay wrong."""
     if "shape" in first.why:
         return first
     noisy = [*known.noisy, *spread(known.model, known.feeds, 24, 2.0**-7)]

@@ -15,7 +15,7 @@ Grow = Callable[[Graph, int], None]
 
 
 def operators(grow: Grow) -> dict[str, Callable[[Graph], None]]:
-    """How to add each of them; `grow` adds some operators without bodies to a body."""
+    """Return functions that add control flow, by name; `grow` adds operators without bodies to a body."""
     return {
         "If": lambda g: branch(g, grow),
         "Loop": lambda g: loop(g, grow),
@@ -64,7 +64,7 @@ def branch(g: Graph, grow: Grow) -> None:
 
 
 def loop(g: Graph, grow: Grow) -> None:
-    """A counted loop with one state, at times scan outputs, at times the count as a number."""
+    """A counted loop with one state, sometimes with scan outputs or a constant trip count."""
     state = g.floats(lambda value: 1 <= value.rank <= 3)
     step, go, carried = (
         Value(g.fresh("it"), INT64, ()),
@@ -96,7 +96,7 @@ def loop(g: Graph, grow: Grow) -> None:
 
 
 def scan(g: Graph, grow: Grow) -> None:
-    """Over the first axis of one value, with a state and one output per turn."""
+    """A Scan over the first axis of one value, with a state and one output per iteration."""
     data = g.floats(lambda value: value.rank >= 2)
     row = data.shape[1:]
     state, element = Value(g.fresh("st"), FLOAT, row, 2.0), Value(g.fresh("el"), FLOAT, row, data.bound)

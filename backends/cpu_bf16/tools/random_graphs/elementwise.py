@@ -253,4 +253,4 @@ OPERATORS = {
     "QuantizeLinear": quantise,
     "Where": where,
 }
-"""How to add each operator to a graph, by name."""
+"""Functions that add an operator to a graph, by name."""

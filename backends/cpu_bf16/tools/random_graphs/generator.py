@@ -37,11 +37,11 @@ def _grow(g: Graph, count: int) -> None:
 
 CONTROL = control.operators(_grow)
 OPERATORS = {**PLAIN, **CONTROL}
-"""How to add each operator to a graph, by name; the names are operators, some with a word of explanation."""
+"""Functions that add an operator to a graph, by operator name, some with a qualifier."""
 
 
 def _try(g: Graph, make) -> bool:
-    """Add an operator, or leave the graph as it was where that is impossible."""
+    """Add an operator; if that is impossible, leave the graph unchanged."""
     before = copy.copy((list(g.values), list(g.ends), list(g.nodes), list(g.initializers)))
     try:
         make(g)

@@ -13,7 +13,7 @@ __all__ = ["BOOL", "FLOAT", "INT32", "INT64", "Graph", "Impossible", "Value"]
 
 FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
 LARGEST = 6.0
-"""Bound of a value that may be used as it is; what may be larger is squashed first."""
+"""Largest bound of a value that is used directly; values with larger bounds are squashed first."""
 
 
 class Impossible(Exception):
@@ -63,12 +63,12 @@ class Graph:
     counter: list[int] = field(default_factory=lambda: [0])
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing has."""
+        """Return an unused name."""
         self.counter[0] += 1
         return f"{stem}{self.counter[0]}"
 
     def chance(self, probability: float) -> bool:
-        """True with that probability."""
+        """Return True with the given probability."""
         return bool(self.rng.random() < probability)
 
     def choose(self, options: Sequence):
@@ -78,11 +78,11 @@ class Graph:
         return options[int(self.rng.integers(len(options)))]
 
     def integer(self, low: int, high: int) -> int:
-        """A whole number from `low` to `high`, both included."""
+        """Return an integer from `low` to `high`, inclusive."""
         return int(self.rng.integers(low, high + 1))
 
     def pick(self, dtype: int = FLOAT, fits: Callable[[Value], bool] = lambda value: True, largest=LARGEST) -> Value:
-        """A value of the type that fits; newer ones are likelier. A float that may be large is squashed first."""
+        """Return a value of a suitable type, preferring newer ones; a float that may be large is squashed first."""
         found = [value for value in self.values if value.dtype == dtype and fits(value)]
         if not found:
             raise Impossible

@@ -1,4 +1,4 @@
-"""Cutting a model down to what still shows a defect."""
+"""Minimise a model that shows a defect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["minimised"]
 
 
 def minimised(known: Truth, fails: Callable[[Truth], bool], rounds: int = 6) -> Truth:
-    """The smallest model found that still fails.
+    """Return the smallest model found that still fails.
 
     Outputs are dropped, values are computed beforehand and fed, and nodes that nothing needs go.
 
@@ -34,7 +34,7 @@ def minimised(known: Truth, fails: Callable[[Truth], bool], rounds: int = 6) -> 
                 try:
                     attempt = truth(*candidate)
                     bad = fails(attempt)
-                except Exception:  # a cut that makes no valid model
+                except Exception:  # the cut is not a valid model
                     continue
                 if bad:
                     smaller = attempt
@@ -46,7 +46,7 @@ def minimised(known: Truth, fails: Callable[[Truth], bool], rounds: int = 6) -> 
 
 
 def _fewer_outputs(known: Truth):
-    """One output alone."""
+    """Yield models with a single output."""
     outputs = known.model.graph.output
     if len(outputs) > 1:
         for output in outputs:
@@ -54,7 +54,7 @@ def _fewer_outputs(known: Truth):
 
 
 def _earlier_ends(known: Truth):
-    """An inner value as the only output."""
+    """Yield models with an inner value as the only output."""
     for node in known.model.graph.node:
         for name in node.output:
             if name and name not in {value.name for value in known.model.graph.output}:
@@ -62,7 +62,7 @@ def _earlier_ends(known: Truth):
 
 
 def _later_starts(known: Truth):
-    """A computed value fed from outside; the last ones first."""
+    """Yield models with a computed value as an input; the last ones first."""
     outputs = {value.name for value in known.model.graph.output}
     for node in reversed(known.model.graph.node):
         if node.op_type != "Constant" and not outputs & set(node.output):

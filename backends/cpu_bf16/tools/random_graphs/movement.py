@@ -364,4 +364,4 @@ OPERATORS = {
     "Col2Im": col2im,
     "AffineGrid": affine_grid,
 }
-"""How to add each operator to a graph, by name."""
+"""Functions that add an operator to a graph, by name."""

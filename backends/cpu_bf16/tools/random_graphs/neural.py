@@ -78,7 +78,7 @@ def pool(op_type: str):
 def global_pool(op_type: str):
     def make(g: Graph) -> None:
         if op_type == "GlobalLpPool" and g.opset >= 22:
-            raise Impossible  # ONNX Runtime, with which results are compared, has no kernel
+            raise Impossible  # ONNX Runtime, the reference, has no kernel
         value = g.ranked(3, 4, 5)
         g.node(op_type, [value], bound=value.bound * (4 if op_type == "GlobalLpPool" else 1))
 
@@ -246,7 +246,7 @@ def grid_sample(g: Graph) -> None:
 
 def roi_align(g: Graph) -> None:
     if g.opset >= 22:
-        raise Impossible  # ONNX Runtime, with which results are compared, has no kernel
+        raise Impossible  # ONNX Runtime, the reference, has no kernel
     value = g.ranked(4)
     rois = g.constant(np.array([[0, 0, 2, 2], [0.5, 0.5, 3, 2.5]], np.float32))
     batch = g.constant(np.array([0, value.shape[0] - 1], np.int64))
@@ -287,7 +287,7 @@ def rotary(g: Graph) -> None:
 
 
 def embedding(g: Graph) -> None:
-    """A table of weights, indexed by integers made of whatever is there."""
+    """A lookup in a table of weights by computed integers."""
     index = g.pick(INT64)
     bounded = g.node("Mod", [g.node("Abs", [index]), g.constant(np.int64(5))])
     g.node("Gather", [g.weight(5, g.integer(1, 4)), bounded], axis=0, bound=3.0)
@@ -319,4 +319,4 @@ OPERATORS = {
     "RotaryEmbedding": rotary,
     "Gather of weights": embedding,
 }
-"""How to add each operator to a graph, by name."""
+"""Functions that add an operator to a graph, by name."""

@@ -1,4 +1,4 @@
-"""What rounding may do to a result, and what it may not.
+"""The tolerance of results under rounding.
 
 A graph amplifies rounding errors in ways that no single number describes: a comparison may flip, a position may change.
 So the model is run several times in float32 with noise of the size of a rounding error behind every float value, and
@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 __all__ = ["Judgement", "judge", "spread"]
 
 BFLOAT16 = 2.0**-8
-"""Half the distance of neighbouring numbers of bfloat16, relative to them."""
+"""Relative rounding error of bfloat16: half the spacing of neighbouring numbers."""
 TIMES = 4.0
 FLOOR = 0.02  # of the largest magnitude of the result
 
@@ -58,7 +58,7 @@ def spread(model: onnx.ModelProto, feeds: Results, samples: int = 6, size: float
     for sample in range(samples):
         try:
             found.append(run(disturbed(model, sample, size), feeds))
-        except Exception:  # noise that leaves the domain of an operator which then refuses
+        except Exception:  # the noise left the domain of an operator
             continue
     return found
 
@@ -118,7 +118,7 @@ def _disturb(graph: onnx.GraphProto, floats: set[str], size: float, rng: np.rand
             else:
                 moved[name] = new[name] = f"{name}/noisy/{tag}"
                 nodes += _noise(name, new[name], size, rng)
-    for value in graph.output:  # an input that is an output at once
+    for value in graph.output:  # an input that is also an output
         value.name = new.get(value.name, value.name)
     del graph.node[:]
     graph.node.extend(nodes)

@@ -1,4 +1,4 @@
-"""The host: ONNX Runtime on the CPU and the onnx reference, which run whatever no other backend takes."""
+"""The host backend: ONNX Runtime on the CPU and the onnx reference, for all nodes that no other backend claims."""
 
 from dovetail.plugin import hookimpl
 
@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """The backend `host`, and the two engines that run on every machine."""
+    """Register the backend `host` and its two engines."""
     registry.backend("host", "dovetail_host:host.yaml")
     registry.engine("onnxruntime-cpu", "dovetail_host.onnxruntime_cpu:OnnxRuntimeCpu")
     registry.engine("reference", "dovetail_host.reference:ReferenceEngine")

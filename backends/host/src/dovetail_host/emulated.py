@@ -1,8 +1,8 @@
-"""bfloat16 on an engine that has no arithmetic in it: computed in float32, with every result rounded to bfloat16.
+"""Emulate bfloat16 in float32, with every result rounded to bfloat16.
 
-ONNX Runtime's CPU provider has few kernels for bfloat16. Each of its operators is exact enough in float32 that rounding
-the result gives what a bfloat16 kernel with a float32 accumulator gives. Two casts stand behind every result, to
-bfloat16 and back; ONNX Runtime keeps such a pair, because it loses digits.
+ONNX Runtime's CPU provider has few kernels for bfloat16. Computing in float32 and rounding the result is equivalent to
+a bfloat16 kernel with a float32 accumulator. Each result gets two casts, to bfloat16 and back; ONNX Runtime keeps such
+a pair, because it is not an identity.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _TYPES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision
 
 
 def emulated(model: Model) -> Model | None:
-    """A copy of `model` that computes its bfloat16 operators in float32 and rounds what they give.
+    """Return a copy of `model` that computes bfloat16 operators in float32 and rounds their results.
 
-    Inputs and outputs of the model keep their types. None where there is nothing to do.
+    Inputs and outputs of the model keep their types. Returns None if the model has no bfloat16.
     """
     if not any(_is_low(value) for node in model.nodes() for value in (*node.inputs, *node.outputs)):
         return None
@@ -60,7 +60,7 @@ def _is_low(value: ir.Value | None) -> bool:
 
 
 def _widen_attributes(node: ir.Node) -> None:
-    """Let attributes that name bfloat16, or hold numbers in it, say float32."""
+    """Change attributes that name bfloat16, or hold bfloat16 tensors, to float32."""
     import numpy as np
     import onnx_ir as ir
 
@@ -74,9 +74,9 @@ def _widen_attributes(node: ir.Node) -> None:
 
 
 def _round(graph: ir.Graph, value: ir.Value, names: FreshNames, exact: bool, outermost: bool) -> None:
-    """Make the result `value` float32, and let its readers read it rounded.
+    """Make the result `value` float32, and redirect its readers to the rounded value.
 
-    An output of the model stays in bfloat16 and keeps its name.
+    An output of the model stays bfloat16 and keeps its name.
     """
     leaves = outermost and any(output is value for output in graph.outputs)
     if exact and not leaves:
@@ -95,7 +95,7 @@ def _round(graph: ir.Graph, value: ir.Value, names: FreshNames, exact: bool, out
 
 
 def _read_widened(graph: ir.Graph, value: ir.Value, names: FreshNames) -> None:
-    """Let the readers of a bfloat16 input or constant read it in float32."""
+    """Cast a bfloat16 input or constant to float32 for its readers."""
     if not _is_low(value) or not value.uses():
         return
     wide = _cast(graph, value, _FLOAT, names.fresh(f"{value.name}/wide"))

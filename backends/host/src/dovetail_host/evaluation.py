@@ -1,4 +1,4 @@
-"""Computing one node at once, with onnx's reference implementation."""
+"""Evaluate one node with onnx's reference implementation."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate"]
 
-# Before, they worked on all axes from the given one on, flattened into one.
+# Before opset 13, these flattened all axes from the given one on.
 _ONE_AXIS_FROM_13 = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 
 
 def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]) -> list[np.ndarray]:
-    """The outputs of `node` for these inputs.
+    """Return the outputs of `node` for these inputs.
 
     Raises:
-        EngineError: The reference has no implementation, or it refuses these inputs.
+        EngineError: The operator has no implementation, or it refuses these inputs.
     """
     import numpy as np
     import onnx
@@ -31,7 +31,7 @@ def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping
     from dovetail_host.reference_operators import REPLACEMENTS
 
     if node.op_type in _ONE_AXIS_FROM_13 and opsets.get("", 1) < 13:
-        raise EngineError("the reference knows this operator as it is from opset 13 on")
+        raise EngineError("the reference implements this operator only from opset 13 on")
     try:
         proto = ir.to_proto(node)
         names = [f"i{index}" if array is not None else "" for index, array in enumerate(inputs)]
@@ -49,13 +49,13 @@ def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping
         feeds = {name: array for name, array in zip(names, inputs, strict=True) if name}
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(model, new_ops=REPLACEMENTS).run(None, feeds)
-    except Exception as error:  # the reference raises whatever numpy or its own code raises
+    except Exception as error:  # exceptions of any kind
         raise EngineError(str(error)) from error
-    # The result must be of the type that the model says; the reference is not always exact in that.
+    # The result must have the declared type; the reference does not always keep it.
     out = []
     for value, result in zip([v for v in node.outputs if v.name], results, strict=True):
         if not isinstance(result, (np.ndarray, np.generic)) or result.dtype.kind in "OUS":
-            raise EngineError("the result is no tensor of numbers")
+            raise EngineError("the result is not a numeric tensor")
         if value.dtype is not None and ir.DataType.from_numpy(result.dtype) != value.dtype:
             raise EngineError(f"the reference gives {result.dtype}")
         out.append(np.ascontiguousarray(result) if result.ndim else np.asarray(result))

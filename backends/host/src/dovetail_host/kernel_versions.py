@@ -1,8 +1,8 @@
-"""Operators whose newest definition ONNX Runtime has no kernel for, though it has one for the definition before.
+"""Lower the opset of a region if ONNX Runtime lacks kernels for the newest definitions.
 
-A model is raised to the opset that its backends need, and every node with it. ONNX Runtime 1.31 lacks some kernels
-there: opset 22 only added bfloat16 to the random operators, RoiAlign, Multinomial and others, and it registered none of
-these. A region that uses nothing of what is new means the same at the opset before, so it is loaded as that.
+A model is raised to the opset that its backends need. ONNX Runtime 1.31 lacks some kernels there: opset 22 only added
+bfloat16 to the random operators, RoiAlign, Multinomial and others, and none of these was registered. A region that uses
+nothing new has the same meaning at the older opset and is loaded as that.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _OPEN_END = 1 << 20  # ONNX Runtime writes the largest integer
 
 
 def at_older_opset(model: Model) -> Model | None:
-    """A copy of `model` at the newest older opset at which ONNX Runtime's CPU provider has kernels for all nodes.
+    """Return a copy of `model` at the newest older opset for which ONNX Runtime's CPU provider has all kernels.
 
     Returns:
-        None where nothing is missing, or where some node means something else at that opset.
+        The copy; None if no kernel is missing, or some node has another definition at that opset.
     """
     nodes = [node for node in model.nodes() if node.domain in ("", "ai.onnx")]
     lacking = [sig for op in {node.op_type for node in nodes} if (sig := _lacking(op, model.opset))]
@@ -43,7 +43,7 @@ def at_older_opset(model: Model) -> Model | None:
 
 
 def _lacking(op_type: str, opset: int) -> Signature | None:
-    """The definition of an operator, if there are kernels for older ones alone."""
+    """Return the definition of an operator if only older definitions have kernels."""
     sig, ranges = find("", op_type, opset), _kernels().get(op_type, ())
     if sig is None or not ranges or any(_fits(sig.version, *bounds) for bounds in ranges):
         return None
@@ -52,13 +52,13 @@ def _lacking(op_type: str, opset: int) -> Signature | None:
 
 
 def _fits(version: int, first: int, last: int) -> bool:
-    """Whether a kernel for definitions `first` to `last` takes one of `version`; an open end takes no later one."""
+    """Whether a kernel for definitions `first` to `last` accepts `version`; an open range accepts only `first`."""
     return version == first if last > _OPEN_END else first <= version <= last
 
 
 @cache
 def _kernels() -> dict[str, list[tuple[int, int]]]:
-    """The ranges of definitions that ONNX Runtime's CPU provider has kernels for, by operator."""
+    """Return the version ranges of ONNX Runtime's CPU kernels, by operator."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     found: dict[str, list[tuple[int, int]]] = {}
@@ -69,7 +69,7 @@ def _kernels() -> dict[str, list[tuple[int, int]]]:
 
 
 def _same(new: Signature | None, old: Signature | None) -> bool:
-    """Whether two definitions of an operator differ in nothing but the types that they take."""
+    """Whether two definitions of an operator differ only in their types."""
     if new is None or old is None or new.version == old.version:
         return new is old or new is not None and old is not None
 

@@ -42,12 +42,12 @@ _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 class OnnxRuntimeCpu:
     """ONNX Runtime's CPU provider.
 
-    It computes most operators of float16 in float32 behind casts of its own, and bfloat16, which it has no arithmetic
-    for, in float32 behind casts of ours. What the types say is therefore not what is executed: `executed()` knows only
-    what a profile shows. Results are rounded to the low type all the same (`rounded.py`, `emulated.py`).
+    It computes most float16 operators in float32 between casts of its own, and bfloat16, for which it has no
+    arithmetic, in float32 between our casts. So the declared types are not the executed ones: `executed()` reports only
+    what a profile shows. Results are rounded to the low type nevertheless (`rounded.py`, `emulated.py`).
 
     Options: `threads` (0: all cores), `optimise` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
-    reports the kernels of the runs so far), `spin` (false: threads give their cores away when a run ends).
+    reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends).
 
     Attributes:
         providers: ONNX Runtime's execution providers, in order of preference.
@@ -64,11 +64,15 @@ class OnnxRuntimeCpu:
 
     @property
     def reads(self) -> Reads:
-        """What ONNX Runtime 1.31 reads."""
+        """The opset, IR version and types that ONNX Runtime 1.31 accepts."""
         return Reads(opset=26, ir_version=13, types=TENSOR_TYPES)
 
     def load(self, region: RegionModel, options: Mapping[str, object]) -> OnnxRuntimeSession:
-        """Make a session; a refusal names the node."""
+        """Load a region.
+
+        Raises:
+            EngineError: ONNX Runtime refuses the region; names the node if ONNX Runtime does.
+        """
         import onnxruntime as ort
 
         settings = ort.SessionOptions()
@@ -86,7 +90,7 @@ class OnnxRuntimeCpu:
             settings.profile_file_prefix = str(Path(profile.name) / "ort")
         graph = region.model.graph
         for value in (*graph.inputs, *graph.outputs):
-            # Two or four bits wide: several elements share a byte there, which no array does.
+            # Types of two or four bits pack several elements per byte, which NumPy arrays cannot.
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
         self._demand(ort.get_available_providers())
@@ -104,7 +108,7 @@ class OnnxRuntimeCpu:
         return OnnxRuntimeSession(session, region, (profile, files), self.name)
 
     def _source(self, region: RegionModel) -> tuple[bytes | Path, tempfile.TemporaryDirectory | None, list[str]]:
-        """What ONNX Runtime reads, the folder it lies in if it is a new file, and optimisers to leave out."""
+        """Return what ONNX Runtime loads, the temporary folder of a new file, and optimisers to disable."""
         if self.providers != (CPU,):
             return source_of(region), None, []
         older = at_older_opset(region.model)
@@ -125,7 +129,7 @@ class OnnxRuntimeCpu:
         return path, files, kept
 
     def _demand(self, there: Sequence[str]) -> None:
-        """ONNX Runtime goes on without a provider that it cannot load, and only warns."""
+        """Check the providers: ONNX Runtime continues without one that it cannot load, with a warning only."""
         missing = [provider for provider in self.providers if provider not in there]
         if missing:
             raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
@@ -148,7 +152,7 @@ class OnnxRuntimeSession:
         self._reported: dict[str, tuple[str, str]] | None = None
         self._ending = threading.Lock()
         self._outputs = [output.name for output in session.get_outputs()]
-        # NumPy has no such types, so these tensors cross the border as integers of the same width.
+        # NumPy has no such types, so these tensors are passed as integers of the same width.
         graph = region.model.graph
         self._foreign = {
             value.name: value.dtype
@@ -157,7 +161,7 @@ class OnnxRuntimeSession:
         }
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name; safe to call from several threads at once, as ONNX Runtime's sessions are."""
+        """Compute all outputs by name; safe to call from several threads, like ONNX Runtime's sessions."""
         try:
             if not self._foreign:
                 return dict(zip(self._outputs, self._session.run(self._outputs, dict(inputs))))
@@ -168,9 +172,9 @@ class OnnxRuntimeSession:
         return {name: self._from_value(name, value) for name, value in zip(self._outputs, results)}
 
     def executed(self) -> dict[str, Executed]:
-        """Kernels as profiled; without a profile nothing is known. Asking ends the profile.
+        """Return the profiled kernels; nothing is known without a profile. Ends the profile.
 
-        `reported-on-cpu` are nodes that a session of another provider gave to the CPU.
+        `reported-on-cpu` marks nodes that a session of another provider ran on the CPU.
         """
         nodes = list(self._region.model.nodes())
         if self._profile is None:
@@ -205,7 +209,7 @@ class OnnxRuntimeSession:
         target = np.dtype(dtype.numpy())
         shape = value.shape()
         size = int(np.prod(shape)) * target.itemsize
-        # The binding has no view of such a tensor; its memory ends with `value`, hence the copy.
+        # The binding has no view of such a tensor, and its memory is freed with `value`, hence the copy.
         data = ctypes.string_at(value.data_ptr(), size) if size else b""
         return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
 
@@ -219,9 +223,9 @@ def _refusal(error: Exception, who_does_what: str) -> EngineError:
 
 
 def _read_profile(path: Path) -> dict[str, tuple[str, str]]:
-    """Precision and provider of each node's kernel.
+    """Return precision and provider of each node's kernel.
 
-    The precision is the type of its first floating input or output, else of its output.
+    The precision is the type of its first float input or output, else of its output.
     """
     import onnx_ir as ir
 

@@ -1,4 +1,4 @@
-"""The engine `reference`: the evaluator of the onnx package, slow and complete."""
+"""The engine `reference`: the evaluator of the onnx package, slow but complete."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["ReferenceEngine"]
 
 
 class ReferenceEngine:
-    """The reference evaluator of onnx: NumPy expressions over arrays of the types that the model declares.
+    """The reference evaluator of onnx: NumPy expressions over arrays of the declared types.
 
-    Option: `profile` (true: every intermediate is kept, and `executed()` reports its type).
+    Option: `profile` (true: keep every intermediate, so that `executed()` reports its type).
     """
 
     name = "reference"
@@ -38,13 +38,13 @@ class ReferenceEngine:
 
     @property
     def reads(self) -> Reads:
-        """What the installed onnx package defines."""
+        """The opset, IR version and types of the installed onnx package."""
         import onnx
 
         return Reads(onnx.defs.onnx_opset_version(), onnx.IR_VERSION, TENSOR_TYPES)
 
     def load(self, region: RegionModel, options: Mapping[str, object]) -> ReferenceSession:
-        """Make a session."""
+        """Load a region."""
         import onnx
         from onnx.reference import ReferenceEvaluator
 
@@ -56,16 +56,16 @@ class ReferenceEngine:
             _order_functions(proto)
             evaluator = ReferenceEvaluator(proto, new_ops=REPLACEMENTS)
             return ReferenceSession(evaluator, region, bool(options.get("profile")))
-        except Exception as error:  # the evaluator raises whatever its parts raise
+        except Exception as error:  # the evaluator raises exceptions of any kind
             raise DovetailError(f"reference refuses the region: {_first_sentence(error)}") from error
 
     def evaluate(
         self, node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
     ) -> list[np.ndarray]:
-        """Compute one node at once.
+        """Evaluate one node; used for constant folding.
 
         Raises:
-            EngineError: There is no implementation, or it refuses these inputs.
+            EngineError: The operator has no implementation, or it refuses these inputs.
         """
         from dovetail_host.evaluation import evaluate
 
@@ -86,7 +86,7 @@ class ReferenceSession:
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; calls from several threads take turns."""
         try:
-            # The evaluator does not say that it may be shared, and NumPy holds the interpreter most of the time anyway.
+            # The evaluator is not documented as thread-safe, and NumPy holds the GIL most of the time anyway.
             with self._running:
                 results = self._results(dict(inputs))
         except Exception as error:
@@ -94,7 +94,7 @@ class ReferenceSession:
         return {name: _checked(name, results[name], declared) for name, declared in self._types.items()}
 
     def _results(self, inputs: dict[str, np.ndarray]) -> dict[str, object]:
-        """What the evaluator computes; with a profile, all values."""
+        """Return the outputs; with a profile, all values."""
         import numpy as np
 
         if not self._profile:
@@ -104,7 +104,7 @@ class ReferenceSession:
         return results
 
     def executed(self) -> dict[str, Executed]:
-        """The types of the arrays that the last run made, where that was asked for; nothing about bodies."""
+        """Return the array types of the last run if profiling is on; bodies are not reported."""
         answers = {}
         for node in self._region.model.nodes():
             type_ = next((self._computed[out.name] for out in node.outputs if out.name in self._computed), "")
@@ -113,7 +113,7 @@ class ReferenceSession:
 
 
 def _checked(name: str, result: object, declared: str) -> object:
-    """A result as an array, if it has the declared type: a few operators turn bfloat16 into float32."""
+    """Return a result as an array after checking its type: a few operators return float32 instead of bfloat16."""
     import numpy as np
 
     array = np.asarray(result) if isinstance(result, np.generic) else result
@@ -123,12 +123,12 @@ def _checked(name: str, result: object, declared: str) -> object:
 
 
 def _first_sentence(error: Exception) -> str:
-    """What the evaluator says; where it lacks an operator, without the list of those that it has."""
+    """Return the message of the evaluator, without its list of known operators."""
     return " ".join(str(error).partition(" You may either")[0].partition(" Available implementations")[0].split())
 
 
 def _order_functions(proto: onnx.ModelProto) -> None:
-    """Put callees before their callers: the evaluator knows only the functions that it has read."""
+    """Sort functions so that callees precede callers, as the evaluator requires."""
     functions = {(function.domain, function.name): function for function in proto.functions}
     ordered: dict[tuple[str, str], onnx.FunctionProto] = {}
 

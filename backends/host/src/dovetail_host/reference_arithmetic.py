@@ -1,8 +1,8 @@
-"""Arithmetic that the evaluator of the onnx package gets wrong, lacks or fails at, as the ONNX specification has it.
+"""Replacements for arithmetic operators that the evaluator of the onnx package computes wrongly or lacks.
 
-In the evaluator (1.23), sums of signed numbers stand for norms in LpNormalization, groups of a ConvTranspose and
-neighbours in an LRN are miscounted, GlobalMaxPool takes other axes unless there are two spatial ones, RoiAlign of old
-opsets is shifted by half a pixel, Mean fails where shapes broadcast, Softsign at scalars, and GlobalLpPool is missing.
+In the evaluator (1.23), LpNormalization sums signed values, ConvTranspose miscounts groups and LRN neighbours,
+GlobalMaxPool reduces wrong axes unless there are two spatial ones, RoiAlign of old opsets is shifted by half a pixel,
+Mean fails if shapes broadcast, Softsign fails for scalars, and GlobalLpPool is missing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class GlobalMaxPool(OpRun):
 
 
 class ConvTranspose(op_conv_transpose.ConvTranspose):
-    """Groups one by one."""
+    """Transposed convolution, group by group."""
 
     op_domain = ""
 
@@ -51,7 +51,7 @@ class ConvTranspose(op_conv_transpose.ConvTranspose):
 
 
 class LRN(OpRun):
-    """Division by the mean square of neighbouring channels, of which there may be fewer than `size`."""
+    """Division by the mean square of neighbouring channels, clipped at the ends."""
 
     op_domain = ""
 
@@ -66,7 +66,7 @@ class LRN(OpRun):
 
 
 class LpNormalization(OpRun):
-    """Division by the p-norm, which is a sum of magnitudes."""
+    """Division by the p-norm, a sum over magnitudes."""
 
     op_domain = ""
 
@@ -85,7 +85,7 @@ class Mean(OpRun):
 
 
 class RoiAlign(op_roi_align.RoiAlign):
-    """Without the shift by half a pixel before opset 16, which had no attribute for it."""
+    """RoiAlign without the half-pixel shift before opset 16, which had no attribute for it."""
 
     op_domain = ""
 
@@ -96,7 +96,7 @@ class RoiAlign(op_roi_align.RoiAlign):
 
 
 class Softsign(OpRun):
-    """x / (1 + |x|), of scalars too."""
+    """x / (1 + |x|), also for scalars."""
 
     op_domain = ""
 

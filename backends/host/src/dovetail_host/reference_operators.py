@@ -1,8 +1,8 @@
-"""Operators that the evaluator of the onnx package computes wrongly or in part, as the ONNX specification defines them.
+"""Replacements for operators that the evaluator of the onnx package computes wrongly or only in part.
 
-The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop that has no
-condition, gives wrong indices of a MaxPool, and refuses a Scan that runs backwards or along another axis. The
-evaluator finds the replacement of an operator by the name of its class.
+The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop without a condition,
+returns wrong indices of a MaxPool, and refuses a Scan that runs backwards or along another axis. It looks up
+replacements by class name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["REPLACEMENTS"]
 
 
 class _WithBody(OpRun):
-    """An operator that runs the graph `body` again and again."""
+    """An operator that runs the graph `body` repeatedly."""
 
     op_domain = ""
 
@@ -33,7 +33,7 @@ class _WithBody(OpRun):
         return self._run_body(dict(values), attributes=attributes, **given)
 
     def _stacked(self, index: int, results: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
-        """The results of all turns along a new axis; without a turn, an empty array of the declared type."""
+        """Stack the results of all iterations along a new axis; without iterations, an empty array of declared type."""
         if results:
             return np.stack(results, axis=axis)
         declared = self.body.output_types_[index].tensor_type
@@ -46,7 +46,7 @@ class _WithBody(OpRun):
 
 
 class Loop(_WithBody):
-    """Turns of a body while a condition holds; absent limits do not limit."""
+    """Iterates a body while a condition holds, up to an optional trip count."""
 
     def _run(self, limit, condition, *states, context=None, attributes=None, body=None, **options):
         names_in, names_out = self.body.input_names, self.body.output_names
@@ -67,7 +67,7 @@ class Loop(_WithBody):
 
 
 class Scan(_WithBody):
-    """Turns of a body over slices of its inputs, in either direction and along any axis."""
+    """Iterates a body over slices of its inputs, in either direction and along any axis."""
 
     def _run(self, *args, context=None, attributes=None, body=None, **options):
         if self.run_params["opsets"].get("", 9) < 9:
@@ -102,7 +102,7 @@ class Scan(_WithBody):
 
 
 class MaxPool(OpRun):
-    """The largest element of every window, and its position in the flat input."""
+    """The largest element of every window, and its index in the flattened input."""
 
     op_domain = ""
 
@@ -124,7 +124,7 @@ class MaxPool(OpRun):
             positions = positions.reshape(*x.shape[:2], -1)[..., :1].reshape(*x.shape[:2], *[1] * count) + planes
         best = found = None
         for offsets in itertools.product(*(range(size) for size in kernel)):
-            # Where the element at these offsets of every window lies; outside of the input it does not count.
+            # Coordinates of the element at these offsets in every window; those outside of the input do not count.
             at = [
                 np.arange(number) * stride - begin + offset * step
                 for number, stride, begin, offset, step in zip(counts, strides, pads, offsets, dilations)
@@ -146,7 +146,7 @@ class MaxPool(OpRun):
 
 
 def _padding(options: Mapping[str, object], spatial, reach, strides) -> list[int]:
-    """Begins and ends of the padding."""
+    """Return the begin and end padding of all spatial axes."""
     automatic = options.get("auto_pad") or "NOTSET"
     if automatic == "NOTSET":
         return list(options.get("pads") or [0] * (2 * len(spatial)))
@@ -161,7 +161,7 @@ def _padding(options: Mapping[str, object], spatial, reach, strides) -> list[int
 
 
 def _positions(extent: int, begin: int, end: int, window: int, stride: int, ceil: bool) -> int:
-    """How many windows there are along one axis; none begins in the padding behind."""
+    """Return the number of windows along one axis; no window begins in the end padding."""
     free = extent + begin + end - window
     number = (-(-free // stride) if ceil else free // stride) + 1
     return number - 1 if ceil and (number - 1) * stride >= extent + begin else number
@@ -173,4 +173,4 @@ REPLACEMENTS: list[type[OpRun]] = [
     Scan,
     *(getattr(reference_arithmetic, name) for name in reference_arithmetic.__all__),
 ]
-"""What the evaluator is given as `new_ops`."""
+"""The evaluator's `new_ops`."""

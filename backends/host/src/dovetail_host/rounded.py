@@ -1,8 +1,8 @@
-"""Keeping ONNX Runtime's CPU provider from dropping the rounding to float16.
+"""Keep ONNX Runtime's CPU provider from dropping the rounding to float16.
 
-It has few float16 kernels: other operators compute in float32 between casts that it inserts, and of two such casts in
-a row it drops both. What float16 rounds, or what overflows in it, would not show. It keeps casts around operators that
-have a float16 kernel, but takes one alone for not worth a cast: so two Identity operators stand behind every result.
+It has few float16 kernels: it computes other operators in float32 between casts that it inserts, and removes a pair of
+casts between two such operators. That hides rounding and overflow. It keeps casts around operators with a float16
+kernel, unless there is only one: so every result gets two Identity operators.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["EXACT", "KEPT", "rounded"]
 
 KEPT = ["EliminateIdentity", "NchwcTransformer"]
-"""ONNX Runtime's optimisers that would undo it, and one that ends the process on a convolution before a GRU (1.31)."""
+"""Disabled optimisers: one would remove the Identity operators, one crashes on a convolution before a GRU (1.31)."""
 
 EXACT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators that only move values, so that what they give has been rounded already."""
+"""Data movement: the results of these operators are rounded already."""
 
 _FLOAT16 = 10  # onnx.TensorProto.DataType
 
 
 def rounded(model: Model) -> Model | None:
-    """A copy of `model` in which every float16 result is really rounded; None where there is nothing to do."""
+    """Return a copy of `model` in which every float16 result is rounded; None if there is nothing to change."""
     if not any(_results(node) or fails(node) for node in model.nodes()):
         return None
     work = model.clone()

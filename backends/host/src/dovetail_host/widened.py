@@ -1,6 +1,6 @@
-"""Operators whose float16 kernels in ONNX Runtime's CPU provider fail when they run: computed in float32.
+"""Compute operators in float32 whose float16 kernels in ONNX Runtime's CPU provider fail at run time.
 
-Where there is no kernel, ONNX Runtime puts casts around by itself; here it takes the node, and then refuses it.
+For operators without a float16 kernel ONNX Runtime inserts casts itself; these have one that fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FLOAT, _FLOAT16 = 1, 10  # onnx.TensorProto.DataType
 
 
 def fails(node: ir.Node) -> bool:
-    """Whether `node` computes something in float16 that fails."""
+    """Whether the float16 kernel of `node` fails."""
     if node.op_type not in _FAILING or node.domain not in ("", "ai.onnx"):
         return False
     low = node.outputs[0].dtype is not None and node.outputs[0].dtype.value == _FLOAT16

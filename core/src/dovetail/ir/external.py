@@ -143,7 +143,7 @@ class TensorLoader:
         if text is None:
             return None
         if not (text.isascii() and text.isdigit()):
-            raise self.refuse(what, f"has an {key} that is no number of bytes" if key == "offset" else _NO_LENGTH)
+            raise self.refuse(what, f"has an {key} that is not a number of bytes" if key == "offset" else _NO_LENGTH)
         if len(text) > _DIGITS:
             raise self.refuse(what, f"has an impossible {key} of {len(text)} digits")
         return int(text)
@@ -175,7 +175,7 @@ class TensorLoader:
         return where, found.st_size
 
 
-_NO_LENGTH = "has a length that is no number of bytes"
+_NO_LENGTH = "has a length that is not a number of bytes"
 
 
 def _shortened(text: str) -> str:

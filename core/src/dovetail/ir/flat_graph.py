@@ -38,7 +38,7 @@ class FlatGraph:
         return cls(model)
 
     def outermost(self, node: ir.Node) -> ir.Node:
-        """The node of the main graph whose bodies `node` stands in; the node itself if it stands in none."""
+        """Return the node of the main graph that contains `node` in its bodies; `node` itself if it is in none."""
         while (holder := self.holders.get(id(node.graph))) is not None:
             node = holder
         return node

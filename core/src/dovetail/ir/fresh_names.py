@@ -1,4 +1,4 @@
-"""Names for new values and nodes: the one place where passes get them."""
+"""Unique names for new values and nodes; every pass gets its names here."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ __all__ = ["FreshNames"]
 
 
 class FreshNames:
-    """Names that nothing in a model has: no value, initializer, input or node of the main graph or of any body.
+    """Generates names that are unused by values, initializers, inputs and nodes of the main graph and all bodies.
 
-    A body sees the names outside and must not define them again, so names are unique in the whole model, not per graph.
-    (onnx-ir's own name authority belongs to one graph, sees neither outer scopes nor bodies, and names only what has no
-    name.) As an analysis, `ctx.analysis(FreshNames, model)`, one generator serves all passes until the model changes;
-    every name is handed out once, whether or not it is used.
+    A body must not shadow outer names, so names are unique in the whole model, not per graph. (onnx-ir's name authority
+    is per graph and ignores outer scopes and bodies.) As an analysis, `ctx.analysis(FreshNames, model)`, one generator
+    serves all passes until the model changes; a name is never returned twice.
 
     Args:
-        taken: The names that are in use.
+        taken: The names in use.
     """
 
     def __init__(self, taken: Iterable[str | None] = ()):
@@ -33,7 +32,7 @@ class FreshNames:
 
     @classmethod
     def of(cls, graph: ir.Graph) -> FreshNames:
-        """The generator for a main graph and all of its bodies; one walk over both."""
+        """Return the generator for a main graph and all of its bodies, built in one walk."""
         nodes = list(all_nodes(graph))
         taken: set[str | None] = {node.name for node in nodes}
         taken.update([value.name for node in nodes for value in node.outputs])
@@ -44,14 +43,14 @@ class FreshNames:
 
     @classmethod
     def compute(cls, model: Model, _: object) -> FreshNames:
-        """The generator for `model` as it is now, as an analysis."""
+        """Return the generator for the current revision of `model`."""
         return cls.of(model.graph)
 
     def fresh(self, wanted: str) -> str:
-        """`wanted` if it is free, else `wanted_1`, `wanted_2`, ...; the name counts as taken from now on."""
+        """Return `wanted` if it is free, else `wanted_1`, `wanted_2`, ...; the name is reserved."""
         name, number = wanted, self._numbers.get(wanted, 0)
         while name in self._taken:
-            # Numbers that were given away are not tried again, so many names of one stem cost no more than others.
+            # Continuing from the last number keeps many names of one stem linear.
             number += 1
             name = f"{wanted}_{number}"
         self._numbers[wanted] = number

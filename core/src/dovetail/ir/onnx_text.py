@@ -61,7 +61,7 @@ class _Filling:
         self._size = 0
 
     def graph(self, graph: onnx.GraphProto, outside: set[str]) -> None:
-        """Fill what `graph` declares and nothing defines; the names in `outside` are defined around it."""
+        """Fill declared but undefined values of `graph`; names in `outside` are defined in outer scopes."""
         defined = outside | {output for node in graph.node for output in node.output}
         defined.update(value.name for value in (*graph.input, *graph.initializer))
         filled = set()

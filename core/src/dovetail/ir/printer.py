@@ -153,7 +153,7 @@ def _initializer(value: ir.Value) -> str:
 
 
 def _items(tensor: ir.TensorProtocol) -> str | None:
-    """The elements of a small tensor as the parser reads them; None for what is declared without its data."""
+    """Return the elements of a small tensor as literals; None if it is declared without data."""
     if tensor.size > _DATA_UP_TO:
         return None
     if tensor.dtype.name == "STRING":

@@ -107,10 +107,10 @@ class Context:
         return load_chosen(self.registry, next(chosen, BackendChoice(HOST)))
 
     def load_backends(self) -> None:
-        """Load the chosen backends and the host now, so that what is wrong with them is said before anything is done.
+        """Load the chosen backends and the host now, so that their errors come first.
 
         Raises:
-            DovetailError: One of them is not installed, or its file is at fault.
+            DovetailError: One of them is not installed, or its file is invalid.
         """
         _ = (self.backends, self.host)
 

@@ -1,4 +1,4 @@
-"""What a backend says of one node: may it take it, in which types, and if not, why."""
+"""Verdicts: whether a backend supports a node, in which types, or why not."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Refusal", "Verdict"]
 
 
 class Refusal(NamedTuple):
-    """One reason why a node is not taken.
+    """One reason why a node is not supported.
 
     Attributes:
-        text: A sentence for a person.
+        text: One readable sentence.
         source: File and line of the rule.
     """
 
@@ -26,18 +26,18 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a backend says of one node.
+    """The legality of one node on a backend.
 
     Attributes:
-        ok: True, False, or None when only the region can tell.
-        reasons: Why not; empty unless `ok` is False.
+        ok: True, False, or None if that depends on the region.
+        reasons: Why it is not supported; empty unless `ok` is False.
         role: Its role, or empty.
-        policy: How autocast treats it, or empty.
+        policy: Its autocast policy, or empty.
         types: Allowed element types by port, only for ports that carry floats or that the file quantises; elements of
-            a variadic port are called `in0`, `in1`, ... Empty when the file says nothing about types.
-        set: Attributes to rewrite when it goes low.
-        keep: Ports that stay in the high precision even then; `types` does not take them into account.
-        row: Number of the row that decided, from 0; None when the rule has no rows or none fits.
+            a variadic port are named `in0`, `in1`, ... Empty if the file does not restrict types.
+        set: Attributes to set if it is typed low.
+        keep: Ports that stay in the high precision; `types` ignores them.
+        row: Index of the row that decided; None if the rule has no rows or none matches.
         source: File and line that decided.
     """
 

@@ -1,4 +1,4 @@
-"""Passes that bring a model to one normal form: one opset, every node named, every value typed, constants folded."""
+"""Passes that bring a model to normal form: one opset, every node named, every value typed, constants folded."""
 
 from dovetail.plugin import hookimpl
 

@@ -1,4 +1,4 @@
-"""Nodes and initializers that nothing reads."""
+"""The `dead-code` pass: remove unused nodes and initializers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["DeadCode"]
 
 @dataclass(frozen=True)
 class DeadCode(Pass):
-    """Remove what no graph output depends on.
+    """Remove nodes and initializers that no graph output depends on.
 
     Given:  %b = Relu(%a), and nothing reads %b
-    Result: the node is gone, and so is whatever only it read. Graph inputs stay.
+    Result: the node is removed, and so are nodes and initializers that only it read. Graph inputs stay.
     """
 
     name = "dead-code"
@@ -28,13 +28,13 @@ class DeadCode(Pass):
     after = ("normalise", "fold-constants", "remove-identity", "fold-batchnorm")
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Walk each graph backwards, so that one walk is enough; bodies first, they read values from outside."""
+        """Remove nodes in one backward walk; bodies first, as they capture outer values."""
         changed = False
         graphs = [graph for _, graph in model.graphs()]
         for graph in reversed(graphs):
             for node in reversed(graph):
                 if not any(value.uses() or value.is_graph_output() for value in node.outputs):
-                    _let_go(node)
+                    _detach_bodies(node)
                     graph.remove(node, safe=True)
                     ctx.count("nodes")
                     changed = True
@@ -49,8 +49,8 @@ class DeadCode(Pass):
         return changed
 
 
-def _let_go(node) -> None:
-    """A removed body must not count as a reader of what it captured."""
+def _detach_bodies(node) -> None:
+    """Detach the bodies of a removed node from the values they capture."""
     for inner in list(body_nodes(node)):
         for index in range(len(inner.inputs)):
             inner.replace_input_with(index, None)

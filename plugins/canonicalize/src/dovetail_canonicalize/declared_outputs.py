@@ -1,4 +1,4 @@
-"""Declared shapes of graph outputs that the graph contradicts: the declaration is corrected."""
+"""Correct declared shapes of graph outputs that contradict inference."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["correct_outputs", "infer_with_outputs"]
 
 
 def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-    """Infer `proto` without believing the declared shapes of its outputs, then let those stand that are not false.
+    """Infer `proto` without the declared shapes of its outputs, then keep the declarations that do not contradict.
 
-    ONNX Runtime runs a model whose output is declared with another rank than it has, and inference keeps the
-    declaration; onnx's full checker and stricter engines refuse the file.
+    ONNX Runtime runs a model with a wrong declared output rank, and onnx's inference keeps the declaration; onnx's full
+    checker and stricter engines refuse it.
 
     Raises:
-        Exception: Whatever inference throws; `proto` is then as it was.
+        Exception: Whatever inference throws; `proto` is then unchanged.
     """
     declared = [type(output.type).FromString(output.type.SerializeToString()) for output in proto.graph.output]
     for output in proto.graph.output:
@@ -39,21 +39,21 @@ def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
                 believed.add(output.name)
                 output.type.tensor_type.shape.CopyFrom(kind.tensor_type.shape)
             else:
-                _settle(output, kind.tensor_type.shape, ctx)
-    # What inference cannot find is as declared; others may follow from it.
+                _merge_declaration(output, kind.tensor_type.shape, ctx)
+    # Shapes that inference cannot find are taken as declared; more may follow from them.
     if believed and any(name in believed for node in inferred.graph.node for name in node.input):
         return infer(inferred)
     return inferred
 
 
-def _settle(output: onnx.ValueInfoProto, declared: onnx.TensorShapeProto, ctx: Context) -> None:
+def _merge_declaration(output: onnx.ValueInfoProto, declared: onnx.TensorShapeProto, ctx: Context) -> None:
     found = output.type.tensor_type
     if _contradicts(found.shape, declared):
         why = f"it is declared as {_text(declared)} and computed as {_text(found.shape)}; the declaration is corrected"
         ctx.remark("passed", output.name, "declared-shape", why)
         return
     for dim, said in zip(found.shape.dim, declared.dim):
-        # A name that the user chose says more than one that inference made up.
+        # Prefer the user's dimension name over a generated one.
         if not dim.HasField("dim_value"):
             dim.CopyFrom(said)
 
@@ -73,7 +73,7 @@ def _text(shape: onnx.TensorShapeProto) -> str:
 
 
 def correct_outputs(model: Model, ctx: Context) -> bool:
-    """The same for a graph in which values were folded that shapes depend on; nothing but outputs changes.
+    """Correct declared outputs again after folding, which may have made shapes known; changes only outputs.
 
     Returns:
         Whether a declaration was corrected.
@@ -83,7 +83,7 @@ def correct_outputs(model: Model, ctx: Context) -> bool:
     before = len(ctx.remarks)
     try:
         inferred = infer_with_outputs(model.skeleton().proto, ctx)
-    except Exception:  # C++ exceptions of any kind: then nothing is known better than before
+    except Exception:  # C++ exceptions of any kind: no new information
         return False
     if len(ctx.remarks) == before:
         return False

@@ -1,4 +1,4 @@
-"""Scales and shifts by constants: the product before them can do both, and is rounded once."""
+"""The `fold-affine` pass: fold constant scales and shifts into the preceding product."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["FoldAffine"]
 
 _SCALES, _SHIFTS = ("Mul", "Div"), ("Add", "Sub")
-# A constant beyond these would carry its size into weights or biases that float16 still holds without it.
+# Constants beyond these could push weights or biases out of the range of float16.
 _SMALLEST_SCALE, _LARGEST_SCALE, _LARGEST_SHIFT = 2.0**-8, 2.0**8, 2.0**13
 _MOST_ELEMENTS = 65536
 
@@ -32,11 +32,11 @@ class FoldAffine(Pass):
     Given:  %1 = Conv(%x, %w, %b)   %2 = Mul(%1, k)   %3 = Add(%2, c)
     Result: %3 = Conv(%x, %w * k, %b * k + c)
 
-    k and c are numbers, or have one element per channel. New constants are computed in float64: in a narrow type, each
-    of the old ones would be rounded by itself, and a rounded scale changes every element the same way.
+    k and c are scalars, or have one element per channel. New constants are computed in float64 and rounded once: a
+    separately rounded scale would bias every element the same way.
 
-    The product behind a scale does not take it. Often it belongs to an activation, as 1/6 to a hard-swish, which
-    engines know as one operator, and divided weights may become subnormal in float16.
+    A scale is not folded into the product behind it. It often belongs to an activation that engines fuse, such as 1/6
+    in a hard-swish, and divided weights may become subnormal in float16.
     """
 
     name = "fold-affine"
@@ -44,7 +44,7 @@ class FoldAffine(Pass):
     after = ("normalise", "fold-constants", "fold-batchnorm")
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Fold in graph order, so that chains fold from their product on."""
+        """Fold in graph order, so that chains fold into their product one by one."""
         changed = False
         overridable = {id(value) for value in model.graph.inputs}
         for _, graph in model.graphs():
@@ -66,8 +66,8 @@ class _Affine:
 
     Attributes:
         node: The node.
-        value: What it changes.
-        constant: By what, in float64.
+        value: The input that it scales or shifts.
+        constant: The scale or shift, in float64.
     """
 
     node: ir.Node
@@ -76,11 +76,11 @@ class _Affine:
 
     @property
     def scales(self) -> bool:
-        """Whether it multiplies; else it adds."""
+        """Whether it scales; otherwise it shifts."""
         return self.node.op_type in _SCALES
 
     def along(self, axis: int, channels: int) -> np.ndarray | None:
-        """The constant with one element per channel, where the channels lie along `axis` from the end; else None."""
+        """Return the constant with one element per channel along `axis` (from the end); None if it has another form."""
         import numpy as np
 
         shape = self.constant.shape
@@ -94,7 +94,7 @@ class _Affine:
 
     @property
     def keeps_rank(self) -> bool:
-        """Whether the result has the rank of the value: a constant of a higher one would raise it."""
+        """Whether the result has the rank of the value: a constant of higher rank would broadcast it."""
         rank = self.value.shape
         return not self.constant.shape or rank is not None and len(self.constant.shape) <= len(rank)
 
@@ -104,7 +104,7 @@ def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
 
     for own, other in ((0, 1), (1, 0)):
         if own == 1 and node.op_type in ("Div", "Sub"):
-            break  # c / x and c - x are no scale and no shift of x
+            break  # c / x and c - x are not affine in this form
         value, constant = node.inputs[own], node.inputs[other]
         tensor = constant.const_value if constant is not None and constant.is_initializer() else None
         if tensor is None or id(constant) in overridable or value is None or value.is_initializer():
@@ -114,7 +114,7 @@ def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
         array = tensor.numpy().astype(np.float64)
         if node.op_type in _SCALES:
             sizes = np.abs(array)
-            # NaN compares as false, too.
+            # Comparisons with NaN are false.
             if not (sizes.min() >= _SMALLEST_SCALE and sizes.max() <= _LARGEST_SCALE):
                 return None
             return _Affine(node, value, 1 / array if node.op_type == "Div" else array)
@@ -125,7 +125,7 @@ def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
 
 
 def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshNames) -> ir.Node | None:
-    """Fold into the product that computes the value; nobody else may read it."""
+    """Fold into the product that computes the value, if this is its only reader."""
     product = product_of(affine.value.producer(), overridable)
     if product is None or product.node.graph is not graph or not _read_once(affine.value):
         return None
@@ -133,10 +133,10 @@ def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshN
     if along is None or bias is None and not affine.scales:
         return None
     if affine.scales:
-        product.take(graph, names, affine.node.name, along, _scaled(bias, along, product))
+        product.fold_in(graph, names, affine.node.name, along, _scaled(bias, along, product))
     else:
-        product.take(graph, names, affine.node.name, None, bias + along)
-    _stands_for(product.node, affine.node)
+        product.fold_in(graph, names, affine.node.name, None, bias + along)
+    _merge_origins(product.node, affine.node)
     _replace(graph, affine.node, affine.value)
     return product.node
 
@@ -149,12 +149,12 @@ def _read_once(value: ir.Value) -> bool:
     return len(value.uses()) == 1 and not value.is_graph_output()
 
 
-def _stands_for(product: ir.Node, node: ir.Node) -> None:
+def _merge_origins(product: ir.Node, node: ir.Node) -> None:
     set_origin(product, (*origin_of(product), *origin_of(node)))
 
 
 def _replace(graph: ir.Graph, node: ir.Node, value: ir.Value) -> None:
-    """Let `value` take the place of the result of `node`; as an output, under the name that callers know."""
+    """Replace the result of `node` by `value`, which takes its name if it is an output."""
     result = node.outputs[0]
     name, is_output = result.name, result.is_graph_output()
     for index, output in enumerate(graph.outputs):

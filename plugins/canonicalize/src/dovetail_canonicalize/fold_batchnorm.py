@@ -1,4 +1,4 @@
-"""Batch normalisation in inference is one scale and one shift per channel: the convolution before it can do both."""
+"""The `fold-batchnorm` pass: fold inference-mode batch normalisation into the preceding convolution."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FoldBatchNorm(Pass):
     Given:  %1 = Conv(%x, %w, %b)   %2 = BatchNormalization(%1, scale, shift, mean, var), all but %x constant
     Result: %2 = Conv(%x, %w * k, (%b - mean) * k + shift) with k = scale / sqrt(var + epsilon)
 
-    The new weight is computed while the model is saved; the old one stays for its other readers.
+    The new weight is computed lazily while the model is saved; the old one stays for other readers.
     """
 
     name = "fold-batchnorm"
@@ -36,7 +36,7 @@ class FoldBatchNorm(Pass):
     after = ("normalise", "fold-constants")
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Fold every pair; a pair that cannot be folded leaves a remark."""
+        """Fold every pair; remark pairs that cannot be folded."""
         changed = False
         inputs = {id(value) for value in model.graph.inputs}
         for _, graph in model.graphs():
@@ -46,7 +46,7 @@ class FoldBatchNorm(Pass):
                 convolution = node.inputs[0].producer()
                 reason = _obstacle(node, convolution, graph, inputs)
                 if reason:
-                    ctx.remark("missed", node, "fold-batchnorm", f"stays a node of its own: {reason}")
+                    ctx.remark("missed", node, "fold-batchnorm", f"not folded: {reason}")
                     continue
                 _fold(graph, convolution, node, ctx.analysis(FreshNames, model))
                 ctx.remark("passed", convolution, "fold-batchnorm", f"'{node.name}' is folded into it")
@@ -61,13 +61,13 @@ def _obstacle(node: ir.Node, convolution: ir.Node | None, graph: ir.Graph, input
         return known and id(value) not in inputs
 
     if convolution is None or convolution.op_type not in _CHANNEL_AXIS or convolution.graph is not graph:
-        return "no convolution stands before it"
+        return "its input is not computed by a convolution"
     if convolution.op_type == "ConvTranspose" and convolution.attributes.get_int("group", 1) != 1:
         return "the transposed convolution has groups"
     if node.attributes.get_int("training_mode", 0):
         return "it is in training mode"
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
-        return "its statistics are read"
+        return "its statistics outputs are used"
     result = node.inputs[0]
     if len(result.uses()) != 1 or result.is_graph_output():
         return "the convolution has other readers"

@@ -1,4 +1,4 @@
-"""Constant folding: what can be computed now need not be placed, typed or joined."""
+"""The `fold-constants` pass: evaluate nodes with constant inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FoldConstants"]
 
-# Not functions of their inputs, or atoms that a quantised model relies on.
+# Not pure functions of their inputs, or part of the form of quantised models.
 _NEVER = frozenset({
     "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Scan", "SequenceMap",
@@ -31,13 +31,13 @@ _NEVER = frozenset({
 
 @dataclass(frozen=True)
 class FoldConstants(Pass):
-    """Compute nodes whose inputs are all known, and turn Constant nodes into initializers.
+    """Evaluate nodes with constant inputs, and turn Constant nodes into initializers.
 
     Given:  %s = Shape(%x) with the extents of %x known, or %c = Add(1, 2)
     Result: %s and %c are initializers.
 
     Options:
-        limit: The largest result that is folded, in bytes; larger ones would make the model larger than it was.
+        limit: The largest result to fold, in bytes; larger ones would increase the size of the model.
     """
 
     name = "fold-constants"
@@ -47,7 +47,7 @@ class FoldConstants(Pass):
     limit: int = 65536
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Fold in graph order, so that what becomes constant can feed the next."""
+        """Fold in graph order, so that folded results can feed later nodes."""
         changed = computed = False
         overridable = {id(value) for value in model.graph.inputs}
         evaluator = evaluator_of(ctx.registry)
@@ -67,7 +67,7 @@ class FoldConstants(Pass):
                 ctx.count("folded")
                 changed = True
                 computed |= node.op_type != "Constant"
-        # Shapes may be known now that were not when outputs were compared with what is declared of them.
+        # Folding may have made shapes known, so outputs are compared with their declarations again.
         if computed:
             correct_outputs(model, ctx)
         return changed
@@ -106,7 +106,7 @@ class FoldConstants(Pass):
         return [ir.tensor(array) for array in arrays]
 
     def _too_large(self, node: ir.Node) -> bool:
-        """Whether the declared results are over the limit, so that they need not be computed to know."""
+        """Whether the declared results exceed the limit, known without evaluating."""
         size = 0
         for value in node.outputs:
             known = value.shape is not None and value.dtype is not None and value.shape.is_static()
@@ -146,7 +146,7 @@ def _constant(node: ir.Node) -> ir.TensorProtocol | None:
     ):
         if name in node.attributes and not node.attributes[name].is_ref():
             if name == "value_string":
-                return None  # a scalar string; rare, and not worth a special case
+                return None  # scalar strings are rare and not folded
             return make(node.attributes[name].value)
     return None
 

@@ -1,4 +1,4 @@
-"""Local functions: brought to the opset of the model where theirs differs, and inlined."""
+"""Convert local functions to the opset of the model, and inline them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail_canonicalize.names import all_nodes
 from dovetail_canonicalize.opsets import (
     converter_misreads,
     default_version,
-    raised,
+    raise_opset,
     same_definitions,
     set_default_version,
 )
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     import onnx
     from dovetail.passes import Context
 
-__all__ = ["inlined"]
+__all__ = ["inline_functions"]
 
 
-def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-    """`proto` with every call of a local function replaced by its body.
+def inline_functions(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
+    """Return `proto` with every call of a local function replaced by its body.
 
-    A function may import another version of the default domain than the model, and a model whose own nodes are all
-    calls may import none. Where all operators of a function mean the same in both versions, it just takes the model's;
-    a newer function raises the model, an older one is converted while it is inlined.
+    A function may import another version of the default domain than the model, and a model that consists of calls may
+    import none. If the operators of a function have the same definitions in both versions, its version is changed;
+    otherwise a newer function raises the model, and an older one is converted while it is inlined.
 
     Raises:
-        DovetailError: A function cannot be brought to the model's opset.
+        DovetailError: A function cannot be converted to the model's opset.
     """
     import onnx.inliner
 
@@ -49,9 +49,9 @@ def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     try:
         proto = onnx.inliner.inline_local_functions(proto, convert_version=convert)
         if convert:
-            _drop_repeats(proto.graph)
+            _drop_duplicates(proto.graph)
             check_source(proto, TensorLoader("with its functions inlined", None))
-    except Exception as error:  # whatever its C++ side throws, and what it left wrong
+    except Exception as error:  # the C++ inliner throws anything, and may leave an invalid model
         raise _refusal(proto, error) from error
     left = {(function.domain, function.name) for function in proto.functions}
     if any((node.domain, node.op_type) in left for node in all_nodes(proto.graph)):
@@ -61,8 +61,8 @@ def inlined(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     return proto
 
 
-def _drop_repeats(graph: onnx.GraphProto) -> None:
-    """Drop nodes that stand there twice: the inliner repeats constants that it needed to convert a function."""
+def _drop_duplicates(graph: onnx.GraphProto) -> None:
+    """Drop duplicate nodes: the inliner repeats constants that it creates when it converts a function."""
     seen: set[bytes] = set()
     kept = []
     for node in graph.node:
@@ -77,7 +77,7 @@ def _drop_repeats(graph: onnx.GraphProto) -> None:
 
 
 def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-    """Let functions and model import one version where that is possible without converting a function."""
+    """Bring functions and model to one version, as far as possible without converting a function."""
     import onnx.shape_inference
 
     versions = [version for function in proto.functions if (version := default_version(function.opset_import))]
@@ -85,15 +85,15 @@ def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     if present is None and versions:
         present = max(versions)
         set_default_version(proto, present)
-        ctx.remark("passed", "", "import", f"the model takes opset {present} from its functions; it imported none")
+        ctx.remark("passed", "", "import", f"the model imports opset {present}, as its functions do; it imported none")
     _take_version(proto.functions, present)
     newest = max((version for function in _others(proto, present) if (version := _version(function))), default=0)
     if present is not None and newest > present:
         if converter_misreads(all_nodes(proto.graph), present):
             raise _refusal(proto, None)
         try:
-            # The converter asks for types, and those of calls are only known by inference.
-            proto = raised(onnx.shape_inference.infer_shapes(proto), newest)
+            # The converter needs types, and those of calls are known only by inference.
+            proto = raise_opset(onnx.shape_inference.infer_shapes(proto), newest)
         except Exception as error:
             raise _refusal(proto, error) from error
         ctx.remark("passed", "", "opset-raise", f"opset raised from {present} to {newest}, as its functions need")
@@ -116,7 +116,7 @@ def _version(function: onnx.FunctionProto) -> int | None:
 
 
 def _others(proto: onnx.ModelProto, version: int | None) -> Iterator[onnx.FunctionProto]:
-    """The functions of another version than the model's."""
+    """Yield the functions of another version than the model's."""
     return (function for function in proto.functions if _version(function) not in (None, version))
 
 
@@ -125,7 +125,7 @@ def _differ(proto: onnx.ModelProto) -> bool:
 
 
 def _import_all_domains(proto: onnx.ModelProto) -> None:
-    """What a function imports, the model must import once its nodes stand there."""
+    """Import the domains of all functions into the model, as their nodes will be inlined there."""
     known = {entry.domain: entry.version for entry in proto.opset_import}
     for function in proto.functions:
         for entry in function.opset_import:

@@ -1,4 +1,4 @@
-"""Types and shapes by onnx's own inference, with what it leaves out."""
+"""Infer types and shapes with onnx, and work around its gaps."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 __all__ = ["infer"]
 
-# onnx 1.23 has no inference for these, so that everything behind them would have no type either.
-_LIKE_THEIR_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+# onnx 1.23 has no inference for these, which would leave everything behind them untyped.
+_SHAPE_PRESERVING = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 _MOST_ROUNDS = 8
 
 
 def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of `proto` with the types and shapes that follow from its inputs.
+    """Return a copy of `proto` with inferred types and shapes.
 
-    Operators whose result is like their first input, and for which onnx has no inference, are inferred as `Identity`;
-    pooling whose extents onnx gets wrong is inferred with explicit padding.
+    Shape-preserving operators without inference in onnx are inferred as `Identity`; pooling for which onnx infers wrong
+    extents is inferred with explicit padding.
     """
     inferred = _inferred(proto)
     stand_ins = {}
-    # What is corrected gives those behind it other extents to be wrong about.
+    # Each correction changes the extents behind it, where onnx may be wrong again.
     for _ in range(_MOST_ROUNDS):
         wrong = explicit_windows(inferred)
         if not wrong:
@@ -37,12 +37,12 @@ def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _inferred_with(proto: onnx.ModelProto, stand_ins: Mapping[int, onnx.NodeProto]) -> onnx.ModelProto:
-    """What is inferred while other nodes stand in the places of some; names of values are the same."""
+    """Infer with some nodes replaced by stand-ins; value names do not change."""
     import onnx
 
     work = onnx.ModelProto()
     work.CopyFrom(proto)
-    # What the file says of their results, and of what follows from them, was inferred the same way.
+    # Declared shapes of their results, and of values behind them, are wrong in the same way and dropped.
     stale = {name for node in stand_ins.values() for name in node.output}
     for index, node in enumerate(all_nodes(work.graph)):
         if index in stand_ins:
@@ -65,7 +65,7 @@ def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
     stand_ins = {
         index: node.op_type
         for index, node in enumerate(all_nodes(proto.graph))
-        if node.op_type in _LIKE_THEIR_INPUT and node.domain in ("", "ai.onnx")
+        if node.op_type in _SHAPE_PRESERVING and node.domain in ("", "ai.onnx")
     }
     if not stand_ins:
         return onnx.shape_inference.infer_shapes(proto, data_prop=True)

@@ -1,4 +1,4 @@
-"""Shapes of what a loop carries, which onnx's inference leaves open."""
+"""Shapes of loop-carried values, which onnx does not infer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["give_carried_shapes"]
+__all__ = ["set_carried_shapes"]
 
 
-def give_carried_shapes(loop: ir.Node) -> None:
-    """Give a Loop's outputs the shapes that its carried values keep.
+def set_carried_shapes(loop: ir.Node) -> None:
+    """Set the shapes of a Loop's outputs whose carried value has a constant shape.
 
-    onnx leaves them open because a body may change the shape in every round. Where what goes in and what comes out of
-    the body have the same known shape, it does not.
+    onnx leaves them unknown because a body may change the shape in every iteration. It does not if the initial value
+    and the body's output have the same static shape.
     """
     body = loop.attributes["body"].as_graph() if "body" in loop.attributes else None
     if body is None:

@@ -1,4 +1,4 @@
-"""Node names: kept across onnx's converter, which drops them, and given where there are none."""
+"""Node names: preserved across onnx's converter, which drops them, and made unique."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["NodeNames", "all_nodes"]
 
 
 class NodeNames:
-    """The names of all nodes of a graph, by what each node computes first."""
+    """The names of all nodes of a graph, by the first output of each node."""
 
     def __init__(self, graph: onnx.GraphProto):
         self._names: dict[str, tuple[str, list]] = {}
@@ -22,15 +22,15 @@ class NodeNames:
             if node.output and (node.name or node.metadata_props):
                 self._names[node.output[0]] = (node.name, list(node.metadata_props))
 
-    def give_back(self, graph: onnx.GraphProto, unnamed: bool = False) -> dict[str, tuple[str, ...]]:
-        """Name every node, uniquely: as before where it had a name, `<operator>_<value>` where not.
+    def restore(self, graph: onnx.GraphProto, unnamed: bool = False) -> dict[str, tuple[str, ...]]:
+        """Restore node names and make them unique; unnamed nodes get `<operator>_<value>`.
 
         Args:
             graph: The graph, changed in place.
-            unnamed: Nodes that had no name get none.
+            unnamed: Leave unnamed nodes unnamed.
 
         Returns:
-            For every node whose name is not its own, that name and the source name (none for a node without one).
+            The new name of every renamed node, with its source name (empty if it had none).
         """
         names = FreshNames()
         changed: dict[str, tuple[str, ...]] = {}
@@ -49,7 +49,7 @@ class NodeNames:
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node of a graph and of all bodies in it."""
+    """Yield every node of a graph and of all bodies in it."""
     stack = [graph]
     while stack:
         graph = stack.pop()

@@ -1,4 +1,4 @@
-"""The first pass: what onnx's own converter and inference can do for a model, done once and without its weights."""
+"""The `normalise` pass: run onnx's converter and inference once, on the model without its weights."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
 
 from dovetail_canonicalize.declared_outputs import infer_with_outputs
-from dovetail_canonicalize.functions import inlined
-from dovetail_canonicalize.loop_shapes import give_carried_shapes
+from dovetail_canonicalize.functions import inline_functions
+from dovetail_canonicalize.loop_shapes import set_carried_shapes
 from dovetail_canonicalize.names import NodeNames, all_nodes
 from dovetail_canonicalize.opsets import (
     converter_misreads,
     default_version,
     drop_unused_imports,
     ir_version_of,
-    raised,
+    raise_opset,
     set_default_version,
 )
 from dovetail_canonicalize.runtime_inference import infer_with_runtime
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Normalise"]
 
-_NEWEST_COMMON = 18  # an opset that every engine reads, where nothing asks for another
+_NEWEST_COMMON = 18  # the default: an opset that every engine reads
 
 
 @dataclass(frozen=True)
 class Normalise(Pass):
-    """Bring a model to one form: functions inlined, opset raised, nodes named, values typed.
+    """Bring a model to normal form: functions inlined, opset raised, nodes named, values typed.
 
     Given:  any model that onnx can read, with its weights anywhere.
-    Result: nodes are in order, opset and IR version are what the chosen backends need (never lower than before),
-            initializers are constants and no inputs, every node has a unique name and keeps its source name as its
-            origin, every value has the type that inference finds, and no output is declared with a shape it has not.
+    Result: nodes are in topological order, opset and IR version are what the chosen backends need (never lower than
+            before), initializers are not inputs, every node has a unique name and its source name as origin, every
+            value has its inferred type, and no declared output shape contradicts inference.
 
     Options:
         opset: The version to raise the default domain to; 0 for the lowest that all chosen backends read.
@@ -58,20 +58,20 @@ class Normalise(Pass):
         skeleton = model.skeleton()
         proto = skeleton.proto
         if sort_nodes(proto.graph):
-            ctx.remark("passed", "", "sort", "the nodes were not in the order in which they read each other's results")
+            ctx.remark("passed", "", "sort", "the nodes were not in topological order and are sorted now")
         if hidden := rename_shadows(proto.graph):
-            why = f"{hidden} names inside of bodies stood outside too; those inside are others now"
+            why = f"{hidden} names in bodies shadowed outer names and are renamed"
             ctx.remark("passed", "", "shadows", why)
         _drop_training(proto, ctx)
         own = {function.domain for function in proto.functions}
-        proto = inlined(proto, ctx)
+        proto = inline_functions(proto, ctx)
         _initializers_are_no_inputs(proto, ctx)
         names = NodeNames(proto.graph)
         proto = self._converted(proto, ctx)
-        renamed = names.give_back(proto.graph)
+        renamed = names.restore(proto.graph)
         _raise_ir_version(proto)
         if dropped := [domain for domain in drop_unused_imports(proto) if domain not in own]:
-            why = f"nothing here is of {', '.join(map(repr, dropped))}; the import is dropped"
+            why = f"unused import of {', '.join(map(repr, dropped))} dropped"
             ctx.remark("passed", "", "unused-imports", why)
         proto.producer_name = proto.producer_name or "dovetail"
         skeleton.proto = _inferred(proto, ctx)
@@ -82,7 +82,7 @@ class Normalise(Pass):
             if node.name in renamed:
                 set_origin(node, renamed[node.name])
             if node.op_type == "Loop" and node.domain in ("", "ai.onnx"):
-                give_carried_shapes(node)
+                set_carried_shapes(node)
         ctx.count("named", len(renamed))
         return True
 
@@ -90,7 +90,7 @@ class Normalise(Pass):
         present = default_version(proto.opset_import)
         wanted = self.opset or max((backend.opset[0] for backend in ctx.backends), default=0)
         if present is None:
-            # No node is of the default domain yet; conversions will be.
+            # Inserted conversions need the default domain, even if no node of the model does.
             present = max(wanted, _NEWEST_COMMON)
             set_default_version(proto, present)
             ctx.remark("passed", "", "import", f"the model imports opset {present} now; it imported no default domain")
@@ -106,7 +106,7 @@ class Normalise(Pass):
             )
             return proto
         try:
-            converted = raised(proto, wanted)
+            converted = raise_opset(proto, wanted)
         except Exception as error:  # the converter raises whatever its C++ side threw
             ctx.remark(
                 "missed",
@@ -123,11 +123,11 @@ class Normalise(Pass):
 def _drop_training(proto: onnx.ModelProto, ctx: Context) -> None:
     if proto.training_info:
         del proto.training_info[:]
-        ctx.remark("passed", "", "training", "how the model is trained is left out of what is compiled")
+        ctx.remark("passed", "", "training", "training information is dropped")
 
 
 def _initializers_are_no_inputs(proto: onnx.ModelProto, ctx: Context) -> None:
-    """IR 3 lists every initializer as an input too; from IR 4 on, that would make it a default that callers replace."""
+    """Remove initializers from the inputs. IR 3 lists them as inputs; from IR 4 on that would make them overridable."""
     if proto.ir_version >= 4:
         return
     constants = {tensor.name for tensor in proto.graph.initializer}
@@ -136,7 +136,7 @@ def _initializers_are_no_inputs(proto: onnx.ModelProto, ctx: Context) -> None:
     if dropped:
         del proto.graph.input[:]
         proto.graph.input.extend(kept)
-        ctx.remark("passed", "", "initializer-inputs", f"{dropped} initializers are constants now and no graph inputs")
+        ctx.remark("passed", "", "initializer-inputs", f"{dropped} initializers are no longer graph inputs")
 
 
 def _raise_ir_version(proto: onnx.ModelProto) -> None:

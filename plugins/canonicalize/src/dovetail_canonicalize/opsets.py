@@ -1,4 +1,4 @@
-"""Opsets: raising a model to a newer version of the default domain, and telling what a version changes."""
+"""Opsets: raise a model to a newer version of the default domain, and compare versions of operators."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = [
-    "converter_misreads", "default_version", "drop_unused_imports", "ir_version_of", "is_default", "raised",
+    "converter_misreads", "default_version", "drop_unused_imports", "ir_version_of", "is_default", "raise_opset",
     "same_definitions", "set_default_version",
 ]  # fmt: skip
 
 _SCAN_WITHOUT_BATCH = 9
-_OLDEST_IR_VERSION = 4  # of what the converter reads
+_OLDEST_IR_VERSION = 4  # that the converter reads
 
 
 def is_default(domain: str) -> bool:
-    """Whether `domain` is the default domain, which has two names."""
+    """Whether `domain` is one of the two names of the default domain."""
     return domain in ("", "ai.onnx")
 
 
 def default_version(imports: Iterable[onnx.OperatorSetIdProto]) -> int | None:
-    """The version of the default domain that is imported, or None."""
+    """Return the imported version of the default domain, or None."""
     return next((entry.version for entry in imports if is_default(entry.domain)), None)
 
 
 def set_default_version(holder: onnx.ModelProto | onnx.FunctionProto, version: int) -> None:
-    """Import the default domain in this version."""
+    """Set the imported version of the default domain."""
     for entry in holder.opset_import:
         if is_default(entry.domain):
             entry.version = version
@@ -42,13 +42,13 @@ def set_default_version(holder: onnx.ModelProto | onnx.FunctionProto, version: i
 
 
 def same_definitions(nodes: Iterable[onnx.NodeProto], one: int, other: int) -> bool:
-    """Whether every node of the default domain means the same in both versions."""
+    """Whether all operators of the default domain have the same definition in both versions."""
     operators = {node.op_type for node in nodes if is_default(node.domain)}
     return all(_definition(operator, one) == _definition(operator, other) is not None for operator in operators)
 
 
 def converter_misreads(nodes: Iterable[onnx.NodeProto], version: int) -> bool:
-    """Whether onnx's converter silently changes what a node of this version means: the batch axis of the first Scan."""
+    """Whether onnx's converter silently changes the meaning of a node: Scan before opset 9 has a batch axis."""
     return version < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" and is_default(node.domain) for node in nodes)
 
 
@@ -58,13 +58,13 @@ def _definition(operator: str, version: int) -> int | None:
     return found and found.version
 
 
-def raised(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
-    """`proto` with its nodes brought to a newer version of the default domain by onnx's converter.
+def raise_opset(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
+    """Convert the nodes of `proto` to a newer version of the default domain with onnx's converter.
 
-    Local functions stay as they are.
+    Local functions are not converted.
 
     Raises:
-        Exception: Whatever the converter's C++ side throws.
+        Exception: Whatever the C++ converter throws.
     """
     import onnx.version_converter
 
@@ -77,8 +77,8 @@ def raised(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
         converted = onnx.version_converter.convert_version(proto, version)
     finally:
         proto.functions.extend(functions)
-    # The converter keeps none of these.
-    names.give_back(converted.graph, unnamed=True)
+    # The converter drops node names, functions and metadata.
+    names.restore(converted.graph, unnamed=True)
     converted.functions.extend(functions)
     del converted.metadata_props[:]
     converted.metadata_props.extend(proto.metadata_props)
@@ -86,19 +86,19 @@ def raised(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
 
 
 def ir_version_of(opset: int) -> int:
-    """The IR version that came with a version of the default domain."""
+    """Return the IR version that was released with a version of the default domain."""
     import onnx.helper
 
     return onnx.helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", opset), _OLDEST_IR_VERSION)
 
 
 def drop_unused_imports(proto: onnx.ModelProto) -> list[str]:
-    """Remove the imports of domains that no node and no function is of; the default domain always stays.
+    """Remove imports of domains that no node and no function uses; the default domain always stays.
 
-    Some engines refuse a model that imports a domain they do not know, whether it is used or not.
+    Some engines refuse models that import unknown domains, even unused ones.
 
     Returns:
-        The names of the domains that were dropped.
+        The dropped domains.
     """
     used = {node.domain for node in all_nodes(proto.graph)} | {"", "ai.onnx"}
     for function in proto.functions:

@@ -1,8 +1,8 @@
-"""Pooling with `ceil_mode`: onnx counts a window that ONNX and every engine leave out.
+"""Pooling with `ceil_mode`, for which onnx infers one window too many.
 
-A window that would start in the padding at the end is ignored (https://onnx.ai/onnx/operators/onnx__AveragePool.html);
-onnx's inference (1.23) counts it all the same. For inference such a node stands there without `ceil_mode`, and with the
-padding that gives the right extents.
+A window that would start in the end padding is ignored (https://onnx.ai/onnx/operators/onnx__AveragePool.html), but
+onnx's inference (1.23) counts it. For inference, such a node is replaced by one without `ceil_mode` and with padding
+that gives the correct extents.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 
 
 def explicit_windows(proto: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
-    """Stand-ins for the pooling nodes whose inferred extents are wrong, by the node's place among all nodes.
+    """Return stand-ins for pooling nodes with wrong inferred extents, by the position of the node.
 
     Args:
         proto: A model after inference.
@@ -33,7 +33,7 @@ def explicit_windows(proto: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
     }
     found = {}
     for index, node in enumerate(all_nodes(proto.graph)):
-        if node.op_type in _POOLS and node.domain in ("", "ai.onnx") and _says(node, "ceil_mode", 0):
+        if node.op_type in _POOLS and node.domain in ("", "ai.onnx") and _attribute(node, "ceil_mode", 0):
             stand_in = _explicit(node, shapes)
             if stand_in is not None:
                 found[index] = stand_in
@@ -41,21 +41,21 @@ def explicit_windows(proto: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
 
 
 def _explicit(node: onnx.NodeProto, shapes: Mapping[str, list[int | None]]) -> onnx.NodeProto | None:
-    """The node without `ceil_mode` and with other padding; None if onnx has its extents right, or nobody knows them."""
+    """Return the node without `ceil_mode` and with explicit padding; None if its extents are right or unknown."""
     import onnx
 
     given, inferred = shapes.get(node.input[0]), shapes.get(node.output[0])
-    kernel = list(_says(node, "kernel_shape", ()))
+    kernel = list(_attribute(node, "kernel_shape", ()))
     if (
         given is None
         or inferred is None
         or len(given) != len(kernel) + 2
-        or _says(node, "auto_pad", b"NOTSET") != b"NOTSET"
+        or _attribute(node, "auto_pad", b"NOTSET") != b"NOTSET"
     ):
         return None
     ones, none = [1] * len(kernel), [0] * 2 * len(kernel)
-    strides, dilations = (list(_says(node, name, ones)) for name in ("strides", "dilations"))
-    pads = list(_says(node, "pads", none))
+    strides, dilations = (list(_attribute(node, name, ones)) for name in ("strides", "dilations"))
+    pads = list(_attribute(node, "pads", none))
     wrong = False
     for axis, (extent, size, stride, dilation) in enumerate(zip(given[2:], kernel, strides, dilations)):
         if extent is None or stride < 1:
@@ -76,7 +76,7 @@ def _explicit(node: onnx.NodeProto, shapes: Mapping[str, list[int | None]]) -> o
     return stand_in
 
 
-def _says(node: onnx.NodeProto, name: str, default: object) -> object:
+def _attribute(node: onnx.NodeProto, name: str, default: object) -> object:
     import onnx
 
     found = next((entry for entry in node.attribute if entry.name == name), None)

@@ -1,4 +1,4 @@
-"""Products whose constants take a scale and a shift: convolutions, Gemm and MatMul with a constant second factor."""
+"""Products into which a scale and a shift can be folded: convolutions, Gemm and MatMul with constant weights."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FLOATS = ("FLOAT", "DOUBLE")
 
 
 class Product:
-    """A node that multiplies what it reads by a constant, and may add another one.
+    """A product with a constant weight and an optional constant bias.
 
     Attributes:
         node: The node.
-        outputs_at: The axis of the weight along which output channels lie.
-        channel: The axis of the result along which its channels lie, from the end: -1 is the last.
-        channels: How many output channels there are.
+        outputs_at: The axis of output channels in the weight.
+        channel: The axis of channels in the result, counted from the end: -1 is the last.
+        channels: The number of output channels.
     """
 
     def __init__(self, node: ir.Node, outputs_at: int, channel: int):
@@ -32,7 +32,7 @@ class Product:
 
     @property
     def bias(self) -> np.ndarray | None:
-        """What it adds, one number per output channel in float64; zeros if nothing. None where it can add nothing."""
+        """The bias per output channel in float64; zeros if it has none. None for MatMul, which has no bias input."""
         import numpy as np
 
         if self.node.op_type == "MatMul":
@@ -42,17 +42,17 @@ class Product:
             return np.zeros(self.channels)
         return np.broadcast_to(value.const_value.numpy().astype(np.float64).reshape(-1), (self.channels,))
 
-    def take(
+    def fold_in(
         self, graph: ir.Graph, names: FreshNames, name: str, scale: np.ndarray | None, bias: np.ndarray | None
     ) -> None:
-        """Give it a new weight and a new bias.
+        """Replace weight and bias.
 
         Args:
             graph: The graph that gets the constants.
             names: Names for them.
-            name: What their names begin with.
-            scale: One factor per output channel, in float64; None for none.
-            bias: The new bias; None for the old one.
+            name: Prefix of their names.
+            scale: Factors of the weight per output channel, in float64; None to keep the weight.
+            bias: The new bias; None to keep the old one.
         """
         import numpy as np
         import onnx_ir as ir
@@ -63,7 +63,7 @@ class Product:
             along = scale.reshape([-1 if position == self.outputs_at else 1 for position in range(len(old.shape))])
 
             def weight() -> ir.TensorProtocol:
-                # In float64, so that the weight is rounded once.
+                # Computed in float64, so that the weight is rounded only once.
                 return ir.tensor((old.numpy() * along).astype(dtype))
 
             self.node.replace_input_with(1, add_constant(graph, names.fresh(f"{name}_weight"), _lazy(weight, old)))
@@ -76,11 +76,11 @@ class Product:
 
 
 def product_of(node: ir.Node | None, overridable: set[int]) -> Product | None:
-    """`node` as a product with constants, or None if it is none.
+    """Return `node` as a product with constant weights, or None if it is not one.
 
     Args:
         node: Any node.
-        overridable: Ids of graph inputs: an initializer among them is only a default.
+        overridable: The `id`s of graph inputs; an initializer among them is only a default.
     """
     if node is None or node.domain not in ("", "ai.onnx"):
         return None

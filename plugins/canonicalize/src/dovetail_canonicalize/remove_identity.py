@@ -1,4 +1,4 @@
-"""Nodes that hand their input on as it is."""
+"""The `remove-identity` pass: remove no-op nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RemoveIdentity"]
 
 @dataclass(frozen=True)
 class RemoveIdentity(Pass):
-    """Let the readers of a value that is only handed on read the original.
+    """Remove nodes that return their input unchanged; their readers read the input.
 
     Given:  %b = Identity(%a)   %c = Dropout(%b) outside training   %d = Cast(%c) to the type it has
     Result: readers of %d read %a; graph outputs keep their names.
@@ -28,17 +28,17 @@ class RemoveIdentity(Pass):
     after = ("normalise", "fold-constants")
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Remove them one by one; chains collapse because each is asked after the one before it."""
+        """Remove no-ops in graph order, so that chains collapse in one walk."""
         changed = False
         for _, graph in model.graphs():
             for node in graph:
-                if _hands_on(node) and _remove(graph, node):
+                if _is_noop(node) and _remove(graph, node):
                     ctx.count("removed")
                     changed = True
         return changed
 
 
-def _hands_on(node: ir.Node) -> bool:
+def _is_noop(node: ir.Node) -> bool:
     if node.domain not in ("", "ai.onnx") or not node.inputs or node.inputs[0] is None:
         return False
     if node.op_type == "Identity":
@@ -47,7 +47,7 @@ def _hands_on(node: ir.Node) -> bool:
         wanted = node.attributes.get_int("to", 0)
         return node.inputs[0].dtype is not None and node.inputs[0].dtype.value == wanted
     if node.op_type == "Dropout":
-        # From opset 12 on, training is an input; it is off when that input is absent.
+        # From opset 12 on, training mode is an input and is off if the input is absent.
         return len(node.inputs) < 3 and not any(value.uses() for value in node.outputs[1:])
     return False
 
@@ -57,7 +57,7 @@ def _remove(graph: ir.Graph, node: ir.Node) -> bool:
     if any(value.is_graph_output() for value in node.outputs[1:]):
         return False
     if result.is_graph_output():
-        # The output's name must stay, so its producer takes it over, unless that value has a name of its own to keep.
+        # The output's name must stay, so the source value takes it, unless it is an output with its own name.
         producer = source.producer()
         if producer is None or producer.graph is not graph or source.is_graph_output():
             return False
@@ -68,7 +68,7 @@ def _remove(graph: ir.Graph, node: ir.Node) -> bool:
         result.replace_all_uses_with(source)
         graph.remove(node, safe=True)
         result.name = None  # its node is gone, and gives the name up
-        # What is declared of an output may be more than inference found out about the value.
+        # The declaration of an output may know more than inference.
         source.type, source.shape = source.type or result.type, source.shape or result.shape
         source.name = name
         return True

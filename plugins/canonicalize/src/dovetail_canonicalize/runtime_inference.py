@@ -1,7 +1,7 @@
-"""Types of what only ONNX Runtime knows: operators of `com.microsoft` and the like, and what is computed from them.
+"""Infer types behind operators that only ONNX Runtime knows, such as those of `com.microsoft`.
 
-onnx infers nothing behind an operator that it has no schema for. ONNX Runtime has one, with inference, and tells what
-it found when it loads a model of that one node.
+onnx infers nothing behind an operator without a schema. ONNX Runtime infers the types when it loads a model of that one
+node.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["infer_with_runtime"]
 
 _STANDARD = ("", "ai.onnx")
-_CONSTANT = 1024  # bytes; larger ones are weights, of which inference needs the type alone
+_CONSTANT = 1024  # bytes; larger ones are weights, of which inference needs only the type
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 
 
 def infer_with_runtime(proto: onnx.ModelProto) -> int:
-    """Add the types of values that onnx's inference left open behind operators of other domains.
+    """Add types of values that onnx could not infer behind operators of other domains.
 
     Args:
-        proto: Changed in place; its nodes are in order.
+        proto: Changed in place; its nodes are in topological order.
 
     Returns:
-        How many values got a type.
+        The number of values that got a type.
     """
     if all(node.domain in _STANDARD for node in all_nodes(proto.graph)):
         return 0
@@ -72,7 +72,7 @@ class _Inference:
         return found
 
     def _outputs(self, node: onnx.NodeProto, types: Mapping, constants: Mapping) -> list[onnx.TypeProto | None]:
-        """The types of a node's outputs; equal questions are answered once."""
+        """Return the types of a node's outputs, cached by operator, attributes and input types."""
         given = {name: types[name] for name in node.input if name}
         data = {name: constants[name] for name in given if name in constants}
         key = _question(node, given, data)
@@ -80,7 +80,7 @@ class _Inference:
             ask = self._by_onnx if node.domain in _STANDARD else self._by_runtime
             try:
                 self._known[key] = ask(node, given, data)
-            except Exception:  # onnx and ONNX Runtime raise what their C++ sides throw; the value stays untyped
+            except Exception:  # C++ exceptions of any kind; the value stays untyped
                 self._known[key] = [None] * len(node.output)
         return self._known[key]
 
@@ -113,19 +113,19 @@ class _Inference:
 
 
 def _type_of(output) -> onnx.TypeProto | None:
-    """The type that ONNX Runtime tells of an output; a dimension without a name stays open."""
+    """Return the type that ONNX Runtime reports for an output; unnamed dimensions stay unknown."""
     import onnx
 
     tensor = _TENSOR.fullmatch(output.type)
     if tensor is None:
         return None
     element = onnx.TensorProto.DataType.Value(tensor[1].upper())
-    # ONNX Runtime tells no shape for a scalar, and none for what has no known rank.
+    # ONNX Runtime reports an empty shape for scalars and for unknown ranks alike.
     return onnx.helper.make_tensor_type_proto(element, output.shape or None)
 
 
 def _question(node: onnx.NodeProto, given: Mapping, data: Mapping) -> bytes:
-    """Everything that the types of a node's outputs depend on; names of values do not matter."""
+    """Return a cache key of everything that the output types of a node depend on, without value names."""
     import onnx
 
     places = {name: str(index) for index, name in enumerate(dict.fromkeys(node.input))}

@@ -1,4 +1,4 @@
-"""Names in bodies that hide a name outside: ONNX forbids them, exporters of loops write them and engines take them."""
+"""Rename values in bodies that shadow outer names: ONNX forbids shadowing, but exporters write it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["rename_shadows"]
 
 
 def rename_shadows(graph: onnx.GraphProto) -> int:
-    """Give what a body defines under a name from outside a name of its own.
+    """Rename values that a body defines under a name of an outer scope.
 
     Returns:
-        How many names were given.
+        The number of renamed values.
     """
     holders = [node for node in graph.node if any(True for _ in _bodies(node))]
     if not holders:
@@ -32,7 +32,7 @@ def rename_shadows(graph: onnx.GraphProto) -> int:
 
 
 def _rename(graph: onnx.GraphProto, visible: set[str], fresh: FreshNames) -> int:
-    """Rename what hides one of `visible`, a set that grows and shrinks on the way into bodies."""
+    """Rename values that shadow one of `visible`, a set that grows and shrinks during the walk."""
     names = {name: fresh.fresh(name) for name in sorted(_defined(graph) & visible)}
     if names:
         _apply(graph, names)
@@ -47,7 +47,7 @@ def _rename(graph: onnx.GraphProto, visible: set[str], fresh: FreshNames) -> int
 
 
 def _apply(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Call what `graph` defines and reads by its new names."""
+    """Apply the new names to definitions and uses in `graph`."""
     for entry in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
         entry.name = names.get(entry.name, entry.name)
     for tensor in graph.sparse_initializer:

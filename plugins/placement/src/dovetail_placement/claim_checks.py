@@ -1,4 +1,4 @@
-"""Check the claims of a strategy before anything is built on them."""
+"""Validate the claims and the options of a strategy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check_claims", "check_place_keys"]
 
 
 def check_claims(claims: Sequence[Claim], flat: FlatGraph, hidden: Collection[int], who: str, whole: bool) -> None:
-    """Refuse claims that contradict each other or what the strategy was offered.
+    """Refuse claims that contradict each other, or are on nodes that the strategy was not offered.
 
     Args:
         claims: What the strategy claims.
@@ -38,7 +38,7 @@ def check_claims(claims: Sequence[Claim], flat: FlatGraph, hidden: Collection[in
         node = claim.node
         if id(node) not in known:
             raise DovetailError(
-                f"{who} claims '{node.name}' ({node.op_type}), which is no node of the model",
+                f"{who} claims '{node.name}' ({node.op_type}), which is not a node of the model",
                 "a strategy claims the nodes that its view gives it, and copies none of them",
             )
         if id(node) in hidden:
@@ -72,7 +72,7 @@ def check_place_keys(backend: Backend, strategy: Strategy, name: str) -> None:
 
 
 def _check_whole(claims: Sequence[Claim], flat: FlatGraph, claimed: Collection[int], who: str) -> None:
-    """One engine runs a control-flow node with all of its bodies, so they are claimed together."""
+    """Check that control-flow nodes are claimed with all of their bodies: one engine runs them together."""
     looked_at: set[int] = set()
     for claim in claims:
         outermost = flat.outermost(claim.node)

@@ -1,4 +1,4 @@
-"""Judges: what backends say of nodes, with the facts that plugins bring."""
+"""Judges: legality of nodes by backend, with the facts that plugins register."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manual choices: claims of the highest priority, which meet the same rules as all others."""
+"""Pins: manual placements, which have priority over all claims but meet the same legality."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["Pin", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
 
 
-_NUMBERED = re.compile(r"(in|out)\d+")  # how ports of control flow are listed
+_NUMBERED = re.compile(r"(in|out)\d+")  # names of ports of control flow
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What somebody wants for one node.
+    """A manual placement of one node.
 
     Attributes:
         node: The node.
-        backend: The backend it shall have.
-        ports: The type of each port, by name; `""` stands for all ports that are not named. Empty: whatever is chosen.
-        text: Where the wish comes from, for messages.
+        backend: The required backend.
+        ports: Required types by port name; `""` stands for all other ports. Empty: types are not pinned.
+        text: Origin of the pin, for messages.
     """
 
     node: ir.Node
@@ -47,7 +47,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """An entry of a replayed plan that is about no node of the model.
+    """An entry of a replayed plan that matches no node of the model.
 
     Attributes:
         entry: The entry.
@@ -67,10 +67,10 @@ class Unfit:
 
 
 def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) -> dict[int, Pin]:
-    """The pin of every pinned node by `id(node)`; a later pin wins over an earlier one.
+    """Return the pin of every pinned node by `id(node)`; later pins override earlier ones.
 
     Raises:
-        DovetailError: A selector matches nothing, a backend was not chosen, or a precision is none.
+        DovetailError: A selector matches nothing, a backend was not chosen, or a precision is unknown.
     """
     known = (*backends, HOST)
     pins = {}
@@ -81,14 +81,14 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
             chosen = f"chosen: {', '.join(known)}"
             raise DovetailError(f"{where} names backend '{backend}', which was not chosen", chosen)
         if precision and precision not in FLOATS:
-            raise DovetailError(f"{where}: '{precision}' is no precision", f"one of {', '.join(FLOATS)}")
+            raise DovetailError(f"{where}: unknown precision '{precision}'", f"one of {', '.join(FLOATS)}")
         for node in select(model, selector):
             pins[id(node)] = Pin(node, backend, {"": precision} if precision else {}, where)
     return pins
 
 
 def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dict[int, Pin], list[Unfit]]:
-    """A plan as pins: every node that it lists keeps its backend and its types.
+    """Turn a plan into pins: every node that it lists keeps its backend and its types.
 
     A node is found by the value it computes and its operator, else by its structure; one that the plan does not know is
     placed anew.
@@ -114,10 +114,10 @@ def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dic
 
 
 def _match(model: Model, plan: Plan) -> tuple[list[tuple[ir.Node, PlannedNode]], list[Unfit]]:
-    """The nodes that entries of the plan are about, in graph order, and the entries that are about none.
+    """Match entries of the plan with nodes; return the pairs in graph order, and the entries without a match.
 
-    All names are looked for before any structure is: a node that is new in the model may look like one that the plan
-    knows by name, and must not take its entry away.
+    Names are matched before structural keys: a new node may have the structure of a node that the plan knows by name,
+    and must not take its entry.
     """
     by_output, by_key = plan.index()
     found: dict[int, PlannedNode] = {}
@@ -142,27 +142,27 @@ def _match(model: Model, plan: Plan) -> tuple[list[tuple[ir.Node, PlannedNode]],
 
 
 def _same_operator(entry: PlannedNode, node: ir.Node) -> bool:
-    """Whether an entry is about this operator; one that a person wrote need not say which."""
+    """Whether an entry names this operator, or none: hand-written entries may omit it."""
     return not entry.op_type or entry.operator == operator_name(node.domain, node.op_type)
 
 
 def _planned_types(node: ir.Node, entry: PlannedNode, where: str) -> dict[str, str]:
-    """The types that an entry asks for, by port; empty if it asks for none that can be chosen.
+    """Return the types that an entry requires, by port; empty if none of them can be chosen.
 
     Raises:
-        DovetailError: One of them is no precision.
+        DovetailError: One of them is not a precision.
     """
     values = (value for value in (*node.inputs, *node.outputs) if value is not None and value.dtype is not None)
     fixed = {dtype_name(value.dtype) for value in values}
     for precision in (entry.precision, *entry.ports.values()):
-        # What has no float at all is listed with the type it has, which nobody chooses.
+        # Nodes without floats are listed with the type they have, which is not a choice.
         if precision and precision not in FLOATS and precision not in fixed:
-            raise DovetailError(f"{where}: '{precision}' is no precision", f"one of {', '.join(FLOATS)}")
+            raise DovetailError(f"{where}: unknown precision '{precision}'", f"one of {', '.join(FLOATS)}")
     return {"": entry.precision, **entry.ports} if entry.precision in FLOATS or entry.ports else {}
 
 
 def pins_of_bodies(model: Model, pins: Mapping[int, Pin]) -> dict[int, Pin]:
-    """Pins for what goes along: a control-flow node and all nodes of its bodies are on one backend.
+    """Extend pins to whole control-flow nodes: the node and all nodes of its bodies are on one backend.
 
     Raises:
         DovetailError: Two of them are pinned to different backends.
@@ -188,10 +188,10 @@ def pins_of_bodies(model: Model, pins: Mapping[int, Pin]) -> dict[int, Pin]:
 
 
 def pinned_claim(claim: Claim, pin: Pin) -> Claim:
-    """`claim` with its types narrowed to the pinned ones.
+    """Return `claim` with its types narrowed to the pinned ones.
 
     Raises:
-        DovetailError: No port can have the pinned type, or a port is named that the node does not have.
+        DovetailError: No port can have the pinned type, or the node has no port of a pinned name.
     """
     unknown = next(
         (port for port in pin.ports if port and port not in claim.ports and not _NUMBERED.fullmatch(port)), ""

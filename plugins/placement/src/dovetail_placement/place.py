@@ -1,4 +1,4 @@
-"""The pass that gives every node a backend."""
+"""The `place` pass: assign every node to a backend."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _UNFIT_SHOWN = 20
 
 @dataclass(frozen=True)
 class Place(Pass):
-    """Ask the backends, in the user's order, which nodes they claim; the host takes the rest.
+    """Let each backend claim nodes, in the user's order; the host takes the rest.
 
-    Given:  nodes marked with their kind
-    Result: every node has a backend and remembers the claim that gave it; each node that a backend refused has a
-            remark with the limit it broke.
+    Given:  nodes annotated with their kind
+    Result: every node has a backend and the claim that placed it; each node that a backend refused has a remark with
+            the limit it violates.
     """
 
     name = "place"
@@ -54,12 +54,12 @@ class Place(Pass):
 
 
 def claims_of(node: ir.Node) -> Claim | None:
-    """The claim that placed `node`."""
+    """Return the claim that placed `node`; None for nodes that nothing claimed."""
     return node.meta.data.get(_CLAIM)
 
 
 class Placer:
-    """One placement of one model; typing may ban nodes and have it done again, which only shrinks regions."""
+    """Places the nodes of one model; typing may ban nodes from backends and place again."""
 
     def __init__(self, model: Model, ctx: Context):
         self.model = model
@@ -78,9 +78,9 @@ class Placer:
         self._judges = Judges(model, ctx)
 
     def ban(self, node: ir.Node, backend: str, why: str) -> None:
-        """Keep `node` away from `backend` from now on, and with it the control-flow node whose bodies it stands in.
+        """Exclude `node` from `backend`, together with the control-flow node that contains it.
 
-        One backend runs a control-flow node whole, so what it cannot take of a body keeps all of it away.
+        One backend runs a control-flow node with its bodies, so one unsupported node excludes all of it.
 
         Args:
             node: The node.
@@ -93,13 +93,13 @@ class Placer:
             self._reasons[backend, id(part)] = why
 
     def remark_refusals(self) -> None:
-        """Say which nodes stay away from a backend because its engine refused them in an earlier round."""
+        """Remark nodes that are not on a backend because its engine refused them in an earlier round."""
         for backend in self.ctx.backends:
             for node, why in self._refused(backend.name):
                 self.ctx.remark("failed", node, "engine-refused", f"not on {backend.name}: {why}")
 
     def remark_unfit(self) -> None:
-        """Say which entries of a replayed plan fit no node of the model."""
+        """Remark the entries of a replayed plan that match no node of the model."""
         for unfit in self.unfit[:_UNFIT_SHOWN]:
             self.ctx.remark("missed", "", "plan-entry", str(unfit))
         if len(self.unfit) > _UNFIT_SHOWN:
@@ -114,15 +114,15 @@ class Placer:
         """Place every node.
 
         Raises:
-            DovetailError: Nobody can run a node, or a pin asks for what its backend refuses.
+            DovetailError: No backend runs a node, or a pin requires what its backend refuses.
         """
         claimed: dict[int, tuple[str, Claim]] = {}
-        self._pinned(claimed)
+        self._claim_pinned(claimed)
         for backend in self.ctx.backends:
             hidden = set(claimed) | self.banned[backend.name]
             self._claim(backend, hidden, claimed)
         self._claim(self.host, set(claimed), claimed)
-        self._everything_has_a_place(claimed)
+        self._check_all_placed(claimed)
         sizes = Counter(name for name, _ in claimed.values())
         placements = {name: Placement(name) for name in sizes}
         for node in self.flat.nodes:
@@ -159,7 +159,7 @@ class Placer:
         self.ctx.remark("missed", "", "opset", why, suggest=suggest, source=backend.source)
         return False
 
-    def _pinned(self, claimed: dict) -> None:
+    def _claim_pinned(self, claimed: dict) -> None:
         backends = {backend.name: backend for backend in (*self.ctx.backends, self.host)}
         for pin in self.pins.values():
             judge = self._judges.of(backends[pin.backend])
@@ -172,22 +172,22 @@ class Placer:
             claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
             self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 
-    def _everything_has_a_place(self, claimed: dict) -> None:
+    def _check_all_placed(self, claimed: dict) -> None:
         lost = next((node for node in self.flat.nodes if id(node) not in claimed), None)
         if lost is None:
             return
         verdict = self._judges.of(self.host)(lost)
         operator = f"{lost.domain}::{lost.op_type}" if lost.domain not in ("", "ai.onnx") else lost.op_type
         why = "; ".join(reason.text for reason in verdict.reasons) or "no backend file lists it"
-        near = _misspelt(lost)
+        near = _suggest_operator(lost)
         raise DovetailError(
             f"node '{lost.name}': no engine here runs {operator} ({why})",
             near or "install a backend that does, or cut the node out of the model",
         )
 
 
-def _misspelt(node: ir.Node) -> str:
-    """What an operator that ONNX does not have is probably called; empty for operators of others."""
+def _suggest_operator(node: ir.Node) -> str:
+    """Suggest an operator for an unknown name of the default domain; empty for other domains."""
     import onnx
 
     if node.domain not in ("", "ai.onnx"):

@@ -1,7 +1,7 @@
-"""What backends ask of regions as a whole: how many nodes, inputs or outputs they have, and what must be in them.
+"""Guards of regions: limits of a backend on the nodes, inputs, outputs and operators of a whole region.
 
-Only a placed model has regions, so this is asked after placement. A region that is refused goes to the next backend as
-a whole; what is left of its neighbours is asked again.
+Regions exist only after placement, so they are checked then. The nodes of a refused region go to the next backend, and
+the regions that remain are checked again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["RefusedRegion", "ban_regions", "refused_regions"]
 
 
 class RefusedRegion(NamedTuple):
-    """A region that its backend does not take.
+    """A region that its backend refuses.
 
     Attributes:
         region: The region.
-        reasons: What it breaks.
+        reasons: The violated guards.
     """
 
     region: Region
@@ -38,7 +38,7 @@ class RefusedRegion(NamedTuple):
 
 
 def refused_regions(model: Model, ctx: Context) -> list[RefusedRegion]:
-    """The regions of a placed model that their backends do not take; conversions are not in them yet."""
+    """Return the regions of a placed model that their backends refuse; conversions are not inserted yet."""
     asked = {backend.name: backend for backend in ctx.backends if getattr(backend, "limits_regions", False)}
     if not asked:
         return []
@@ -49,7 +49,7 @@ def refused_regions(model: Model, ctx: Context) -> list[RefusedRegion]:
 
 
 def ban_regions(refused: Iterable[RefusedRegion], placer: Placer, ctx: Context) -> None:
-    """Keep the nodes of refused regions away from their backends, and say why at each of them."""
+    """Ban the nodes of refused regions from their backends, with a remark on each."""
     for region, reasons in refused:
         first, last = region.nodes[0], region.nodes[-1]
         which = f"from '{first.name}' to '{last.name}'" if first is not last else f"of '{first.name}'"

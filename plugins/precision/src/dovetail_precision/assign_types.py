@@ -162,15 +162,15 @@ def _as_asked(variable: Variable) -> bool:
 def _why(problem: TypingProblem, variable: Variable) -> str:
     chosen, policy = variable.chosen, variable.policy
     if policy == "pinned":
-        return f"{chosen}, as pinned{_in_spite(problem, variable)}"
+        return f"{chosen}, as pinned{_conditioning_warning(problem, variable)}"
     if variable.present != "float32":
         return f"stays {chosen}: the source model uses {variable.present} here"
     if variable.override:
-        return why_overridden(variable, _forced(problem, variable)) + _in_spite(problem, variable)
+        return why_overridden(variable, _why_high(problem, variable)) + _conditioning_warning(problem, variable)
     if variable.why:
         return variable.why
     if policy in ("lower", "pass", "promote") and chosen == variable.high != variable.low:
-        forced = _forced(problem, variable)
+        forced = _why_high(problem, variable)
         if forced:
             return f"computed in {chosen}: {forced}"
     return {
@@ -186,13 +186,13 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
     }.get(policy, f"computed in {chosen}")
 
 
-def _in_spite(problem: TypingProblem, variable: Variable) -> str:
+def _conditioning_warning(problem: TypingProblem, variable: Variable) -> str:
     """Return a clause with the conditioning problem of a type that the user asked for; usually empty."""
-    against = problem.speaks_against(variable, variable.chosen)
+    against = problem.conditioning_problem(variable, variable.chosen)
     return f"; conditioning warns: {against}" if against else ""
 
 
-def _forced(problem: TypingProblem, variable: Variable) -> str:
+def _why_high(problem: TypingProblem, variable: Variable) -> str:
     """Return why the low type is impossible whatever its inputs are; empty if it is possible."""
     if variable.low not in variable.allowed:
         return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"

@@ -95,7 +95,7 @@ class TypingProblem:
         """Whether conditioning is the only reason against float type `name` for `variable`."""
         return not self._obstacles.of_values(variable, name) and bool(self._obstacles.of_conditioning(variable, name))
 
-    def speaks_against(self, variable: Variable, name: str) -> str:
+    def conditioning_problem(self, variable: Variable, name: str) -> str:
         """Return the conditioning problem of `name` at the node of `variable`, overrides ignored; empty if none."""
         return self._conditions.against(variable.node, name)
 

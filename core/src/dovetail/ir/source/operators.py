@@ -68,7 +68,7 @@ class Operators:
         if newer is not None:
             return f"is an operator of opset {newer.version} or later; the model imports opset {version}"
         near = near_misses(op_type, _default_operators(), most=1)
-        return "is no operator of ONNX" + (f" (did you mean {near[0]}?)" if near else "")
+        return "is not an operator of ONNX" + (f" (did you mean {near[0]}?)" if near else "")
 
 
 def _default_operators() -> Collection[str]:

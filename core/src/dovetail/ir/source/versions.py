@@ -39,7 +39,7 @@ def check_imports(imports: Iterable[onnx.OperatorSetIdProto], what: str, problem
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         label = f"opset {entry.version}" + (f" of domain '{domain}'" if domain else "")
         if not 1 <= entry.version < 1 << 31:
-            problems.add(f"{what} imports {label}, which is no version")
+            problems.add(f"{what} imports {label}, which is not a valid version")
         elif domain in newest and entry.version > newest[domain][1]:
             problems.add(
                 f"{what} imports {label}; onnx {onnx.__version__} knows versions up to {newest[domain][1]}",

@@ -43,12 +43,12 @@ def find_complements(
         if not is_standard(node) or not node.inputs:
             continue
         if node.op_type in _NEAR_ONE:
-            way = _behind(node.inputs[0], is_product)
-            yield Finding((node, *way), f"'{node.name}' is ill-conditioned near one")
+            path = _producers(node.inputs[0], is_product)
+            yield Finding((node, *path), f"'{node.name}' is ill-conditioned near one")
         elif (port := divisor_port(node, intervals)) is not None and (
-            way := _path_from_probability(node, port, intervals)
+            path := _path_from_probability(node, port, intervals)
         ):
-            yield Finding((node, *way), f"'{node.name}' needs the distance of '{way[-1].outputs[0].name}' from one")
+            yield Finding((node, *path), f"'{node.name}' needs the distance of '{path[-1].outputs[0].name}' from one")
 
 
 def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> list[ir.Node]:
@@ -56,15 +56,15 @@ def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> li
 
     A logarithm may read the probability itself; a division must read its complement.
     """
-    way: list[ir.Node] = []
+    path: list[ir.Node] = []
     value, complement = node.inputs[port], False
     for _ in range(_MAX_STEPS):
         maker = value.producer() if value is not None else None
         if maker is None or not is_standard(maker):
             return []
-        way.append(maker)
+        path.append(maker)
         if maker.op_type in _PROBABILITIES:
-            return way if complement or node.op_type == "Log" else []
+            return path if complement or node.op_type == "Log" else []
         first = maker.inputs[0]
         if maker.op_type == "Sub" and not complement and intervals.of(first).low == intervals.of(first).high == 1:
             value, complement = maker.inputs[1], True
@@ -77,7 +77,7 @@ def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> li
     return []
 
 
-def _behind(value: ir.Value | None, is_product: Callable[[ir.Node], bool]) -> list[ir.Node]:
+def _producers(value: ir.Value | None, is_product: Callable[[ir.Node], bool]) -> list[ir.Node]:
     """Return the producers of `value`, back to products and inputs, `_MAX_STEPS` at most."""
     found: dict[int, ir.Node] = {}
     waiting = [value]

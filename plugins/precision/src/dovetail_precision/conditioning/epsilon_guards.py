@@ -32,7 +32,7 @@ def find_epsilon_guards(
     """Find divisions and logarithms of positive values that round to zero in float16.
 
     Everything from the producer of such a value to the division stays high, so that neither the value nor its root is
-    rounded to zero on the way.
+    rounded to zero on the path.
 
     Args:
         nodes: All nodes in topological order.
@@ -49,8 +49,8 @@ def find_epsilon_guards(
         if behind:
             smallest = _smallest(node, intervals.of(result), measured.get(id(result)))
             if smallest is not None:
-                way = [node, *_collected(behind, known)]
-                yield Finding(tuple(way), _why(result, smallest, behind[0].division), frozenset({NARROW}))
+                path = [node, *_path_nodes(behind, known)]
+                yield Finding(tuple(path), _why(result, smallest, behind[0].division), frozenset({NARROW}))
         port = divisor_port(node, intervals)
         if port is not None and float_name(node.inputs[port]) is not None:
             leading.setdefault(id(node.inputs[port]), []).append(_Step(node, node, []))
@@ -67,7 +67,7 @@ class _Step:
     behind: list[_Step]
 
 
-def _collected(steps: list[_Step], known: set[int]) -> list[ir.Node]:
+def _path_nodes(steps: list[_Step], known: set[int]) -> list[ir.Node]:
     """Return all nodes on the paths that begin with `steps`, except those in `known`; adds them to it."""
     found, waiting = [], list(steps)
     while waiting:
@@ -94,17 +94,17 @@ def _passes_zero(node: ir.Node, intervals: Intervals) -> ir.Value | None:
         return node.inputs[0] if intervals.of(node.inputs[1]).low > 0 else None
     if node.op_type in ("Mul", "Div"):
         first, second = node.inputs
-        if intervals.of(second).away and second.const_value is not None:
+        if intervals.of(second).distance_from_zero and second.const_value is not None:
             return first
-        if node.op_type == "Mul" and first.const_value is not None and intervals.of(first).away:
+        if node.op_type == "Mul" and first.const_value is not None and intervals.of(first).distance_from_zero:
             return second
     return None
 
 
 def _smallest(node: ir.Node, interval: Range, measured: Range | None) -> float | None:
     """Return the smallest magnitude of a value if it rounds to zero in float16; 0 if it has no lower bound."""
-    if 0 < interval.away <= LARGEST_FLUSHED:
-        return interval.away
+    if 0 < interval.distance_from_zero <= LARGEST_FLUSHED:
+        return interval.distance_from_zero
     if measured is not None:
         return measured.smallest if 0 < measured.smallest <= LARGEST_FLUSHED else None
     return 0.0 if node.op_type in _POSITIVE else None

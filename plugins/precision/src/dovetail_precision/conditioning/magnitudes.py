@@ -39,13 +39,13 @@ class Magnitudes:
         other = self._rms(result)
         one = math.nan if math.isnan(other) else self._rms(value)
         if math.isnan(one):
-            one, other = self._intervals.of(value).away, self._intervals.of(result).magnitude
+            one, other = self._intervals.of(value).distance_from_zero, self._intervals.of(result).magnitude
         return one / other if 0 < other < math.inf and one < math.inf else 0.0
 
     def likely_ratio(self, value: ir.Value, result: ir.Value) -> float:
         """Return an estimate of the ratio of `value` to `result`: the lower bound, else the upper bound, else 1."""
         at_least = self.ratio(value, result)
-        most, least = self._intervals.of(value).magnitude, self._intervals.of(result).away
+        most, least = self._intervals.of(value).magnitude, self._intervals.of(result).distance_from_zero
         at_most = most / least if least and most < math.inf else math.inf
         return at_least or (at_most if at_most < math.inf else 1.0)
 

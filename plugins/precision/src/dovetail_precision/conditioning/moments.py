@@ -75,18 +75,18 @@ class Moments:
         if first is None:
             return
         if moves_data(node):
-            self._hand_on(first, result)
+            self._propagate(first, result)
             self._roots[id(result)] = self.root(first)
             if id(first) in self._counts:
                 self._counts.add(id(result))
         elif operator in ("Cast", "CastLike"):
             self._counts.add(id(result))
-        elif operator in _MEANS or operator == "MatMul" and self._adds_up(node):
+        elif operator in _MEANS or operator == "MatMul" and self._is_row_sum(node):
             self._average(first, result)
         elif operator == "ReduceSumSquare":
             self.means_of_products[id(result)] = Moment(frozenset({self.root(first)}))
         elif operator == "Neg":
-            self._hand_on(first, result, -1)
+            self._propagate(first, result, -1)
         elif operator == "Pow":
             if self._number(node.inputs[1]) == 2:
                 self._multiply(first, first, result)
@@ -96,7 +96,7 @@ class Moments:
         elif operator == "Mul":
             self._product(node, result)
         elif operator == "Div" and self.is_factor(node.inputs[1]):
-            self._hand_on(first, result, self._sign(node.inputs[1]))
+            self._propagate(first, result, self._sign(node.inputs[1]))
 
     def between(self, value: ir.Value, roots: frozenset[int], known: set[int] | None = None) -> list[ir.Node]:
         """Return the nodes that compute `value`, a moment, from the values in `roots`.
@@ -123,7 +123,7 @@ class Moments:
         first, second = node.inputs
         for factor, other in ((first, second), (second, first)):
             if self.is_factor(factor):
-                self._hand_on(other, result, self._sign(factor))
+                self._propagate(other, result, self._sign(factor))
                 return
         self._multiply(first, second, result)
 
@@ -139,7 +139,7 @@ class Moments:
         if known is not None:
             self.means_of_products[id(result)] = known
 
-    def _hand_on(self, value: ir.Value, result: ir.Value, sign: int = 1) -> None:
+    def _propagate(self, value: ir.Value, result: ir.Value, sign: int = 1) -> None:
         for table in self._tables:
             known = table.get(id(value))
             if known is not None:
@@ -152,7 +152,7 @@ class Moments:
     def _sign(self, factor: ir.Value) -> int:
         return -1 if self._interval(factor).high < 0 else 1
 
-    def _adds_up(self, node: ir.Node) -> bool:
+    def _is_row_sum(self, node: ir.Node) -> bool:
         """Whether a MatMul sums the rows of its first input: the second is a column of equal constants."""
         weights = node.inputs[1]
         column = weights.const_value is not None and len(weights.shape or ()) > 1 and weights.shape[-1] == 1

@@ -25,14 +25,14 @@ __all__ = ["Instrumented", "instrumented", "measurable"]
 
 _PART = 32  # nodes; all values of one part are in memory at the same time
 # The bodies of a SequenceMap cannot return ranges: its results are sequences.
-_ENTERED = frozenset({"If", "Loop", "Scan"})
+_MEASURABLE = frozenset({"If", "Loop", "Scan"})
 
 
 def measurable(model: Model) -> list[ir.Value]:
     """Return the values that can be measured: float32, and not known to be empty."""
     return [
         value
-        for graph in _entered(model.graph)
+        for graph in _measurable_graphs(model.graph)
         for value in _values(graph)
         if value.name and float_name(value) == "float32" and not (value.shape is not None and 0 in value.shape)
     ]
@@ -131,15 +131,15 @@ class _Instrument:
     def _inside(self, work: ir.Graph, nodes: list[tuple[ir.Node, ir.Node]]) -> tuple[list[ir.Value], list[ir.Value]]:
         matrices, inside = [], []
         for node, copy in nodes:
-            if _is_entered(node) and (found := self._leave_bodies(node, copy)):
-                matrices.append(self._given(work, copy, len(found)))
+            if _is_measurable(node) and (found := self._add_body_outputs(node, copy)):
+                matrices.append(self._added_output(work, copy, len(found)))
                 inside.extend(found)
         return matrices, inside
 
     def _matrix(self, work: ir.Graph, rows: list[ir.Value], matrices: list[ir.Value]) -> ir.Value:
         return self._reductions.matrix(work, rows, matrices)
 
-    def _leave_bodies(self, node: ir.Node, copy: ir.Node) -> list[ir.Value]:
+    def _add_body_outputs(self, node: ir.Node, copy: ir.Node) -> list[ir.Value]:
         """Add an output to the bodies of `copy` if they measure anything; return the measured values."""
         held = []
         for graph, body in zip(bodies(node), bodies(copy), strict=True):
@@ -156,7 +156,7 @@ class _Instrument:
             before += len(measured)
         return found
 
-    def _given(self, work: ir.Graph, copy: ir.Node, rows: int) -> ir.Value:
+    def _added_output(self, work: ir.Graph, copy: ir.Node, rows: int) -> ir.Value:
         """Return the added output of `copy` as one matrix, merged over iterations."""
         import onnx_ir as ir
 
@@ -174,17 +174,17 @@ class _Instrument:
         return given if copy.op_type == "If" else self._reductions.largest(work, given, rows)
 
 
-def _entered(graph: ir.Graph) -> Iterator[ir.Graph]:
+def _measurable_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
     """Yield a graph and the bodies in it that can be measured."""
     yield graph
     for node in graph:
-        if _is_entered(node):
+        if _is_measurable(node):
             for body in bodies(node):
-                yield from _entered(body)
+                yield from _measurable_graphs(body)
 
 
-def _is_entered(node: ir.Node) -> bool:
-    return node.op_type in _ENTERED and node.domain in ("", "ai.onnx")
+def _is_measurable(node: ir.Node) -> bool:
+    return node.op_type in _MEASURABLE and node.domain in ("", "ai.onnx")
 
 
 def _values(graph: ir.Graph) -> list[ir.Value]:

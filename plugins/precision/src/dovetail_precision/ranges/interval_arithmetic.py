@@ -43,7 +43,7 @@ def extreme(operator: str, ranges: list[Range]) -> Range:
 
 def square(x: Range) -> Range:
     """Return the interval of a value times itself."""
-    return Range(x.away**2, x.magnitude**2)
+    return Range(x.distance_from_zero**2, x.magnitude**2)
 
 
 def power(x: Range, exponent: Range) -> Range:
@@ -54,7 +54,7 @@ def power(x: Range, exponent: Range) -> Range:
     if n == 0:
         return Range(1.0, 1.0)
     if n > 0 and n % 2 == 0:
-        return Range(_raised(x.away, n), _raised(x.magnitude, n))
+        return Range(_raised(x.distance_from_zero, n), _raised(x.magnitude, n))
     if x.low < 0:
         return UNKNOWN
     ends = (_raised(x.low, n), _raised(x.high, n))
@@ -108,7 +108,7 @@ def _exponential(x: Range) -> Range:
 
 
 def _magnitudes(x: Range) -> Range:
-    return Range(x.away, x.magnitude)
+    return Range(x.distance_from_zero, x.magnitude)
 
 
 ARITHMETIC: dict[str, Callable[..., Range]] = {

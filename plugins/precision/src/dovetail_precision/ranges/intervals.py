@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Intervals"]
 
 _MAX_ELEMENTS = 65536  # elements of a constant; larger ones are weights, and products with them are left to data
-# Operators whose result is about as large as an operand of unknown size, or larger.
-_AS_FAR = frozenset({"Abs", "Add", "Neg", "ReduceSum", "Relu", "Sub", "Sum"})
+# Operators that pass on integers of unknown range: data movement, merging, and sums.
+_PASSES_INTEGERS = MOVEMENT | MERGING | {"Abs", "Add", "Neg", "ReduceSum", "Relu", "Sub", "Sum"}
 
 
 class Intervals:
@@ -147,7 +147,7 @@ class Intervals:
                 self._whole_numbers.add(id(node.outputs[0]))
         elif made:
             self._integers.add(id(node.outputs[0]))
-        elif self._integers and (node.op_type in MOVEMENT or node.op_type in MERGING or node.op_type in _AS_FAR):
+        elif self._integers and node.op_type in _PASSES_INTEGERS:
             read = node.inputs[1:] if node.op_type == "Where" else node.inputs
             if any(id(value) in self._integers for value in read):
                 self._integers.update(id(value) for value in node.outputs)

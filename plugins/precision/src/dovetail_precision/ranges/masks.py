@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["selects_mask"]
 
 _STEPS = 16  # uses that are inspected
-_FAR = 1e3  # a factor of `1 - x` from here on is a mask, such as -10000
-_ON_THE_WAY = frozenset(
+_MASK_FACTOR = 1e3  # a factor of `1 - x` from here on is a mask, such as -10000
+_ALLOWED = frozenset(
     {"Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze"}
 )
 
@@ -40,10 +40,10 @@ def selects_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
                 return False
             if taken and reader.op_type == "Mul":
                 other = reader.inputs[1 - index]
-                if other.const_value is None or not _is_far(other, of):
+                if other.const_value is None or not _is_mask_factor(other, of):
                     return False
                 continue
-            if reader.op_type not in _ON_THE_WAY or reader.op_type != "Sub" and index:
+            if reader.op_type not in _ALLOWED or reader.op_type != "Sub" and index:
                 return False
             if reader.op_type == "Sub":
                 one = of(reader.inputs[0])
@@ -53,7 +53,7 @@ def selects_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
     return True
 
 
-def _is_far(constant: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
+def _is_mask_factor(constant: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
     known = of(constant)
     # A constant that consists of sentinels has the interval of zero.
-    return constant.const_value.size == 1 and (known.low == known.high == 0 or abs(known.low) >= _FAR)
+    return constant.const_value.size == 1 and (known.low == known.high == 0 or abs(known.low) >= _MASK_FACTOR)

@@ -143,19 +143,19 @@ class Measurement:
             executor = Executor(work.model, self._engines, {"optimise": "none"}, regions=work.regions)
             for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data, self._ctx.request.seed)):
                 for name, array in feeds.items():
-                    self._look(name, array, work)
+                    self._record(name, array, work)
                 for done, (runner, there) in enumerate(executor.steps(feeds)):
                     if self._ctx.progress:
                         self._ctx.progress(f"measure ranges, batch {number + 1}", done + 1, len(executor.runners))
                     for name in runner.outputs:
-                        self._look(name, there[name], work, bool(sums_in_bodies))
+                        self._record(name, there[name], work, bool(sums_in_bodies))
                     for name in runner.outputs:
                         if name in by_output:
-                            self._add_up(by_output[name], there)
+                            self._measure_partial_sum(by_output[name], there)
         except DovetailError as error:
             raise _NotMeasured(error.message) from error
 
-    def _look(self, name: str, array: np.ndarray, work: Instrumented, are_sums: bool = False) -> None:
+    def _record(self, name: str, array: np.ndarray, work: Instrumented, are_sums: bool = False) -> None:
         if name in work.direct:
             value = work.direct[name]
             reached = range_of_array(array, squares=id(value) in self._compared)
@@ -166,17 +166,17 @@ class Measurement:
             if high == -math.inf:  # the body did not run, or the value is empty
                 continue
             if are_sums:
-                self._found[id(value)] = self._found[id(value)].adding_up_to(high)
+                self._found[id(value)] = self._found[id(value)].with_accumulated(high)
             else:
                 self._widen(value, Range(-low, high, -smallest))
 
-    def _add_up(self, node: ir.Node, there: Mapping[str, np.ndarray]) -> None:
+    def _measure_partial_sum(self, node: ir.Node, there: Mapping[str, np.ndarray]) -> None:
         """Measure partial sums of `node` in this batch if their bound exceeds the narrow type."""
         value = node.outputs[0]
         if _may_overflow(node, self._found):
             known = self._found[id(value)]
             reached = max(self._sums.largest(node, there), known.accumulated or 0.0)
-            self._found[id(value)] = known.adding_up_to(reached)
+            self._found[id(value)] = known.with_accumulated(reached)
 
     def _widen(self, value: ir.Value, reached: Range) -> None:
         known = self._found.get(id(value))
@@ -191,7 +191,7 @@ def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:
     """Whether an upper bound on the sums of `node` exceeds the narrow type, so that they must be measured."""
     if id(node.outputs[0]) not in found:
         return False
-    extents = _summed(node)
+    extents = _terms(node)
     if extents is None:
         return True
     bound = float(extents)
@@ -209,7 +209,7 @@ def _magnitude(value: ir.Value, found: dict[int, Range]) -> float:
     return float(max(array.max(), -array.min())) if array.size else 0.0
 
 
-def _summed(node: ir.Node) -> int | None:
+def _terms(node: ir.Node) -> int | None:
     """Return the number of terms of a sum of `node`; None if it is unknown."""
     if node.op_type.startswith("Reduce"):
         shape, result = node.inputs[0].shape, node.outputs[0].shape

@@ -27,9 +27,9 @@ _END = f"beyond the {LARGEST_FINITE[NARROW]:.0f} of {NARROW}"
 
 
 # Safety factors on measured magnitudes.
-_OF_OTHERS = 2.0
-_OF_INTEGERS = 8.0
-_FEW_DIGITS = 2.0**-14  # below, float16 is subnormal and loses precision
+_SAFETY_FACTOR = 2.0
+_INTEGER_SAFETY_FACTOR = 8.0
+_SUBNORMAL = 2.0**-14  # below, float16 is subnormal and loses precision
 
 
 class OverflowAnalysis:
@@ -57,9 +57,9 @@ class OverflowAnalysis:
         self._sums: dict[int, float] = {}
         uncertain = intervals.large_integers(end)
         for key, (_, known) in measured.items():
-            if known.magnitude * (_OF_INTEGERS if key in uncertain else _OF_OTHERS) > end:
+            if known.magnitude * (_INTEGER_SAFETY_FACTOR if key in uncertain else _SAFETY_FACTOR) > end:
                 self._wide[key] = f"reaches {known.magnitude:.4g} on the data"
-            elif 0 < known.magnitude < _FEW_DIGITS:
+            elif 0 < known.magnitude < _SUBNORMAL:
                 self._wide[key] = f"reaches only {known.magnitude:.4g} on the data, where {NARROW} is subnormal"
             if known.accumulated is not None and known.accumulated > end:
                 self._sums[key] = known.accumulated

@@ -52,7 +52,7 @@ class Range:
         return math.isfinite(self.magnitude)
 
     @property
-    def away(self) -> float:
+    def distance_from_zero(self) -> float:
         """The smallest distance from zero; 0 if the range contains zero."""
         return max(self.low, -self.high, 0.0)
 
@@ -68,7 +68,7 @@ class Range:
             self.count + other.count,
         )
 
-    def adding_up_to(self, accumulated: float) -> Range:
+    def with_accumulated(self, accumulated: float) -> Range:
         """Return the range with the largest partial sum set."""
         return replace(self, accumulated=accumulated)
 

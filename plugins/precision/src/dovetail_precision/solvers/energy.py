@@ -33,7 +33,7 @@ class Energy:
         self.caps.append({})
         return len(self.bias) - 1
 
-    def differ(self, low: int, high: int, cost: int | float) -> None:
+    def add_pairwise(self, low: int, high: int, cost: int | float) -> None:
         """Add `cost` for vertex `low` being low while vertex `high` is high; no effect if both are one vertex."""
         if cost and low != high:
             self.caps[low][high] = self.caps[low].get(high, 0) + cost
@@ -85,5 +85,5 @@ class Energy:
         rest = both_high - both_low - shift
         self.bias[p] += shift
         self.bias[q] += rest
-        self.differ(p, q, only_p_low - both_low - rest)
-        self.differ(q, p, only_q_low - both_low - shift)
+        self.add_pairwise(p, q, only_p_low - both_low - rest)
+        self.add_pairwise(q, p, only_q_low - both_low - shift)

@@ -48,7 +48,7 @@ def _could_be_low(variable: Variable) -> bool:
     return variable.low in variable.allowed and required_type(variable) in (None, variable.low)
 
 
-class _Joins:
+class _CastCount:
     """The number of uses of one value in each type, and the casts that takes."""
 
     def __init__(self, chain: DefUseChain):
@@ -84,11 +84,11 @@ class _Worklist:
     def __init__(self, chains: list[DefUseChain], candidates: dict[int, Variable]):
         self._candidates = candidates
         # The values that a candidate reads or computes, each with its number of uses by the candidate.
-        self._around: dict[int, list[tuple[_Joins, int]]] = {key: [] for key in candidates}
+        self._around: dict[int, list[tuple[_CastCount, int]]] = {key: [] for key in candidates}
         for chain in chains:
             if chain.constant:
                 continue
-            joins, times = _Joins(chain), Counter(map(id, chain.readers))
+            joins, times = _CastCount(chain), Counter(map(id, chain.readers))
             for variable in _ends(chain):
                 if id(variable) in candidates:
                     self._around[id(variable)].append((joins, times[id(variable)]))
@@ -130,32 +130,32 @@ class _Worklist:
                     component.extend(fresh)
             self._reconsider_component(component, list(touched.values()))
 
-    def _reconsider_component(self, component: list[Variable], values: list[_Joins]) -> None:
+    def _reconsider_component(self, component: list[Variable], values: list[_CastCount]) -> None:
         joins_low = sum(joins.number() for joins in values)
         for variable in component:
-            _move(variable, self._around[id(variable)], variable.present)
+            _retype(variable, self._around[id(variable)], variable.present)
         saved = joins_low - sum(joins.number() for joins in values)
         for variable in component:
             if saved <= 0:
-                _move(variable, self._around[id(variable)], variable.low)
+                _retype(variable, self._around[id(variable)], variable.low)
                 continue
             del self._candidates[id(variable)]
             variable.because = tuple(_high(variable, self._around[id(variable)]))[:8]
             among = f"{len(component)} connected nodes" if len(component) > 1 else "it"
-            variable.why = f"{variable.chosen}: {variable.low} for {among} would take {_more(saved)}"
+            variable.why = f"{variable.chosen}: {variable.low} for {among} would take {_more_joins(saved)}"
 
     def _reconsider(self, variable: Variable) -> list[Variable]:
         """Raise `variable` if that saves casts; return the variables to revisit."""
         around = self._around[id(variable)]
         before, joins_low = [joins.state() for joins, _ in around], sum(joins.number() for joins, _ in around)
-        _move(variable, around, variable.present)
+        _retype(variable, around, variable.present)
         joins_high = sum(joins.number() for joins, _ in around)
         if joins_high >= joins_low:
-            _move(variable, around, variable.low)
+            _retype(variable, around, variable.low)
             return []
         del self._candidates[id(variable)]
         variable.because = tuple(_high(variable, around))[:8]
-        variable.why = f"{variable.chosen}: {variable.low} here would take {_more(joins_low - joins_high)}"
+        variable.why = f"{variable.chosen}: {variable.low} here would take {_more_joins(joins_low - joins_high)}"
         changed = [joins for (joins, _), state in zip(around, before, strict=True) if joins.state() != state]
         return [other for joins in changed for other in _ends(joins.chain)]
 
@@ -166,14 +166,14 @@ def _ends(chain: DefUseChain) -> list[Variable]:
     return list({id(variable): variable for variable in ends}.values())
 
 
-def _move(variable: Variable, around: list[tuple[_Joins, int]], kind: str) -> None:
+def _retype(variable: Variable, around: list[tuple[_CastCount, int]], kind: str) -> None:
     for joins, times in around:
         joins.readings[variable.chosen] -= times
         joins.readings[kind] += times
     variable.chosen = kind
 
 
-def _high(variable: Variable, around: list[tuple[_Joins, int]]) -> dict[ir.Node, None]:
+def _high(variable: Variable, around: list[tuple[_CastCount, int]]) -> dict[ir.Node, None]:
     """Return the high neighbours of `variable`: they share a value with it."""
     found = {}
     for joins, _ in around:
@@ -183,5 +183,5 @@ def _high(variable: Variable, around: list[tuple[_Joins, int]]) -> dict[ir.Node,
     return found
 
 
-def _more(joins: int) -> str:
+def _more_joins(joins: int) -> str:
     return "one more join" if joins == 1 else f"{joins} more joins"

@@ -50,11 +50,11 @@ def solve_forward(problem: TypingProblem) -> None:
 def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
     """Choose types in graph order. `selects` do not count as inputs of their readers; they are typed afterwards."""
     # The type that the readers of a value assume, if it is not the type it is computed in.
-    taken_for: dict[int, str] = {}
+    assumed_types: dict[int, str] = {}
     selected = {id(value) for variable in selects for _, value in variable.outputs}
 
     def arriving(value: ir.Value) -> str:
-        known = taken_for.get(id(value))
+        known = assumed_types.get(id(value))
         if known is None:
             variable = problem.defined_by(value)
             known = variable.chosen if variable else float_name(value)
@@ -73,7 +73,7 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
             back = wanted  # readers of a raised statistic need not be raised with it
         if back:
             for _, value in variable.outputs:
-                taken_for[id(value)] = back
+                assumed_types[id(value)] = back
 
 
 def _wanted(variable: Variable, arrives: list[ir.Value], arriving) -> str:

@@ -99,7 +99,7 @@ class _Builder:
         gain = self._gain(chain.producer, low, high) if chain.producer else 0
         self.energy.bias[some_high] += gain + (join if fixed else 0)
         if not fixed and len(free) > 1:
-            self._differ(self._need(free, low=True), some_high, join)
+            self._add_pairwise(self._need(free, low=True), some_high, join)
         return True
 
     def _gain(self, variable: Variable, low: str, high: str) -> int:
@@ -117,11 +117,11 @@ class _Builder:
         elif when_low:
             need = self._need(when_low, low=True)
             self.energy.bias[need] -= from_low
-            self._differ(need, producer, from_high - from_low)
+            self._add_pairwise(need, producer, from_high - from_low)
         else:
             need = self._need(when_high, low=False)
             self.energy.bias[need] += from_high
-            self._differ(producer, need, from_low - from_high)
+            self._add_pairwise(producer, need, from_low - from_high)
 
     def _prices(self, chain: DefUseChain, kind: str) -> tuple[int, int]:
         """Return the cost of `chain` in type `kind` with a low and with a high producer."""
@@ -142,14 +142,14 @@ class _Builder:
             return vertices[0]
         need = self.energy.add()
         for vertex in vertices:
-            self.energy.differ(*((vertex, need) if low else (need, vertex)), INF)
+            self.energy.add_pairwise(*((vertex, need) if low else (need, vertex)), INF)
         return need
 
-    def _differ(self, low: int | None, high: int | None, cost: int) -> None:
+    def _add_pairwise(self, low: int | None, high: int | None, cost: int) -> None:
         if cost < 0:
             raise DovetailError("the cost model prices a join from a narrow type above one from a wide type")
         if cost:
-            self.energy.differ(low, high, cost)
+            self.energy.add_pairwise(low, high, cost)
 
 
 def _price(cost: int) -> int:
