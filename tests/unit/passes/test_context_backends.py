@@ -18,7 +18,7 @@ emit: {{engines: [reference]}}
 
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
-    package = tmp_path / "acme_files"
+    package = tmp_path / "acme_registered"
     package.mkdir()
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
@@ -26,7 +26,7 @@ def registry(tmp_path, monkeypatch):
     registry.backend_format("yaml", "dovetail_schemas.backend_yaml:BackendYaml")
     for name in ("npu", "host"):
         (package / f"{name}.yaml").write_text(FILE.format(name=name))
-        registry.backend(name, f"acme_files:{name}.yaml")
+        registry.backend(name, f"acme_registered:{name}.yaml")
     return registry
 
 

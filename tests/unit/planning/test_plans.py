@@ -114,6 +114,15 @@ def test_a_plan_fits_another_export_of_the_model(model):
     assert placements(compiled.plan)["m1"][0] == "host"
 
 
+def test_an_entry_that_was_exchanged_after_a_look_at_the_plan_counts(model):
+    plan = api.plan(model, ["cpu-bf16"])
+    assert plan.find("b").backend == "cpu-bf16"
+    (at,) = [index for index, node in enumerate(plan.nodes) if node.output == "b"]
+    plan.nodes[at] = replace(plan.nodes[at], backend="host", precision="float32")
+    assert plan.find("b").backend == "host"
+    assert placements(api.compile(model, plan=plan).plan)["act"] == ("host", "float32")
+
+
 NAMED_ALIKE = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4] x) => (float[4] y) {{
 {new}  [n1] v1 = {first} (x)

@@ -165,3 +165,13 @@ def test_onnxruntime_leaves_four_bit_borders_to_others():
     model = parse("g (float[4] x) => (int4[4] y) { y = Cast<to = 22>(x) }")
     with pytest.raises(DovetailError, match="no array for 'y' of type int4"):
         OnnxRuntimeCpu().load(RegionModel(model), {})
+
+
+@pytest.mark.parametrize("optimise", ["all", "extended", "basic", "none"])
+def test_what_an_optimiser_of_onnx_runtime_spoils_is_loaded_without_it(optimise):
+    """Behind a Reshape of int8, it puts a QuantizeLinear with a zero point of uint8, which it then refuses."""
+    text = """g (int8[2,4] x) => (float[8] y) <float s = {0.5}, int8 z = {1}, int64[1] shape = {8}> {
+        d = DequantizeLinear(x, s, z)  r = Reshape(d, shape)  y = Neg(r) }"""
+    x = np.arange(-4, 4, dtype=np.int8).reshape(2, 4)
+    session = OnnxRuntimeCpu().load(RegionModel(parse(text)), {"optimise": optimise})
+    assert session.run({"x": x})["y"].tolist() == ((1 - x.astype(np.float32)) / 2).ravel().tolist()

@@ -160,3 +160,29 @@ def test_an_operator_that_it_lacks_is_named_without_a_list_of_all_others():
     with pytest.raises(DovetailError, match="Fuse") as caught:
         ReferenceEngine().load(RegionModel(parse(header + text)), {})
     assert len(caught.value.message) < 300
+
+
+RESIZE = """g (float[2,2,{extents}] x, {kind} wanted) => (float[A,B,C,D] y) {{
+    y = Resize<coordinate_transformation_mode = "{how}", mode = "{mode}"{more}>(x, , {ports}) }}"""
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+@pytest.mark.parametrize("how", ["pytorch_half_pixel", "half_pixel"])
+@pytest.mark.parametrize(
+    ("extents", "scales"), [("4,3", (1, 0.5)), ("3,5", (0.5, 0.3)), ("1,3", (1, 0.6)), ("4,6", (0.5, 2))]
+)
+def test_a_resize_to_one_element(mode, how, extents, scales):
+    """Half of three is one element; by `pytorch_half_pixel` it is the first, elsewhere one between the first two."""
+    x = np.random.default_rng(0).standard_normal((2, 2, *map(int, extents.split(",")))).astype(np.float32)
+    text = RESIZE.format(extents=extents, kind="float[4]", how=how, mode=mode, more="", ports="wanted")
+    ours, theirs = both(text, x=x, wanted=np.array([1, 1, *scales], np.float32))
+    np.testing.assert_allclose(ours["y"], theirs["y"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_a_resize_to_a_size_of_one(mode):
+    x = np.random.default_rng(0).standard_normal((2, 2, 4, 3)).astype(np.float32)
+    text = RESIZE.format(extents="4,3", kind="int64[2]", how="pytorch_half_pixel", mode=mode,
+                         more=", axes = [2, 3]", ports=", wanted")  # fmt: skip
+    ours, theirs = both(text, x=x, wanted=np.array([2, 1], np.int64))
+    np.testing.assert_allclose(ours["y"], theirs["y"], rtol=1e-4, atol=1e-5)

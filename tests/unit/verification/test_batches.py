@@ -108,6 +108,9 @@ CUT = [
     ("float[?,3] x", "float[?,8] y", 100, [64, 36]),  # nobody named it
     ("float[unk__7,3] x", "float[unk__9,8] y", 100, [64, 36]),
     ("float[s0,3] x", "float[s0,8] y", 100, [64, 36]),
+    ("float[x_dim_0,3] x", "float[x_dim_0,8] y", 100, [64, 36]),
+    ("float[chunk,3] x", "float[chunk,8] y", 100, [100]),
+    ("float[hidden_dim,3] x", "float[hidden_dim,8] y", 100, [100]),
     ("float[N,3] x, float[P,3] c", "float[N,8] y", 100, [64, 36]),
 ]
 

@@ -35,6 +35,8 @@ OPTIMISATIONS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
+# At opset 21 and later it makes a QuantizeLinear of int8 with a zero point of uint8 behind a DequantizeLinear (1.31).
+_STUMBLING = "QDQPropagationTransformer"
 _NODE = re.compile(r"node with name '([^']*)'|Node \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
@@ -95,17 +97,35 @@ class OnnxRuntimeCpu:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
         self._demand(ort.get_available_providers())
         source, files, kept = self._source(region)
+        source = source if isinstance(source, bytes) else str(source)
         try:
-            session = ort.InferenceSession(
-                source if isinstance(source, bytes) else str(source),
-                settings,
-                list(self.providers),
-                disabled_optimizers=kept,
-            )
+            session = ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=kept)
         except Exception as error:  # the binding's exceptions share no base class below Exception
-            raise _refusal(error, f"{self.name} refuses") from error
+            refusal = _refusal(error, f"{self.name} refuses")
+            if level == "none" or not _made_by_optimiser(refusal.node, region):
+                raise refusal from error
+            session = self._with_fewer_optimisers(source, settings, kept, refusal)
         self._demand(session.get_providers())
         return OnnxRuntimeSession(session, region, (profile, files), self.name)
+
+    def _with_fewer_optimisers(
+        self, source: bytes | str, settings: ort.SessionOptions, kept: Sequence[str], refusal: EngineError
+    ) -> ort.InferenceSession:
+        """A session for a region in which ONNX Runtime stumbles over a node that one of its own optimisers made.
+
+        Raises:
+            EngineError: It refuses the region without optimisers, too.
+        """
+        import onnxruntime as ort
+
+        for level in (settings.graph_optimization_level, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
+            settings.graph_optimization_level = level
+            without = [*kept, _STUMBLING]
+            try:
+                return ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
+            except Exception as error:
+                refusal = _refusal(error, f"{self.name} refuses")
+        raise refusal
 
     def _source(self, region: RegionModel) -> tuple[bytes | Path, tempfile.TemporaryDirectory | None, list[str]]:
         """Return what ONNX Runtime loads, the temporary folder of a new file, and optimisers to disable."""
@@ -212,6 +232,11 @@ class OnnxRuntimeSession:
         # The binding has no view of such a tensor, and its memory is freed with `value`, hence the copy.
         data = ctypes.string_at(value.data_ptr(), size) if size else b""
         return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
+
+
+def _made_by_optimiser(name: str, region: RegionModel) -> bool:
+    """Whether an error names a node that stands nowhere in the region."""
+    return bool(name) and all(name != node.name for node in region.model.nodes())
 
 
 def _refusal(error: Exception, who_does_what: str) -> EngineError:

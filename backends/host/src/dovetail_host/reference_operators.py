@@ -1,18 +1,20 @@
 """Replacements for operators that the evaluator of the onnx package computes wrongly or only in part.
 
 The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop without a condition,
-returns wrong indices of a MaxPool, and refuses a Scan that runs backwards or along another axis. It looks up
-replacements by class name.
+returns wrong indices of a MaxPool, refuses a Scan that runs backwards or along another axis, and misses that a Resize by
+`pytorch_half_pixel` returns the first element where the result has one. It looks up replacements by class name.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from onnx import helper
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops import op_resize
 
 from dovetail_host import reference_arithmetic
 
@@ -101,6 +103,28 @@ class Scan(_WithBody):
         return list(getattr(self, name, None) or [0] * count)
 
 
+class Resize(op_resize.Resize):
+    """Resize, where `pytorch_half_pixel` means the first element of an axis that becomes one element long.
+
+    The evaluator compares with the extent before it is rounded down: half of three is one and a half there.
+    """
+
+    op_domain = ""
+
+    def _run(self, X, roi=None, scales=None, sizes=None, **options):
+        wanted = sizes if sizes is not None and len(sizes) else scales
+        special = options.get("coordinate_transformation_mode") == "pytorch_half_pixel" and not options.get("antialias")
+        if not special or wanted is None or (options.get("keep_aspect_ratio_policy") or "stretch") != "stretch":
+            return super()._run(X, roi, scales, sizes, **options)
+        given = np.array(wanted)
+        for index, axis in enumerate(options.get("axes") or range(X.ndim)):
+            extent = given[index] if wanted is sizes else math.floor(X.shape[axis] * given[index])
+            if extent == 1:
+                X, given[index] = np.take(X, [0], axis), 1
+        asked = (None, given) if wanted is sizes else (given, None)
+        return super()._run(X, roi, *asked, **options)
+
+
 class MaxPool(OpRun):
     """The largest element of every window, and its index in the flattened input."""
 
@@ -170,6 +194,7 @@ def _positions(extent: int, begin: int, end: int, window: int, stride: int, ceil
 REPLACEMENTS: list[type[OpRun]] = [
     Loop,
     MaxPool,
+    Resize,
     Scan,
     *(getattr(reference_arithmetic, name) for name in reference_arithmetic.__all__),
 ]

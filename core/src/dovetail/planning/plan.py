@@ -97,7 +97,12 @@ class Plan:
 
     def find(self, output: str, key: str = "") -> PlannedNode | None:
         """Return the entry with this identity, else the one with this structural key, else None."""
+        places = self.__dict__.get("_places", {})
+        at = places.get(output, len(self.nodes))
+        if at < len(self.nodes) and self.nodes[at].output == output:
+            return self.nodes[at]
         by_output, by_key = self.index()
+        self.__dict__["_places"] = {node.output: at for at, node in enumerate(self.nodes)}
         return by_output.get(output) or by_key.get(key)
 
     def as_dict(self) -> dict[str, Any]:
@@ -139,9 +144,7 @@ class Plan:
 
     def index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
         """Return the entries by identity, and by structural key."""
-        if "_by" not in self.__dict__:
-            self.__dict__["_by"] = ({n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key})
-        return self.__dict__["_by"]
+        return {n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key}
 
 
 def _backend_entry(backend) -> dict[str, Any]:

@@ -16,7 +16,7 @@ __all__ = ["inputs_of_samples"]
 _BATCH = re.compile("batch", re.IGNORECASE)
 _SHORT = re.compile(r"(^|[\W_])(n|b|bs|nb)([\W_]|$)", re.IGNORECASE)
 # What exporters call an extent that nobody named: `unk__12`, `s0`, `dim_0`, `x_dynamic_axes_1`, `None`.
-_GENERATED = re.compile(r"unk|dynamic|dim|^s\d+$|^none$|^-?\d*$|^\?$", re.IGNORECASE)
+_GENERATED = re.compile(r"(^|_)unk(_|nown|$)|dynamic|dim_?\d+$|^s\d+$|^none$|^-?\d*$|^\?$", re.IGNORECASE)
 
 
 def inputs_of_samples(model: Model) -> frozenset[str]:
