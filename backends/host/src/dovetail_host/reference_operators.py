@@ -1,8 +1,8 @@
 """Replacements for operators that the evaluator of the onnx package computes wrongly or only in part.
 
 The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop without a condition,
-returns wrong indices of a MaxPool, refuses a Scan that runs backwards or along another axis, and misses that a Resize by
-`pytorch_half_pixel` returns the first element where the result has one. It looks up replacements by class name.
+returns wrong indices of a MaxPool, refuses a Scan that runs backwards or along another axis, and misses that a Resize
+by `pytorch_half_pixel` returns the first element where the result has one. It looks up replacements by class name.
 """
 
 from __future__ import annotations
