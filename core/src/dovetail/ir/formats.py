@@ -1,0 +1,171 @@
+"""Numeric formats: an element type and, for quantised values, how its integers express real numbers.
+
+A format says how numbers are held, as the storage type and the expressed type of MLIR's quant dialect do. Scale and
+zero point are no part of it: they belong to a value.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import ClassVar
+
+from dovetail.errors import UsageError
+from dovetail.ir.types import FLOATS, promote
+from dovetail.suggestions import did_you_mean
+
+__all__ = ["SCHEMES", "Format"]
+
+SCHEMES = ("symmetric", "asymmetric", "power-of-two")
+"""How a scale and a zero point are chosen: without a zero point, with one, or without one and a scale that is 2^k."""
+
+_ELEMENTS = (
+    *FLOATS,
+    *("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0", "float4e2m1"),
+    *("int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32", "uint16", "uint8", "uint4", "uint2"),
+    *("bool", "string", "complex64", "complex128"),
+)
+_TEXT = re.compile(r"\s*([^\s\[\]]+)\s*(?:\[([^\[\]]*)\])?\s*")
+_NUMBERS = ("axis", "group")
+_DEFAULT_EXPRESSED = "float32"
+
+
+class Format:
+    """How the numbers of a value are held.
+
+    Formats are interned: equal formats are the same object, also after copying and unpickling, so that they compare and
+    hash by identity. Make them with `Format.of`.
+
+    Attributes:
+        element: Name of the element type: `bfloat16`, `int8`.
+        scheme: One of `SCHEMES`; empty if the format is not quantised.
+        expressed: The float type that a quantised format stands for; empty if it is not quantised.
+        axis: The axis along which scales differ; None for one scale per tensor.
+        group: How many elements along `axis` share a scale; None for one scale per index.
+    """
+
+    __slots__ = ("axis", "element", "expressed", "group", "scheme", "text")
+
+    _known: ClassVar[dict[str, Format]] = {}
+
+    element: str
+    scheme: str
+    expressed: str
+    axis: int | None
+    group: int | None
+    text: str
+
+    @classmethod
+    def of(cls, text: str | Format) -> Format:
+        """Parse the text form: `bfloat16`, `int8[symmetric]`, `int4[asymmetric,axis=1,group=128,expressed=bfloat16]`.
+
+        Raises:
+            UsageError: The text is no format; the message names the nearest word that would be one.
+        """
+        if isinstance(text, Format):
+            return text
+        found = cls._known.get(text)
+        return found if found is not None else _parsed(text)
+
+    @property
+    def quantised(self) -> bool:
+        """Whether numbers need a scale to be read."""
+        return bool(self.scheme)
+
+    @property
+    def computes_in(self) -> str:
+        """The element type of arithmetic on it: the expressed type of a quantised format, else its own."""
+        return self.expressed or self.element
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is one of the float types of mixed precision, not quantised."""
+        return not self.scheme and self.element in FLOATS
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Format.of({self.text!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Format.of, (self.text,)
+
+    def __copy__(self) -> Format:
+        return self
+
+    def __deepcopy__(self, _: object) -> Format:
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{self!r} cannot be changed")
+
+    def join(self, *others: Format) -> Format:
+        """The smallest float format that holds what all of these express: float16 and bfloat16 meet in float32.
+
+        Raises:
+            KeyError: One of them is neither a float nor quantised.
+        """
+        formats = (self, *others)
+        if all(other is self for other in formats):
+            return self
+        return Format.of(promote(*(part.computes_in for part in formats)))
+
+
+@cache
+def _parsed(text: str) -> Format:
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is no format", "write ELEMENT or ELEMENT[SCHEME,...], as in int8[symmetric,axis=0]")
+    element, inside = match.groups()
+    if element not in _ELEMENTS:
+        raise UsageError(f"{text!r}: there is no element type {element!r}{did_you_mean(element, _ELEMENTS)}")
+    if inside is None:
+        return _interned(element, "", "", None, None)
+    scheme, *rest = (word.strip() for word in inside.split(","))
+    if scheme not in SCHEMES:
+        raise UsageError(
+            f"{text!r}: {scheme!r} is no scheme{did_you_mean(scheme, SCHEMES)}", f"one of {', '.join(SCHEMES)}"
+        )
+    options: dict[str, str] = {}
+    for word in rest:
+        key, equals, value = word.partition("=")
+        if key not in (*_NUMBERS, "expressed") or not equals or key in options:
+            near = did_you_mean(key, (*_NUMBERS, "expressed"))
+            raise UsageError(
+                f"{text!r}: {word!r} is not understood{near}", "axis=N, group=N or expressed=TYPE, once each"
+            )
+        options[key] = value
+    return _quantised(text, element, scheme, options)
+
+
+def _quantised(text: str, element: str, scheme: str, options: dict[str, str]) -> Format:
+    if element in FLOATS or element in ("bool", "string") or element.startswith("complex"):
+        raise UsageError(f"{text!r}: {element} is not quantised", "only integers and narrow floats have a scheme")
+    numbers: dict[str, int] = {}
+    for key in _NUMBERS:
+        if key in options:
+            if not re.fullmatch(r"-?\d+", options[key]) or (key == "group" and int(options[key]) < 1):
+                raise UsageError(f"{text!r}: {key}={options[key]} is no {key}", "an integer; a group is 1 or more")
+            numbers[key] = int(options[key])
+    if "group" in numbers and "axis" not in numbers:
+        raise UsageError(f"{text!r}: a group needs an axis to run along", "add axis=N")
+    expressed = options.get("expressed", _DEFAULT_EXPRESSED)
+    if expressed not in FLOATS:
+        raise UsageError(f"{text!r}: {expressed!r} is no float type{did_you_mean(expressed, FLOATS)}")
+    return _interned(element, scheme, expressed, numbers.get("axis"), numbers.get("group"))
+
+
+def _interned(element: str, scheme: str, expressed: str, axis: int | None, group: int | None) -> Format:
+    words = [scheme]
+    words += [f"{key}={value}" for key, value in (("axis", axis), ("group", group)) if value is not None]
+    words += [f"expressed={expressed}"] if expressed not in ("", _DEFAULT_EXPRESSED) else []
+    text = f"{element}[{','.join(words)}]" if scheme else element
+    made = object.__new__(Format)
+    for name, value in (
+        ("element", element), ("scheme", scheme), ("expressed", expressed), ("axis", axis), ("group", group),
+        ("text", text),
+    ):  # fmt: skip
+        object.__setattr__(made, name, value)
+    # `setdefault` is atomic, so that threads agree on one object.
+    return Format._known.setdefault(text, made)
