@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
-CODE_KINDS = ("pass", "strategy", "engine", "fact", "backend_format")
+CODE_KINDS = ("pass", "strategy", "engine", "fact", "backend_format", "command", "option")
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
 """Kinds of which each thing is a file or a class; only the name of a file has a dot behind the colon."""
@@ -161,6 +161,8 @@ class Registry:
         self.policy = Table("policy", self)
         self.fact = Table("fact", self)
         self.cost_table = Table("cost_table", self)
+        self.command = Table("command", self)
+        self.option = Table("option", self)
 
     @property
     def tables(self) -> list[Table]:
