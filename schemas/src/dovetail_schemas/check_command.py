@@ -11,8 +11,8 @@ from dovetail.cli.common import PlainCommand, columns, existing, plugins_of, pri
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.plugin.loader import PluginSet
     from dovetail.plugin import Backend
+    from dovetail.plugin.loader import PluginSet
 
 __all__ = ["CHECK"]
 

@@ -16,6 +16,7 @@ from dovetail.plugin.options import blaming
 if TYPE_CHECKING:
     from dovetail.passes import Instrumentation
     from dovetail.plugin.loader import PluginSet
+    from dovetail.verification import Verification
 
 __all__ = [
     "REPRODUCER",
@@ -36,6 +37,7 @@ __all__ = [
     "say",
     "say_note",
     "table",
+    "warn",
 ]
 
 REPRODUCER = "dovetail-reproducer.onnx"
@@ -169,6 +171,13 @@ def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_afte
 def plugins_of(args: argparse.Namespace) -> PluginSet:
     """The installed plugins without those left out."""
     return args.command_line.plugins
+
+
+def warn(verification: Verification) -> None:
+    """Print what is alarming about a comparison on standard error, with what to do about it."""
+    note(*(f"warning: {text}" for text in verification.warnings))
+    if verification.warnings and verification.advice:
+        note(f"  {verification.advice}")
 
 
 def existing(path: Path | None) -> Path | None:

@@ -16,6 +16,7 @@ from dovetail.cli.common import (
     option_keywords,
     output,
     request_of,
+    warn,
 )
 from dovetail.cli.output import Progress, note, print_json, say, say_note, table
 from dovetail.counting import counted
@@ -24,7 +25,6 @@ from dovetail.planning.placement import HOST
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
-    from dovetail.verification import Verification
 
 __all__ = ["COMPILE"]
 
@@ -88,19 +88,12 @@ def run(args: argparse.Namespace) -> int:
         say_note(text)
     say(compiled.summary())
     if verification is not None:
-        _warn(verification)
+        warn(verification)
     if failure is not None:
         raise failure
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code
-
-
-def _warn(verification: Verification) -> None:
-    """Print what is alarming about the result on standard error, with what to do about it."""
-    note(*(f"warning: {text}" for text in verification.warnings))
-    if verification.warnings and verification.advice:
-        note(f"  {verification.advice}")
 
 
 def _by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,13 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail.cli.common import note
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-
-    from dovetail_verify.compare import Verification
 
 __all__ = [
     "InputShapes",
@@ -24,7 +21,6 @@ __all__ = [
     "checked_shapes",
     "goals_of",
     "shapes_of",
-    "warn",
 ]
 
 InputShapes: TypeAlias = "Mapping[str, Sequence[int]] | Sequence[str | Path] | str | Path | None"
@@ -51,13 +47,6 @@ def goals_of(args: argparse.Namespace) -> dict[str, Any]:
     goals = Goals(args.min_snr, args.min_cosine, args.min_top1, args.max_abs)
     goals.check_data(args.data)
     return goals.as_dict()
-
-
-def warn(verification: Verification) -> None:
-    """Print what is alarming about a comparison on standard error, with what to do about it."""
-    note(*(f"warning: {text}" for text in verification.warnings))
-    if verification.warnings and verification.advice:
-        note(f"  {verification.advice}")
 
 
 def bisect_command(model: Path, backends: Sequence[str], data: Path | None) -> str:
