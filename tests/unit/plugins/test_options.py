@@ -202,7 +202,8 @@ def test_one_that_breaks_the_contract_is_left_out_with_a_warning(hello, model, s
     hello(source=source)
     assert main(["compile", model, "--backend", "host", "-o", "out"]) == 0
     error = capsys.readouterr().err
-    assert "warning: option 'hello' of acme" in error and says in error and "it is left out" in error
+    assert says in error
+    assert error.count("warning: option 'hello' of acme") == error.count("it is left out") == 1
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dovetail.compile(model, "host")
@@ -213,7 +214,8 @@ def test_an_argument_that_is_taken_leaves_the_option_out_of_the_command(hello, m
     hello(source=changed("--hello", "--strategy"))
     assert main(["compile", model, "--backend", "host"]) == 0
     error = capsys.readouterr().err
-    assert "option 'hello' of acme raised ArgumentError: argument --strategy: conflicting option string" in error
+    says = "option 'hello' of acme raised ArgumentError: argument --strategy: conflicting option string"
+    assert error.count(says) == 1
 
 
 def test_a_keyword_that_is_not_its_own_is_an_error(hello, model, capsys):

@@ -12,7 +12,7 @@ from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin.commands import CORE_COMMANDS, load_command
 from dovetail.plugin.isolation import PluginWarning
-from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, installed_options
+from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, drop_option, installed_options
 from dovetail.plugin.registry import Registry
 from dovetail.suggestions import did_you_mean
 
@@ -107,7 +107,7 @@ class CommandLine:
                     with blaming(other):
                         other.option.add_arguments(trial)
             except DovetailError as error:
-                warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=2)
+                drop_option(self.plugins.registry, found.name, error)
             else:
                 found.option.add_arguments(parser)
                 self.options.append(found)

@@ -29,6 +29,7 @@ __all__ = [
     "Option",
     "Proceed",
     "blaming",
+    "drop_option",
     "installed_options",
 ]
 
@@ -132,19 +133,25 @@ class InstalledOption(NamedTuple):
 
 
 def installed_options(registry: Registry, command: str) -> list[InstalledOption]:
-    """The options of a command, in the order of their names; each one that is at fault is left out with a warning."""
+    """The options of a command, in the order of their names; each one that is at fault is dropped with a warning."""
     found: list[InstalledOption] = []
     owners = dict.fromkeys(COMPILE_KEYWORDS, "dovetail")
     for entry in registry.option.entries:
         try:
             option = _checked(InstalledOption(entry.name, entry.owner, registry.option[entry.name]), owners)
         except DovetailError as error:
-            warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=3)
+            drop_option(registry, entry.name, error)
             continue
         owners |= dict.fromkeys(option.option.keywords, entry.owner)
         if command in option.option.commands:
             found.append(option)
     return found
+
+
+def drop_option(registry: Registry, name: str, error: DovetailError) -> None:
+    """Leave out an option that is at fault, with a warning."""
+    registry.option.drop(name)
+    warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=3)
 
 
 def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOption:

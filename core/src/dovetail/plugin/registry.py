@@ -107,6 +107,10 @@ class Table:
         file = {"package:path/to/file.yaml": _DATA}
         return file if self.kind in DATA_KINDS else {**file, "module:Class": _CLASS}
 
+    def drop(self, name: str) -> None:
+        """Take a registration back: what turned out to be at fault is left out, and is reported once."""
+        del self._entries[name]
+
     def get(self, name: str, default: Any = None) -> Any:
         """Load what is registered as `name`, or return `default` if nothing is."""
         return self[name] if name in self._entries else default
