@@ -33,8 +33,9 @@ def member_function(name: str) -> Any:
         AttributeError: None brings it.
         DovetailError: Two distributions do, or the one that does cannot be imported.
     """
-    # Python asks a package for the names of its modules, and for many that begin with an underscore.
-    if name.startswith("_") or importlib.util.find_spec(f"dovetail.{name}") is not None:
+    # Python itself asks a package for the names of its modules, and for many that begin with an underscore.
+    ours = name.startswith("_") or not name.isidentifier() or importlib.util.find_spec(f"dovetail.{name}") is not None
+    if ours:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
     points = list(metadata.entry_points(group=GROUP))
     # A distribution that is found twice on the path, as editable installs may be, is one.

@@ -47,6 +47,7 @@ def test_what_nobody_brings_says_who_brings_functions():
     with pytest.raises(AttributeError, match=r"no attribute 'verfy' \(did you mean 'verify'\?\); .* 'dovetail.api'"):
         _ = dovetail.verfy
     assert not hasattr(dovetail, "__wrapped__")
+    assert not hasattr(dovetail, "no.name")
 
 
 @pytest.mark.parametrize("text", ["import nothing_of_this_name", "hullo = 1", "raise SystemExit"])
