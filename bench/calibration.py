@@ -11,7 +11,7 @@ import time
 import dovetail
 import numpy as np
 import onnxruntime
-from dovetail.verification.extents import random_shapes
+from dovetail_verify.extents import random_shapes
 
 FEW, MANY = 1, 5
 

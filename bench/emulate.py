@@ -20,7 +20,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 from dovetail.ir.editing import replace_uses_except
-from dovetail.verification.compare import verify
+from dovetail_verify.compare import verify
 
 FUSED = frozenset({"Add", "Div", "Erf", "Gelu", "Mul", "Neg", "Pow", "Relu", "Sigmoid", "Sqrt", "Sub", "Tanh"})
 LOW, HIGH = ir.DataType.BFLOAT16, ir.DataType.FLOAT

@@ -95,8 +95,8 @@ def _snr(source: Path, target: Path) -> float | str:
     import dovetail
     import numpy as np
     import onnxruntime
-    from dovetail.verification.compare import verify
-    from dovetail.verification.data import fitted
+    from dovetail.data.batches import fitted
+    from dovetail_verify.compare import verify
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import dovetail
 import numpy as np
-from dovetail.verification.data import batches
-from dovetail.verification.metrics import Difference
+from dovetail.data.batches import batches
+from dovetail_verify.metrics import Difference
+from dovetail_verify.random_inputs import random_batch
 from measure import table
 
 Run = Callable[[dict], dict]
@@ -55,7 +56,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     data = options.model.with_suffix(".npz")
-    feeds, _ = next(batches(dovetail.open(options.model), data if data.exists() else None))
+    model = dovetail.open(options.model)
+    feeds = next(batches(model, data))[0] if data.exists() else random_batch(model)
     compiled = dovetail.compile(options.model, [options.backend], verify=False)
     compiled.options["threads"] = options.threads
     runs: dict[str, Run] = {

@@ -17,6 +17,7 @@ COMMANDS = {
     "python, nothing": ["-c", ""],
     "import dovetail": ["-c", "import dovetail"],
     "dovetail --help": ["-m", "dovetail.cli.main", "--help"],
+    "dovetail explain --help": ["-m", "dovetail.cli.main", "explain", "--help"],
     "dovetail backends": ["-m", "dovetail.cli.main", "backends"],
 }
 

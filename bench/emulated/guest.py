@@ -15,7 +15,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import openvino
-from dovetail.verification.metrics import Difference
+from dovetail_verify.metrics import Difference
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 

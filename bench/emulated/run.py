@@ -19,7 +19,8 @@ from pathlib import Path
 
 import dovetail
 import numpy as np
-from dovetail.verification.data import batches
+from dovetail.data.batches import batches
+from dovetail_verify.random_inputs import random_batch
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -105,7 +106,8 @@ def _model(path: Path) -> Path:
     for weights in path.parent.glob(f"{path.name}.*"):
         shutil.copy(weights, folder)
     data = path.with_suffix(".npz")
-    feeds, _ = next(batches(dovetail.open(path), data if data.exists() else None))
+    model = dovetail.open(path)
+    feeds = next(batches(model, data))[0] if data.exists() else random_batch(model)
     np.savez(folder / "inputs.npz", **feeds)
     np.savez(folder / "reference.npz", **onnxruntime_float32(path, 0)(feeds))
     dovetail.compile(path, ["cpu-bf16"], verify=False).save(folder / "compiled")

@@ -105,8 +105,8 @@ def in_its_own_types(model: Path) -> Candidate:
     import dovetail
     import onnx
     import onnx_ir
+    from dovetail.data.batches import fitted
     from dovetail.runtime.engine import RegionModel
-    from dovetail.verification.data import fitted
     from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
     typed, source = model.with_name("typed.onnx"), onnx_ir.load(model)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from dovetail.verification.metrics import Difference
+from dovetail_verify.metrics import Difference
 
 from trained_nets.candidates import Feeds, Run
 from trained_nets.net import Stream

@@ -13,8 +13,8 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
-from dovetail.verification.data import fitted
-from dovetail.verification.metrics import Difference
+from dovetail.data.batches import fitted
+from dovetail_verify.metrics import Difference
 from onnx import TensorProto, numpy_helper
 
 PRODUCTS = ("Conv", "GRU", "LSTM", "MatMul")

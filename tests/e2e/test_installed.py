@@ -80,10 +80,11 @@ def _imports(path):
             yield node.module.partition(".")[0]
 
 
-def test_a_listing_imports_nothing_heavy():
+@pytest.mark.parametrize("arguments", [["backends"], ["--help"], ["compile", "--help"]], ids=" ".join)
+def test_a_listing_imports_nothing_heavy(arguments):
     heavy = ("onnx", "onnx_ir", "onnxruntime", "openvino", "numpy")
     code = (
-        "import sys; from dovetail.cli.main import main; main(['backends']);"
+        f"import sys; from dovetail.cli.main import main; main({arguments!r});"
         f"sys.exit(' '.join(name for name in {heavy!r} if name in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

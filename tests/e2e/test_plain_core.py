@@ -9,7 +9,7 @@ import pytest
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
     "dovetail_schemas", "dovetail_host", "dovetail_canonicalize", "dovetail_placement", "dovetail_precision",
-    "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
+    "dovetail_verify", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
@@ -44,7 +44,6 @@ def test_an_empty_pipeline_prints_the_model(core):
     [
         ("compile", MODEL, "--backend", "host", "-o", "out"),
         ("plan", MODEL, "--backend", "host"),
-        ("verify", MODEL, MODEL),
     ],
     ids=lambda command: command[0],
 )
@@ -54,6 +53,17 @@ def test_what_needs_an_engine_says_what_to_install(core, command):
     assert "the backend 'host'" in done.stderr
     assert "pip install dovetail-host" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_commands_of_other_distributions_are_not_there(core):
+    done = core("verify", MODEL, MODEL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no command 'verify'" in done.stderr
+    assert "others come with the distributions that bring them" in done.stderr
+    done = core("--help")
+    assert done.returncode == 0
+    assert " compile " in done.stdout
+    assert " verify " not in done.stdout
 
 
 def test_constants_stay_where_nothing_evaluates_them(core):

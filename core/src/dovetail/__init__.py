@@ -4,7 +4,8 @@
     compiled = dovetail.compile("model.onnx", ["cpu-bf16"], data="inputs.npz")
     print(compiled.summary())
 
-Everything is imported when it is first used, so that importing this package costs next to nothing.
+Everything is imported when it is first used, so that importing this package costs next to nothing. Installed
+distributions bring further functions, `dovetail.verify` say; see `dovetail.member_functions`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import importlib
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    **dict.fromkeys(("backends", "bisect", "compile", "explain", "load", "open", "plan", "verify"), "dovetail.api"),
-    **dict.fromkeys(("Builder", "autocast"), "dovetail.building"),
+    **dict.fromkeys(("backends", "compile", "explain", "load", "open", "plan"), "dovetail.api"),
     **dict.fromkeys(("Pass", "Pipeline", "Request", "Context"), "dovetail.passes"),
     "CompiledModel": "dovetail.compiled",
-    **dict.fromkeys(("DovetailError", "GoalError", "UsageError", "VerificationError"), "dovetail.errors"),
+    **dict.fromkeys(
+        ("DovetailError", "GoalError", "ResultError", "UsageError", "VerificationError"), "dovetail.errors"
+    ),
     "Instrumentation": "dovetail.passes.instrumentation",
     "Model": "dovetail.ir.model",
     "hookimpl": "dovetail.plugin",
@@ -30,8 +32,14 @@ __all__ = ["__version__", *_PUBLIC]
 def __getattr__(name: str):
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
+    from dovetail.member_functions import member_function
+
+    # Kept, so that only the first use looks at what is installed.
+    globals()[name] = found = member_function(name)
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    from dovetail.member_functions import member_function_names
+
+    return sorted({*__all__, *member_function_names()})

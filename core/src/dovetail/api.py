@@ -6,29 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail.accuracy.goals import Goals
-from dovetail.comparing import compared, trials_of
-from dovetail.compilation import DECIDE, compile_model, preferred_engines, run_stages
-from dovetail.errors import DovetailError, GoalError, UsageError, VerificationError
+from dovetail.compilation import DECIDE, run_stages
+from dovetail.data.sources import as_data
+from dovetail.errors import UsageError
+from dovetail.job import check_data, compile_job
 from dovetail.listing import BackendInfo, backends
-from dovetail.loading import recognised
+from dovetail.option_chain import OptionChain
+from dovetail.passes.context import Context
+from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
-from dovetail.stamp import STAMP, stamp_for
-from dovetail.verification.sources import as_data
+from dovetail.plugin.loader import load_plugins
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
-    from dovetail.accuracy.ranking import Ranking
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
-    from dovetail.passes import Context, Instrumentation, Pass
+    from dovetail.passes import Pass
     from dovetail.planning.plan import Plan
     from dovetail.plugin.loader import PluginSet
-    from dovetail.verification import Verification
 
-__all__ = ["BackendInfo", "backends", "bisect", "compile", "explain", "load", "open", "plan", "verify"]
+__all__ = ["AnyModel", "BackendInfo", "backends", "compile", "explain", "load", "open", "plan", "requested"]
 
 Progress = Callable[[str, int, int], None]
 AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | bytes"
@@ -71,7 +70,7 @@ def plan(
         low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
         high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
-        data: Data for passes that measure; see `dovetail.verification.sources.read_data`.
+        data: Data for passes that measure; see `dovetail.data.sources.read_data`.
         passes: Passes of your own that join those of the plugins, each in the stage that its class names.
         plugins: The plugins to use; by default all that are installed.
         progress: Called with (what, done, total).
@@ -83,13 +82,13 @@ def plan(
     from dovetail.planning.plan import Plan
 
     choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
-    request = _request(backends, keep_io_types=keep_io_types, data=data, **choices)
-    ctx = _context(request, plugins)
+    request = requested(backends, keep_io_types=keep_io_types, data=data, **choices)
+    ctx = Context(request, plugins=plugins or load_plugins())
     original = open(model)
     ctx.load_backends()
-    _check_data(original, request.data)
-    work = _copy(original)
-    run_stages(work, ctx, DECIDE, instrumentation or _watching(progress), passes)
+    check_data(original, request.data)
+    work = original.clone()
+    run_stages(work, ctx, DECIDE, instrumentation or Instrumentation(progress=progress), passes)
     return Plan.extract(work, ctx, original)
 
 
@@ -98,8 +97,6 @@ def compile(
     backends: str | BackendChoice | Sequence[str | BackendChoice] = (),
     *,
     data: object = None,
-    verify: bool | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
     plan: Plan | str | Path | None = None,
     strategy: str | None = None,
     solver: str = "forward",
@@ -108,15 +105,13 @@ def compile(
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
-    min_snr: float | None = None,
-    min_cosine: float | None = None,
-    min_top1: float | str | None = None,
-    max_abs: float | None = None,
     try_engines: bool | None = None,
     passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
     instrumentation: Instrumentation | None = None,
+    keep: Callable[[CompiledModel], None] | None = None,
+    **options: Any,
 ) -> CompiledModel:
     """Carry a plan out: give every node its backend and precision, with exactly the conversions that needs.
 
@@ -124,73 +119,36 @@ def compile(
 
     Args:
         model: The model, its path, or what else `dovetail.open` takes; a model that is passed in is not changed.
-        data: Inputs to measure and to verify the result on; see `dovetail.verification.sources.read_data`.
-        verify: Compare the result with the original; by default when there is data, on random inputs if there is none.
-        input_shapes: Shapes of random inputs, by name, where the model leaves them open.
+        data: Inputs to measure on, and for options that run the result; see `dovetail.data.sources.read_data`.
         plan: A plan to replay, or its path. Its backends are used where `backends` names none.
-        min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which every float output must meet on the data; see
-            `dovetail.accuracy.Goals`. What costs the accuracy is raised to the types of the source model, as little
-            as possible; the remarks and `plan.summary["accuracy"]` say what and why.
         try_engines: Load the result on the engines that the backends are made for, and place elsewhere what they
             refuse: always (True), never (False), or unless the model is large or a plan is replayed (None).
+        keep: Called with the result before an option looks at it, and in any case before it is returned: whatever comes
+            of looking at it, a result that is saved here is there.
+        options: Keyword arguments that installed plugins add. `dovetail-verify` adds `verify`, `input_shapes` and the
+            accuracy goals; see `dovetail_verify.option`.
         backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress, instrumentation:
             As for `plan`.
 
     Raises:
-        GoalError: The goals cannot be met; the error holds the most accurate result.
-        VerificationError: The result could not be compared with the original; the error holds it.
+        UsageError: No installed plugin adds a keyword that is given.
+        ResultError: The result is whole, and an option found something wrong with it; the error holds it.
         DovetailError: The model or the request is at fault.
     """
-    from dovetail.accuracy.raising import meet_goals
-    from dovetail.accuracy.record import recorded_failure
-    from dovetail.runtime.engines import engines_of
-
-    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
-    goals.check_data(data, verify)
+    plugins = plugins or load_plugins()
+    chosen = OptionChain(plugins.registry, options)
     original = open(model)
     planned, backends = _replayed(plan, backends)
-    choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
-    choices |= {"goals": goals.as_dict(), "keep_io_types": keep_io_types}
-    request = _request(backends, data=data, plan=planned, **choices)
-    ctx = _context(request, plugins)
-    engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
+    request = requested(
+        backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, low=low, high=high,
+        keep_io_types=keep_io_types, options=chosen.recorded(),
+    )  # fmt: skip
     if planned is not None:
         try_engines = bool(try_engines)
-    stamp = stamp_for(request, ctx, passes, preferred_engines(engines, try_engines))
-    compiled = recognised(original, stamp, engines, ctx)
-    failure = None
-    if compiled is not None and goals:
-        # What it was compiled from is not there to measure it again, and need not be.
-        failure = recorded_failure(compiled, goals)
-    elif compiled is None:
-        _check_data(original, request.data)
-
-        watch = instrumentation or _watching(progress)
-
-        def carry_out() -> CompiledModel:
-            return compile_model(
-                original, lambda: _copy(original), ctx, engines, passes=passes, instrumentation=watch,
-                try_engines=try_engines,
-            )  # fmt: skip
-
-        if goals:
-            trials = trials_of(original, carry_out, str(goals), request, ctx, progress)
-            outcome = meet_goals(trials, request, goals, engines_of([ctx.host], ctx.registry))
-            compiled, failure = outcome.compiled, outcome.failure
-        else:
-            compiled = carry_out()
-        compiled.source = original.path and original.path.absolute()
-        compiled.model.ir.metadata_props[STAMP] = stamp
-    if compiled.verification is None and (verify or verify is None and data is not None):
-        try:
-            compiled.verification = compared(
-                original, compiled, request.data, request.seed, input_shapes, progress, ctx
-            )
-        except DovetailError as error:
-            raise VerificationError(compiled, error) from error
-    if failure is not None:
-        raise GoalError(compiled, failure)
-    return compiled
+    return compile_job(
+        original, request, chosen, plugins=plugins, passes=passes, try_engines=try_engines, keep=keep,
+        progress=progress, instrumentation=instrumentation,
+    )  # fmt: skip
 
 
 def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
@@ -206,111 +164,6 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     from dovetail.loading import load_result
 
     return load_result(Path(folder), plugins)
-
-
-def verify(
-    original: AnyModel,
-    result: CompiledModel | AnyModel,
-    data: object = None,
-    *,
-    seed: int = 0,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    min_snr: float | None = None,
-    min_cosine: float | None = None,
-    min_top1: float | str | None = None,
-    max_abs: float | None = None,
-    plugins: PluginSet | None = None,
-    progress: Progress | None = None,
-) -> Verification:
-    """Compare the outputs of two models on the same inputs; the original runs on the host, in the types it has.
-
-    Args:
-        original: A model or its path.
-        result: What `compile` gave, the folder it was saved in, or any other model.
-        data: See `dovetail.verification.sources.read_data`; one batch of random inputs by default.
-        seed: For random inputs.
-        input_shapes: Shapes of random inputs, by name, where the model leaves them open.
-        min_snr, min_cosine, min_top1, max_abs: Accuracy goals; what of them is not met is `missed` in the result. They
-            need data.
-        plugins: The plugins to use.
-        progress: Called with (what, done, total).
-
-    Raises:
-        DovetailError: One of both cannot be run, or the data does not fit.
-    """
-    from dovetail.compiled import CompiledModel
-
-    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
-    goals.check_data(data)
-    ctx = _context(Request(), plugins)
-    original = open(original)
-    if isinstance(result, (str, Path)):
-        result = load(result, plugins) if Path(result).is_dir() else open(result)
-    elif not isinstance(result, CompiledModel):
-        result = open(result)
-    verification = compared(original, result, as_data(data), seed, input_shapes, progress, ctx)
-    verification.missed = goals.missed(verification)
-    return verification
-
-
-def bisect(
-    model: AnyModel,
-    backends: str | BackendChoice | Sequence[str | BackendChoice] = (),
-    *,
-    data: object,
-    min_snr: float | None = None,
-    min_cosine: float | None = None,
-    min_top1: float | str | None = None,
-    max_abs: float | None = None,
-    runs: int | None = None,
-    strategy: str | None = None,
-    solver: str = "forward",
-    costs: str | Path | None = None,
-    pins: str | Sequence[str] = (),
-    low: str | Sequence[str] = (),
-    high: str | Sequence[str] = (),
-    keep_io_types: bool = True,
-    passes: Sequence[Pass] = (),
-    plugins: PluginSet | None = None,
-    progress: Progress | None = None,
-) -> Ranking:
-    """Find the nodes that cost a request its accuracy, and what to raise to repair it.
-
-    Groups of nodes are kept low with everything else high, and split where they make the most noise; the worst node is
-    found in about as many runs as its number has bits. One more run, part by part, looks at every node by itself.
-
-    Args:
-        data: The inputs to measure on; see `dovetail.verification.sources.read_data`.
-        min_snr, min_cosine, min_top1, max_abs: What `Ranking.high` shall meet; without any of them, an SNR that is
-            10 dB better.
-        runs: How many runs refine the ranking; more tell more nodes apart.
-        model, backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress: As for
-            `compile`.
-
-    Raises:
-        DovetailError: The model, the request or the data is at fault, or no node may be raised.
-    """
-    from dovetail.accuracy.ranking import rank
-    from dovetail.runtime.engines import engines_of
-
-    if data is None:
-        raise UsageError("there is no data to rank nodes on", "give --data: inputs like those that the model will see")
-    if runs is not None and runs < 1:
-        raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
-    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
-    original = open(model)
-    choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
-    request = _request(backends, data=data, keep_io_types=keep_io_types, **choices)
-    ctx = _context(request, plugins)
-    engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
-    _check_data(original, request.data)
-    watch = _watching(progress)
-
-    def carry_out() -> CompiledModel:
-        return compile_model(original, lambda: _copy(original), ctx, engines, passes=passes, instrumentation=watch)
-
-    trials = trials_of(original, carry_out, "bisecting", request, ctx, progress)
-    return rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)
 
 
 def explain(result: CompiledModel | Plan | str | Path, selector: str | None = None) -> list[str]:
@@ -332,12 +185,12 @@ def explain(result: CompiledModel | Plan | str | Path, selector: str | None = No
     return explain_plan(decided, selector)
 
 
-def _copy(model: Model) -> Model:
-    """A model to work on."""
-    return model.clone()
+def requested(backends: str | BackendChoice | Sequence[str | BackendChoice], **choices: Any) -> Request:
+    """The request that keyword arguments as those of `plan` stand for.
 
-
-def _request(backends: Sequence[str | BackendChoice], **choices: Any) -> Request:
+    Raises:
+        UsageError: No backend is named, and no plan to replay.
+    """
     if isinstance(backends, (str, BackendChoice)):
         backends = (backends,)
     if not backends and choices.get("plan") is None:
@@ -349,13 +202,6 @@ def _choice(entry: Mapping[str, Any]) -> BackendChoice:
     return BackendChoice(entry["name"], dict(entry.get("options", {})))
 
 
-def _context(request: Request, plugins: PluginSet | None) -> Context:
-    from dovetail.passes.context import Context
-    from dovetail.plugin.loader import load_plugins
-
-    return Context(request, plugins=plugins or load_plugins())
-
-
 def _replayed(plan: Plan | str | Path | None, backends: Any) -> tuple[Plan | None, Any]:
     """The plan to replay, if any, and the backends of the request, which are the plan's where it names none."""
     from dovetail.planning.plan import Plan
@@ -364,17 +210,3 @@ def _replayed(plan: Plan | str | Path | None, backends: Any) -> tuple[Plan | Non
     if planned is not None and not backends:
         backends = [_choice(entry) for entry in planned.backends]
     return planned, backends
-
-
-def _check_data(model: Model, data: object) -> None:
-    """Look at the first batch, so that data which does not fit is an error before any work is done."""
-    from dovetail.verification.data import batches
-
-    if data is not None:
-        next(batches(model, data), None)
-
-
-def _watching(progress: Progress | None) -> Instrumentation:
-    from dovetail.passes.instrumentation import Instrumentation
-
-    return Instrumentation(progress=progress)

@@ -119,12 +119,12 @@ class CompiledModel:
         return self.executor().run(inputs)
 
     def run_on(self, data: object) -> dict[str, np.ndarray]:
-        """All outputs for all batches of `data` (see `dovetail.verification.data.batches`), joined on the first axis.
+        """All outputs for all batches of `data` (see `dovetail.data.batches.batches`), joined on the first axis.
 
         Raises:
             DovetailError: The data does not fit, or no engine runs a region.
         """
-        from dovetail.verification.data import batches, fitted
+        from dovetail.data.batches import batches, fitted
 
         parts: dict[str, list[np.ndarray]] = {}
         for feeds, _ in batches(self.model, data):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
-__all__ = ["DovetailError", "GoalError", "UsageError", "VerificationError"]
+__all__ = ["DovetailError", "GoalError", "ResultError", "UsageError", "VerificationError"]
 
 
 class DovetailError(Exception):
@@ -35,25 +35,27 @@ class UsageError(DovetailError):
     exit_code = 2
 
 
-class VerificationError(DovetailError):
-    """A result could not be compared with its original.
+class ResultError(DovetailError):
+    """A result is whole, and something is wrong with it.
 
     Attributes:
-        compiled: The result, which is whole.
+        compiled: The result.
     """
 
-    def __init__(self, compiled: CompiledModel, error: DovetailError):
-        super().__init__(f"the result could not be verified: {error.message}", error.hint)
+    def __init__(self, compiled: CompiledModel, message: str, hint: str = ""):
+        super().__init__(message, hint)
         self.compiled = compiled
 
 
-class GoalError(DovetailError):
-    """A result does not meet the accuracy goals of its request.
-
-    Attributes:
-        compiled: The result, which is whole: as accurate as it can be made.
-    """
+class VerificationError(ResultError):
+    """A result could not be compared with its original."""
 
     def __init__(self, compiled: CompiledModel, error: DovetailError):
-        super().__init__(error.message, error.hint)
-        self.compiled = compiled
+        super().__init__(compiled, f"the result could not be verified: {error.message}", error.hint)
+
+
+class GoalError(ResultError):
+    """A result, as accurate as it can be made, does not meet the accuracy goals of its request."""
+
+    def __init__(self, compiled: CompiledModel, error: DovetailError):
+        super().__init__(compiled, error.message, error.hint)

@@ -10,9 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.data.sources import data_digest
 from dovetail.errors import DovetailError
 from dovetail.plugin.registry import DATA_KINDS
-from dovetail.verification.sources import data_digest
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -98,7 +98,8 @@ def _digest(source: Any) -> str:
 
 def _code(ctx: Context) -> list[list[str]]:
     """What is registered as code, and by whom: a program may exchange a strategy without installing anything."""
-    tables = [table for table in ctx.registry.tables if table.kind not in DATA_KINDS]
+    # A command never shapes a result.
+    tables = [table for table in ctx.registry.tables if table.kind not in (*DATA_KINDS, "command")]
     return [[table.kind, *entry] for table in tables for entry in table.entries if not table.is_file(entry.name)]
 
 

@@ -28,8 +28,9 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Bring the format of backend files."""
+    """Bring the format of backend files, and the command that checks one."""
     registry.backend_format("yaml", "dovetail_schemas.backend_yaml:BackendYaml")
+    registry.command("check", "dovetail_schemas.check_command:CHECK")
 
 
 def __getattr__(name: str):

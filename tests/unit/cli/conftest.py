@@ -30,6 +30,7 @@ class Verification:
     missed = ()
     notes = ()
     warnings = ()
+    advice = ""
 
     def as_dict(self):
         return {"outputs": [{"name": "y", "snr_db": 41.2}]}
@@ -84,7 +85,9 @@ class Api(types.ModuleType):
     def compile(self, model, backends, **arguments):
         self._called("compile", {"backends": backends, **arguments})
         arguments["progress"]("place", 1, 2)
-        return Compiled()
+        compiled = Compiled(Verification() if arguments["verify"] else None)
+        arguments["keep"](compiled)
+        return compiled
 
     def plan(self, model, backends, **arguments):
         self._called("plan", {"backends": backends, **arguments})
@@ -113,7 +116,10 @@ class Api(types.ModuleType):
 @pytest.fixture
 def api(monkeypatch):
     fake = Api()
+    monkeypatch.setattr("dovetail_verify.functions.verify", fake.verify)
     monkeypatch.setitem(vars(dovetail), "api", fake)
+    for name in ("open", "load"):
+        monkeypatch.setitem(vars(dovetail), name, getattr(fake, name))
     return fake
 
 

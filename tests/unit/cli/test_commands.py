@@ -23,6 +23,7 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
     watch = given.pop("instrumentation")
     assert given.pop("plugins").registry
     assert callable(given.pop("progress"))
+    assert callable(given.pop("keep"))
     assert given == {
         "backends": ["npu:cores=2", "cpu"],
         "strategy": None,
@@ -35,22 +36,22 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "data": None,
         "plan": None,
         "try_engines": None,
-        "verify": False,
+        "verify": None,
+        "input_shapes": (),
     }
     assert (watch.verify_each, watch.reproducer) == (True, Path("dovetail-reproducer.onnx"))
     assert [name for name, _ in api.calls] == ["open", "compile"]
     options = "--data x.npz --strategy all-in --solver min-cut --pin a=b/c --pin d=e/f --no-keep-io-types --verify"
     watching = "--print-before place --print-after all --no-verify-each -o some/out"
     cli("compile", "m.onnx", "--backend", "npu", *options.split(), *watching.split())
-    (name, asked), (_, given) = api.calls[-1], api.calls[-2]
-    assert (name, asked["data"]) == ("verify", Path("x.npz"))
+    given = api.calls[-1][1]
     assert [given[key] for key in ("data", "strategy", "solver", "pins", "keep_io_types", "verify")] == [
         Path("x.npz"),
         "all-in",
         "min-cut",
         ("a=b/c", "d=e/f"),
         False,
-        False,
+        True,
     ]
     watch = given["instrumentation"]
     assert (watch.print_before, watch.print_after, watch.verify_each) == (("place",), ("all",), False)

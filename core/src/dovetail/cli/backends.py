@@ -5,18 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import command, plugins_of
+from dovetail.cli.common import PlainCommand, no_arguments, plugins_of
 from dovetail.cli.output import columns, print_json
 
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["add_parser", "broken_lines", "run"]
-
-
-def add_parser(commands: Any) -> None:
-    """Add the command."""
-    command(commands, "backends", run, "List backends, their engines, and plugins that are broken.")
+__all__ = ["BACKENDS", "broken_lines"]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,3 +52,6 @@ def _document(info: Any) -> dict[str, Any]:
         "needs": info.needs,
         "error": info.error,
     }
+
+
+BACKENDS = PlainCommand("backends", "List backends, their engines, and plugins that are broken.", no_arguments, run)

@@ -1,53 +1,60 @@
-"""Options that several commands share."""
+"""What commands share, for those of core and of plugins: arguments, the request, plugins, and what is printed."""
 
 from __future__ import annotations
 
 import argparse
-import shlex
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli.output import Progress, columns, note, print_json, say, say_note, table
 from dovetail.errors import DovetailError, UsageError
 from dovetail.files import output_path
+from dovetail.plugin.options import blaming
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
     from dovetail.passes import Instrumentation
     from dovetail.plugin.loader import PluginSet
     from dovetail.verification import Verification
 
 __all__ = [
     "REPRODUCER",
-    "add_goals",
-    "add_input_shapes",
+    "PlainCommand",
+    "Progress",
     "add_instrumentation",
     "add_request",
-    "bisect_command",
-    "command",
+    "columns",
     "existing",
-    "goals_of",
-    "input_shapes_of",
     "instrumentation_of",
+    "no_arguments",
+    "note",
+    "option_keywords",
     "output",
     "plugins_of",
+    "print_json",
     "request_of",
+    "say",
+    "say_note",
+    "table",
     "warn",
 ]
 
 REPRODUCER = "dovetail-reproducer.onnx"
 
 
-def command(commands: Any, name: str, run: Any, summary: str) -> argparse.ArgumentParser:
-    """Add a command with the options that every command has."""
-    parser = commands.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(command=run)
-    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
-    parser.add_argument("--debug", action="store_true", help="show where an error comes from")
-    parser.add_argument(
-        "--no-plugin", action="append", default=[], metavar="NAME", help="leave out a plugin (repeatable)"
-    )
-    return parser
+@dataclass(frozen=True)
+class PlainCommand:
+    """A command made of two functions; see `dovetail.plugin.Command` for the attributes."""
+
+    name: str
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def no_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add nothing, for commands without arguments of their own."""
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
@@ -99,74 +106,23 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def add_goals(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how accurate a result must be."""
-    add = parser.add_argument_group("accuracy goals, for every float output on the data").add_argument
-    add("--min-snr", metavar="DB", help="signal to noise, in decibels")
-    add("--min-cosine", metavar="C", help="cosine similarity, at most 1")
-    add("--min-top1", metavar="SHARE", help="share of rows of scores with the same largest element: 0.99 or 99%%")
-    add("--max-abs", metavar="X", help="largest difference of any element")
-
-
-def goals_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments of `dovetail.compile` and `dovetail.verify` that say the goals.
+def option_keywords(args: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments that come from what plugins add to the command.
 
     Raises:
-        UsageError: A goal is no such number, or there is no data to measure it on.
+        UsageError: The arguments make no sense.
+        DovetailError: An option gives a keyword that it does not own.
     """
-    from dovetail.accuracy.goals import Goals
-
-    goals = Goals(args.min_snr, args.min_cosine, args.min_top1, args.max_abs)
-    goals.check_data(args.data)
-    return goals.as_dict()
-
-
-def warn(verification: Verification, next_step: str) -> None:
-    """Print what is alarming about a comparison on standard error, with what to do about it."""
-    from dovetail.cli.output import note
-
-    warnings = verification.warnings
-    note(*(f"warning: {text}" for text in warnings))
-    if warnings:
-        note(f"  {next_step}" if not verification.random else "  measure on real inputs: --data FILE")
-
-
-def bisect_command(model: Path, backends: Sequence[str], data: Path | None) -> str:
-    """The command that finds what costs the accuracy, to be copied."""
-    words = ["dovetail", "bisect", str(model), *(word for name in backends for word in ("--backend", name))]
-    return shlex.join([*words, "--data", str(data or "FILE")])
-
-
-def add_input_shapes(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says which shapes random inputs have."""
-    parser.add_argument(
-        "--input-shapes",
-        action="append",
-        default=[],
-        metavar="NAME:1x3x48x320|FILE",
-        help="shape of a random input where the model leaves it open (repeatable), or a file of arrays as an example",
-    )
-
-
-def input_shapes_of(args: argparse.Namespace, model: Model) -> dict[str, tuple[int, ...]]:
-    """The shapes that the options give, by input name.
-
-    Raises:
-        UsageError: A text is neither a shape nor a file.
-    """
-    shapes: dict[str, tuple[int, ...]] = {}
-    for text in args.input_shapes:
-        if Path(text).is_file():
-            from dovetail.verification.sources import array_shapes
-
-            names = [value.name for value in model.graph.inputs if not value.is_initializer()]
-            shapes |= array_shapes(Path(text), names)
-            continue
-        name, colon, extents = text.rpartition(":")
-        if not colon or not name or not all(part.isdecimal() for part in extents.split("x")):
-            raise UsageError(f"{text!r} is neither NAME:1x3x48x320 nor a file of arrays")
-        shapes[name] = tuple(map(int, extents.split("x")))
-    return shapes
+    found: dict[str, Any] = {}
+    for option in args.command_line.options:
+        with blaming(option):
+            given = dict(option.option.keywords_of(args))
+        if foreign := [name for name in given if name not in option.option.keywords]:
+            raise DovetailError(
+                f"{option.title} gives the keyword '{foreign[0]}', which is not its own", f"report it to {option.owner}"
+            )
+        found |= given
+    return found
 
 
 def add_instrumentation(parser: argparse.ArgumentParser) -> None:
@@ -214,9 +170,14 @@ def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_afte
 
 def plugins_of(args: argparse.Namespace) -> PluginSet:
     """The installed plugins without those left out."""
-    from dovetail.plugin.loader import load_plugins
+    return args.command_line.plugins
 
-    return load_plugins(block=args.no_plugin)
+
+def warn(verification: Verification) -> None:
+    """Print what is alarming about a comparison on standard error, with what to do about it."""
+    note(*(f"warning: {text}" for text in verification.warnings))
+    if verification.warnings and verification.advice:
+        note(f"  {verification.advice}")
 
 
 def existing(path: Path | None) -> Path | None:
@@ -249,8 +210,6 @@ def _backend(text: str) -> str:
 
 
 def _reporter(args: argparse.Namespace) -> Any:
-    from dovetail.cli.output import note
-
     def report(result):
         if args.timing:
             note(*result.timing_lines())

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from dovetail.cli.common import command, existing
+from dovetail.cli.common import PlainCommand, existing
 from dovetail.cli.output import print_json, say
 
-__all__ = ["add_parser", "run"]
+__all__ = ["EXPLAIN"]
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command."""
-    parser = command(commands, "explain", run, "Say why a node runs where it runs, and what could be done about it.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote, or a plan file")
     parser.add_argument(
         "node",
@@ -35,3 +33,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         say(*lines)
     return 0
+
+
+EXPLAIN = PlainCommand(
+    "explain", "Say why a node runs where it runs, and what could be done about it.", add_arguments, run
+)

@@ -1,8 +1,7 @@
-"""The command `dovetail`: one module per command, and one place where errors become messages and exit codes."""
+"""The program `dovetail`: the one place where errors become messages and exit codes."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -10,44 +9,35 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dovetail import __version__
-from dovetail.cli import backends, bench, bisect, check, compile, explain, opt, passes, plan, run, verify
+from dovetail.cli.command_line import CommandLine
 from dovetail.cli.output import note
 from dovetail.errors import DovetailError
+from dovetail.plugin.isolation import described
 
-__all__ = ["build_parser", "main"]
+__all__ = ["main"]
 
-_COMMANDS = (compile, plan, explain, run, verify, bisect, opt, backends, passes, check, bench)
 _INTERRUPTED = 130
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
-    parser = argparse.ArgumentParser(
-        prog="dovetail",
-        description="Give every operator of a model a backend and a precision, and say why.",
-        epilog="Exit codes: 0 done, 1 the model or the request is at fault, 2 the command line is wrong.",
-    )
-    parser.add_argument("--version", action="version", version=f"dovetail {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_parser(commands)
-    return parser
+_CORE = "dovetail"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or os.environ.get("DOVETAIL_DEBUG", "") not in ("", "0")
-    try:
-        args = build_parser().parse_args(arguments)
-    except SystemExit as leave:  # argparse leaves this way, also after --help.
-        return leave.code if isinstance(leave.code, int) else 1
+    line = CommandLine(arguments)
     try:
         with _short_warnings():
-            code = args.command(args)
+            parser = line.parser()
+            try:
+                args = parser.parse_args(arguments)
+            except SystemExit as leave:  # argparse leaves this way, also after --help.
+                return leave.code if isinstance(leave.code, int) else 1
+            if not hasattr(args, "command"):
+                note("error: the command comes first: dovetail COMMAND ...")
+                return 2
+            code = args.command.run(args)
             sys.stdout.flush()
-            return code
+            return int(code or 0)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
@@ -60,16 +50,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             import traceback
 
             traceback.print_exc()
-        return _report(error, "--json" in arguments)
+        return _report(error, line, "--json" in arguments)
 
 
-def _report(error: BaseException, as_json: bool) -> int:
+def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
     """Say what is wrong, for people on standard error and, if asked, for programs on standard output."""
     code, hint = 1, ""
     if isinstance(error, DovetailError):
         code, message, hint = error.exit_code, error.message, error.hint
     elif isinstance(error, OSError) and error.filename:
         message = f"{error.filename}: {error.strerror}"
+    elif line.owner != _CORE:
+        message = f"command '{line.name}' of {line.owner} raised {described(error)}"
+        hint = f"report it to {line.owner}; --debug shows where"
     else:
         message = f"internal error: {type(error).__name__}: {error}"
         hint = "this is a defect of Dovetail or of a plugin; --debug shows where"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dovetail.cli.common import (
+    PlainCommand,
     add_instrumentation,
     add_request,
-    command,
     existing,
     instrumentation_of,
     output,
@@ -23,14 +23,13 @@ from dovetail.files import write_text
 if TYPE_CHECKING:
     from dovetail.passes import Result
 
-__all__ = ["add_parser", "run"]
+__all__ = ["OPT"]
 
 _TEXT_SUFFIXES = (".onnxtxt", ".txt")
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command."""
-    parser = command(commands, "opt", run, "Run a pipeline of passes over a model and print it as text.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
     parser.add_argument(
         "model", metavar="FILE", help="ONNX file, ONNX text (.onnxtxt, .txt), or - for text on standard input"
     )
@@ -97,3 +96,6 @@ def _write(args: argparse.Namespace, result: Result) -> None:
         for remark in result.remarks:
             because = f" (because of {', '.join(remark.because)})" if remark.because else ""
             say(f"// {remark.kind} {remark.node or '-'}: {remark.pass_}/{remark.rule}: {remark.why}{because}")
+
+
+OPT = PlainCommand("opt", "Run a pipeline of passes over a model and print it as text.", add_arguments, run)

@@ -7,21 +7,16 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.backends import broken_lines
-from dovetail.cli.common import command, plugins_of
+from dovetail.cli.common import PlainCommand, no_arguments, plugins_of
 from dovetail.cli.output import columns, print_json
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Entry, Registry
 
-__all__ = ["add_parser", "run"]
+__all__ = ["PASSES"]
 
 _BY_HAND = "only where a pipeline names them"
-
-
-def add_parser(commands: Any) -> None:
-    """Add the command."""
-    command(commands, "passes", run, "List passes by stage, and plugins that are broken.")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,3 +59,6 @@ def _document(registry: Registry, entry: Entry) -> dict[str, Any]:
         "after": cls.after,
         "before": cls.before,
     }
+
+
+PASSES = PlainCommand("passes", "List passes by stage, and plugins that are broken.", no_arguments, run)

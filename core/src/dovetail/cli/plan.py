@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from dovetail.cli.common import add_request, command, existing, output, request_of
+from dovetail.cli.common import PlainCommand, add_request, existing, output, request_of
 from dovetail.cli.output import Progress, print_json
 from dovetail.errors import UsageError
 
-__all__ = ["add_parser", "run"]
+__all__ = ["PLAN"]
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command."""
-    parser = command(commands, "plan", run, "Decide where and in what every operator runs, and print or save the plan.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
     parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("-o", "--output", type=output, metavar="plan.yaml", help="file to write instead of printing")
     add_request(parser)
@@ -41,3 +39,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(plan, end="")
     return 0
+
+
+PLAN = PlainCommand(
+    "plan", "Decide where and in what every operator runs, and print or save the plan.", add_arguments, run
+)

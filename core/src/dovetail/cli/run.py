@@ -6,19 +6,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import command, existing, output, plugins_of
+from dovetail.cli.common import PlainCommand, existing, output, plugins_of
 from dovetail.cli.output import print_json, say, say_note, table
 from dovetail.files import replacing
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["add_parser", "run"]
+__all__ = ["RUN"]
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command."""
-    parser = command(commands, "run", run, "Run a compiled model on data.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
     parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz|FOLDER", help="one array per input")
     parser.add_argument("-o", "--output", type=output, metavar="OUT.npz", help="file to write the outputs to")
@@ -28,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     existing(args.result)
     from dovetail import api
-    from dovetail.verification.outputs import arrays_of
+    from dovetail.data.outputs import arrays_of
 
     compiled = api.load(args.result, plugins_of(args))
     given = compiled.run_on(args.data)
@@ -63,3 +62,6 @@ def _row(name: str, array: np.ndarray) -> dict[str, Any]:
         values = array.astype("float64")
         row |= {"min": float(values.min()), "mean": float(values.mean()), "max": float(values.max())}
     return row
+
+
+RUN = PlainCommand("run", "Run a compiled model on data.", add_arguments, run)

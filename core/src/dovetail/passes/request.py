@@ -68,11 +68,10 @@ class Request:
         low: Selectors of nodes to compute in the low precision whatever their policy is.
         high: Selectors of nodes to compute in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
-        goals: Accuracy goals by name (`min_snr`, ...); see `dovetail.accuracy.goals.Goals`.
         data: Calibration and verification data: a path, or arrays by input name.
         seed: Seed of everything random.
         plan: A plan to replay, or its path.
-        options: Options of plugins, by name.
+        options: What of the keywords that plugins add shapes the result, by the name of the option that owns them.
     """
 
     backends: tuple[BackendChoice, ...] = ()
@@ -83,7 +82,6 @@ class Request:
     low: tuple[str, ...] = ()
     high: tuple[str, ...] = ()
     keep_io_types: bool = True
-    goals: Mapping[str, float] = field(default_factory=dict)
     data: Any = None
     seed: int = 0
     plan: Any = None
@@ -109,7 +107,6 @@ class Request:
             "low": list(self.low),
             "high": list(self.high),
             "keep_io_types": self.keep_io_types,
-            "goals": dict(self.goals),
             "data": str(self.data) if isinstance(self.data, (str, Path)) else None,
             "seed": self.seed,
             "plan": self.plan.as_dict() if hasattr(self.plan, "as_dict") else self.plan and str(self.plan),

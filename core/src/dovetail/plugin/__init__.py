@@ -11,8 +11,11 @@ _PUBLIC = {
     **dict.fromkeys(("API_VERSION", "hookimpl", "hookspec"), "dovetail.plugin.hookspecs"),
     **dict.fromkeys(("PluginRecord", "PluginSet", "load_plugins"), "dovetail.plugin.loader"),
     "PluginWarning": "dovetail.plugin.isolation",
-    "DovetailError": "dovetail.errors",
+    **dict.fromkeys(("DovetailError", "ResultError", "UsageError"), "dovetail.errors"),
     "Registry": "dovetail.plugin.registry",
+    "Command": "dovetail.plugin.commands",
+    **dict.fromkeys(("Asked", "CompileJob", "Option", "Proceed"), "dovetail.plugin.options"),
+    "Verification": "dovetail.verification",
     **dict.fromkeys(
         (
             "Backend",

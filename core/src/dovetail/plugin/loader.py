@@ -14,6 +14,7 @@ import pluggy
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import hookspecs
 from dovetail.plugin.backend_files import backend_files, formats_of, misnamed_file
+from dovetail.plugin.commands import CORE_COMMANDS
 from dovetail.plugin.isolation import PluginWarning, described, foreign_output
 from dovetail.plugin.registry import Registry
 from dovetail.suggestions import did_you_mean
@@ -81,6 +82,9 @@ class PluginSet:
 
     def __init__(self) -> None:
         self.registry = Registry()
+        with self.registry.on_behalf_of("dovetail"):
+            for name, target in CORE_COMMANDS.items():
+                self.registry.command(name, target)
         self.plugins: list[PluginRecord] = []
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
-CODE_KINDS = ("pass", "strategy", "engine", "fact", "backend_format")
+CODE_KINDS = ("pass", "strategy", "engine", "fact", "backend_format", "command", "option")
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
 """Kinds of which each thing is a file or a class; only the name of a file has a dot behind the colon."""
@@ -107,6 +107,10 @@ class Table:
         file = {"package:path/to/file.yaml": _DATA}
         return file if self.kind in DATA_KINDS else {**file, "module:Class": _CLASS}
 
+    def drop(self, name: str) -> None:
+        """Take a registration back: what turned out to be at fault is left out, and is reported once."""
+        del self._entries[name]
+
     def get(self, name: str, default: Any = None) -> Any:
         """Load what is registered as `name`, or return `default` if nothing is."""
         return self[name] if name in self._entries else default
@@ -161,6 +165,8 @@ class Registry:
         self.policy = Table("policy", self)
         self.fact = Table("fact", self)
         self.cost_table = Table("cost_table", self)
+        self.command = Table("command", self)
+        self.option = Table("option", self)
 
     @property
     def tables(self) -> list[Table]:

@@ -1,4 +1,4 @@
-"""Passes that measure ranges, choose a precision per node, insert casts, and convert weights."""
+"""Passes that measure ranges, choose a precision per node, insert casts, and convert weights; and cost tables."""
 
 from dovetail.plugin import hookimpl
 
@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the passes of this plugin."""
+    """Register the passes of this plugin, policies, a cost table, and the command that measures one."""
     registry.pass_("measure-ranges", "dovetail_precision.ranges.measure:MeasureRanges")
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
     registry.pass_("join", "dovetail_precision.join:Join")
@@ -16,3 +16,4 @@ def register(registry):
     registry.policy("bf16", "dovetail_schemas:policies/bf16.yaml")
     registry.policy("bf16-lean", "dovetail_schemas:policies/bf16_lean.yaml")
     registry.cost_table("default", "dovetail_schemas:costs/default.yaml")
+    registry.command("bench", "dovetail_precision.bench_command:BENCH")

@@ -134,14 +134,14 @@ class Measurement:
 
     def _run(self, values: list[ir.Value], sums_in_bodies: list[ir.Node], sums: list[ir.Node]) -> None:
         """Run all batches, part by part, and widen the ranges by the values seen."""
+        from dovetail.data.batches import batches
         from dovetail.runtime.executor import Executor
-        from dovetail.verification.data import batches
 
         work = instrumented(self._model, values, sums_in_bodies)
         by_output = {node.outputs[0].name: node for node in sums}
         try:
             executor = Executor(work.model, self._engines, {"optimise": "none"}, regions=work.regions)
-            for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data, self._ctx.request.seed)):
+            for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data)):
                 for name, array in feeds.items():
                     self._record(name, array, work)
                 for done, (runner, there) in enumerate(executor.steps(feeds)):

@@ -1,5 +1,0 @@
-"""Accuracy: goals for a result, and what of a request costs it the accuracy."""
-
-from dovetail.accuracy.goals import Goals, Miss
-
-__all__ = ["Goals", "Miss"]

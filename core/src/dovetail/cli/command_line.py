@@ -1,0 +1,146 @@
+"""The parser of the command line: core's commands, those of the installed plugins, and what plugins add to either."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dovetail import __version__
+from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin.commands import CORE_COMMANDS, load_command
+from dovetail.plugin.isolation import PluginWarning
+from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, drop_option, installed_options
+from dovetail.plugin.registry import Registry
+from dovetail.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.plugin.commands import Command
+    from dovetail.plugin.loader import PluginSet
+
+__all__ = ["CommandLine"]
+
+_CORE = "dovetail"
+
+
+class CommandLine:
+    """One call of the program.
+
+    Only the command that is called is imported. Plugins are loaded when something of theirs is needed: a command of
+    core that takes nothing from them starts without.
+
+    Args:
+        arguments: The words after the name of the program.
+
+    Attributes:
+        name: The first word; a command, unless it is wrong or an option.
+        owner: The distribution that brings the command, once that is known.
+        options: What plugins add to the command, once its parser is made.
+    """
+
+    def __init__(self, arguments: Sequence[str]):
+        self._arguments = list(arguments)
+        self.name = self._arguments[0] if self._arguments else ""
+        self.owner = _CORE
+        self.options: list[InstalledOption] = []
+
+    @cached_property
+    def plugins(self) -> PluginSet:
+        """The installed plugins without those that `--no-plugin` leaves out.
+
+        Raises:
+            UsageError: It names one that is not installed.
+        """
+        from dovetail.plugin.loader import load_plugins
+
+        before = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+        _add_no_plugin(before)
+        try:
+            left_out = before.parse_known_args(self._arguments)[0].no_plugin
+        except argparse.ArgumentError:
+            left_out = []  # the parser of the command says what is wrong
+        return load_plugins(block=left_out)
+
+    def parser(self) -> argparse.ArgumentParser:
+        """The parser for this call: with the arguments of the command that is called, else with a line for each.
+
+        Raises:
+            UsageError: There is no such command.
+            DovetailError: The command that is called cannot be loaded.
+        """
+        parser = argparse.ArgumentParser(
+            prog="dovetail",
+            description="Give every operator of a model a backend and a precision, and say why.",
+            epilog="Exit codes: 0 done, 1 the model or the request is at fault, 2 the command line is wrong.",
+        )
+        parser.add_argument("--version", action="version", version=f"dovetail {__version__}")
+        if self.name == "--version":
+            return parser
+        listed = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        registry = _core_registry() if self.name in CORE_COMMANDS else self.plugins.registry
+        if self.name and not self.name.startswith("-") and self.name not in registry.command:
+            raise UsageError(
+                f"there is no command {self.name!r}{did_you_mean(self.name, registry.command)}",
+                "`dovetail --help` lists them; others come with the distributions that bring them",
+            )
+        if self.name in registry.command:
+            self.owner = registry.command.entry(self.name).owner
+            self._add_called(listed, load_command(registry, self.name))
+        else:
+            _list_commands(listed, registry)
+        return parser
+
+    def _add_called(self, listed: argparse._SubParsersAction, command: Command) -> None:
+        parser = listed.add_parser(command.name, help=command.summary, description=command.summary)
+        parser.set_defaults(command=command, command_line=self)
+        _add_arguments(parser, command)
+        if command.name not in COMMANDS_WITH_OPTIONS:
+            return
+        for found in installed_options(self.plugins.registry, command.name):
+            # First on a parser that is thrown away: what fails half-way must leave nothing behind.
+            trial = argparse.ArgumentParser(add_help=True)
+            _add_arguments(trial, command)
+            try:
+                for other in (*self.options, found):
+                    with blaming(other):
+                        other.option.add_arguments(trial)
+            except DovetailError as error:
+                drop_option(self.plugins.registry, found.name, error)
+            else:
+                found.option.add_arguments(parser)
+                self.options.append(found)
+
+
+def _core_registry() -> Registry:
+    """Core's commands, without a look at what is installed."""
+    registry = Registry(_CORE)
+    for name, target in CORE_COMMANDS.items():
+        registry.command(name, target)
+    return registry
+
+
+def _list_commands(listed: argparse._SubParsersAction, registry: Registry) -> None:
+    """Add a line for every command that loads; warn of the others."""
+    for name in (*CORE_COMMANDS, *(name for name in registry.command if name not in CORE_COMMANDS)):
+        try:
+            summary = load_command(registry, name).summary
+        except DovetailError as error:
+            warnings.warn(error.message, PluginWarning, stacklevel=2)
+        else:
+            listed.add_parser(name, help=summary)
+
+
+def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Add the arguments of a command, and those that every command has."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    parser.add_argument("--debug", action="store_true", help="show where an error comes from")
+    _add_no_plugin(parser)
+    command.add_arguments(parser)
+
+
+def _add_no_plugin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-plugin", action="append", default=[], metavar="NAME", help="leave out a plugin (repeatable)"
+    )

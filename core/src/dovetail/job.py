@@ -1,0 +1,152 @@
+"""A request carried out: recognised or compiled, with the installed options around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.compilation import compile_model, preferred_engines
+from dovetail.errors import ResultError
+from dovetail.loading import recognised
+from dovetail.passes.context import Context
+from dovetail.passes.instrumentation import Instrumentation
+from dovetail.planning.remark import Remark
+from dovetail.plugin.options import CompileJob
+from dovetail.runtime.engines import engines_of
+from dovetail.stamp import STAMP, stamp_for
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail.option_chain import OptionChain
+    from dovetail.passes import Pass, Request
+    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.options import Asked
+    from dovetail.runtime.guard import GuardedEngine
+
+__all__ = ["Compiler", "check_data", "compile_job"]
+
+_UNVERIFIED = Remark(
+    "analysis", "", "compile", "not-verified",
+    "the result was not compared with the original: no installed distribution does that",
+    suggest="pip install dovetail-verify",
+)  # fmt: skip
+
+
+class Compiler:
+    """Compiles one request as often as it is called.
+
+    What engines refuse of the request itself holds for every call; what they refuse where nodes are asked for is that
+    call's own.
+
+    Args:
+        original: The model, which stays as it is.
+        ctx: The request.
+        engines: The engines of each backend.
+        passes: Passes of the caller.
+        instrumentation: What to print and verify on the way.
+        try_engines: See `dovetail.compile`.
+    """
+
+    def __init__(
+        self,
+        original: Model,
+        ctx: Context,
+        engines: Mapping[str, Sequence[GuardedEngine]],
+        *,
+        passes: Sequence[Pass] = (),
+        instrumentation: Instrumentation | None = None,
+        try_engines: bool | None = None,
+    ):
+        self._original, self._ctx, self._engines = original, ctx, engines
+        self._passes, self._try_engines = passes, try_engines
+        self._instrumentation = instrumentation or Instrumentation()
+        self._said = list(ctx.remarks)
+        self._refused = ctx.refusals
+
+    def __call__(self, asked: Asked | None = None) -> CompiledModel:
+        """The result, with the nodes in `asked` high or low wherever nothing forbids it.
+
+        Raises:
+            DovetailError: The model or the request is at fault.
+        """
+        self._ctx.restart(self._refused, dict(asked or {}))
+        compiled = compile_model(
+            self._original,
+            self._original.clone,
+            self._ctx,
+            self._engines,
+            passes=self._passes,
+            instrumentation=self._instrumentation,
+            try_engines=self._try_engines,
+        )
+        compiled.plan.remarks = [*self._said, *compiled.plan.remarks]
+        if not asked:
+            self._refused = self._ctx.refusals
+        return compiled
+
+
+def compile_job(
+    original: Model,
+    request: Request,
+    options: OptionChain,
+    *,
+    plugins: PluginSet,
+    passes: Sequence[Pass] = (),
+    try_engines: bool | None = None,
+    keep: Callable[[CompiledModel], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+    instrumentation: Instrumentation | None = None,
+) -> CompiledModel:
+    """The result of a request for a model, by way of the options; see `dovetail.compile` for the arguments."""
+    ctx = Context(request, plugins=plugins)
+    engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
+    stamp = stamp_for(request, ctx, passes, preferred_engines(engines, try_engines))
+    found = recognised(original, stamp, engines, ctx)
+    if found is None:
+        check_data(original, request.data)
+    watch = instrumentation or Instrumentation(progress=progress)
+    compiler = Compiler(original, ctx, engines, passes=passes, instrumentation=watch, try_engines=try_engines)
+
+    def innermost(asked: Asked | None = None) -> CompiledModel:
+        if found is not None and not asked:
+            return found
+        compiled = compiler(asked)
+        compiled.source = original.path and original.path.absolute()
+        compiled.model.ir.metadata_props[STAMP] = stamp
+        if request.options:
+            compiled.plan.summary["options"] = {name: dict(values) for name, values in request.options.items()}
+        if request.data is not None and not options.owns("verify"):
+            compiled.plan.remarks.append(_UNVERIFIED)
+        return compiled
+
+    once = _Once(keep)
+    job = CompileJob(original, request, ctx, engines, options.keywords, found, progress, once)
+    try:
+        compiled = options.around(job, innermost)()
+    except ResultError as error:
+        once(error.compiled)
+        raise
+    once(compiled)
+    return compiled
+
+
+def check_data(model: Model, data: object) -> None:
+    """Look at the first batch, so that data which does not fit is an error before any work is done."""
+    from dovetail.data.batches import batches
+
+    if data is not None:
+        next(batches(model, data), None)
+
+
+class _Once:
+    """Calls a function with a result unless that was the last one it was called with."""
+
+    def __init__(self, function: Callable[[CompiledModel], None] | None):
+        self._function = function
+        self._last: CompiledModel | None = None
+
+    def __call__(self, compiled: CompiledModel) -> None:
+        if self._function is not None and compiled is not self._last:
+            self._last = compiled
+            self._function(compiled)

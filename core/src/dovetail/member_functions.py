@@ -1,0 +1,66 @@
+"""Functions that installed distributions add to the package `dovetail`, as entry points of the group `dovetail.api`.
+
+    [project.entry-points."dovetail.api"]
+    verify = "dovetail_verify.functions:verify"
+
+makes `dovetail.verify`. What core has itself is never looked up here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib import metadata
+from typing import Any
+
+from dovetail.errors import DovetailError
+from dovetail.plugin.isolation import described, foreign_output
+from dovetail.suggestions import did_you_mean
+
+__all__ = ["GROUP", "member_function", "member_function_names"]
+
+GROUP = "dovetail.api"
+
+
+def member_function_names() -> list[str]:
+    """The names of the functions that installed distributions bring."""
+    return sorted({point.name for point in metadata.entry_points(group=GROUP)})
+
+
+def member_function(name: str) -> Any:
+    """The function, or whatever else, that a distribution brings as `dovetail.NAME`.
+
+    Raises:
+        AttributeError: None brings it.
+        DovetailError: Two distributions do, or the one that does cannot be imported.
+    """
+    # Python itself asks a package for the names of its modules, and for many that begin with an underscore.
+    ours = name.startswith("_") or not name.isidentifier() or importlib.util.find_spec(f"dovetail.{name}") is not None
+    if ours:
+        raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
+    points = list(metadata.entry_points(group=GROUP))
+    # A distribution that is found twice on the path, as editable installs may be, is one.
+    found = list({(_owner(point), point.value): point for point in points if point.name == name}.values())
+    if not found:
+        raise AttributeError(
+            f"module 'dovetail' has no attribute {name!r}{did_you_mean(name, [point.name for point in points])}; "
+            f"distributions with entry points in the group '{GROUP}' bring functions, dovetail-verify and "
+            "dovetail-builder among them"
+        )
+    if len(found) > 1:
+        owners = " and by ".join(f"{_owner(point)} ({point.value})" for point in found)
+        raise DovetailError(f"dovetail.{name} is brought by {owners}", "uninstall one of them")
+    (point,) = found
+    try:
+        with foreign_output(f"dovetail.{name} of {_owner(point)}"):
+            return point.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise DovetailError(
+            f"dovetail.{name} of {_owner(point)} cannot be loaded from {point.value}: {described(error)}",
+            f"repair or reinstall {_owner(point)}",
+        ) from error
+
+
+def _owner(point: metadata.EntryPoint) -> str:
+    return point.dist.name if point.dist else "unknown"

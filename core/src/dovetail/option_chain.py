@@ -1,0 +1,105 @@
+"""The installed options of a compilation: their keywords, what of them shapes the result, and how they nest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail.compiled import CompiledModel
+from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, blaming, installed_options
+from dovetail.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.plugin.options import Asked, CompileJob, Proceed
+    from dovetail.plugin.registry import Registry
+
+__all__ = ["OptionChain"]
+
+
+class OptionChain:
+    """The options around one compilation.
+
+    Args:
+        registry: Has the installed options.
+        keywords: What the caller gave beside the parameters of `dovetail.compile`.
+
+    Attributes:
+        keywords: The same, each owned by an option.
+
+    Raises:
+        UsageError: No option owns one of the keywords.
+    """
+
+    def __init__(self, registry: Registry, keywords: Mapping[str, Any]):
+        self._options = installed_options(registry, "compile")
+        self.keywords = dict(keywords)
+        for name in keywords:
+            if not self.owns(name):
+                raise _unknown(name, [keyword for found in self._options for keyword in found.option.keywords])
+
+    def owns(self, keyword: str) -> bool:
+        """Whether an installed option takes a keyword."""
+        return any(keyword in found.option.keywords for found in self._options)
+
+    def recorded(self) -> dict[str, dict[str, Any]]:
+        """What shapes the result, by the names of the options; options of which nothing does are left out.
+
+        Raises:
+            DovetailError: A keyword has a value that it cannot have, or an option gives what no file can hold.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for option in self._options:
+            with blaming(option):
+                given = dict(option.option.recorded(self._own(option)))
+            try:
+                json.dumps(given)
+            except (TypeError, ValueError) as error:
+                raise DovetailError(
+                    f"{option.title} records what no file can hold: {error}", f"report it to {option.owner}"
+                ) from None
+            if given:
+                found[option.name] = given
+        return found
+
+    def around(self, job: CompileJob, innermost: Proceed) -> Proceed:
+        """What compiles with all options around it; the first by name is the outermost."""
+        proceed = innermost
+        for option in reversed(self._options):
+            proceed = _wrapped(option, job, proceed)
+        return proceed
+
+    def _own(self, found: InstalledOption) -> dict[str, Any]:
+        return {name: value for name, value in self.keywords.items() if name in found.option.keywords}
+
+
+def _wrapped(found: InstalledOption, job: CompileJob, inner: Proceed) -> Proceed:
+    def compile_inside(asked: Asked | None = None) -> CompiledModel:
+        passing: list[BaseException] = []
+
+        def proceed(more: Asked | None = None) -> CompiledModel:
+            try:
+                # What an option further out asks for, this one cannot take back.
+                return inner({**(more or {}), **(asked or {})})
+            except BaseException as error:
+                passing.append(error)
+                raise
+
+        with blaming(found, passing):
+            compiled = found.option.compile(job, proceed)
+        if not isinstance(compiled, CompiledModel):
+            gave = type(compiled).__name__
+            raise DovetailError(f"{found.title} gave {gave} and no result", f"report it to {found.owner}")
+        return compiled
+
+    return compile_inside
+
+
+def _unknown(name: str, owned: list[str]) -> UsageError:
+    known = sorted(owned)
+    text = f"the installed options take {', '.join(known)}" if known else "no installed distribution adds any"
+    return UsageError(
+        f"dovetail.compile has no keyword {name!r}{did_you_mean(name, [*known, *COMPILE_KEYWORDS])}",
+        f"{text}; others come with the distributions that bring them",
+    )

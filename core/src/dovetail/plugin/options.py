@@ -1,0 +1,194 @@
+"""Options: what a plugin adds to a command of core and to the Python function behind it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from dovetail.errors import DovetailError
+from dovetail.plugin.isolation import PluginWarning, described
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context, Request
+    from dovetail.plugin.registry import Registry
+    from dovetail.runtime.guard import GuardedEngine
+
+__all__ = [
+    "COMMANDS_WITH_OPTIONS",
+    "COMPILE_KEYWORDS",
+    "Asked",
+    "CompileJob",
+    "InstalledOption",
+    "Option",
+    "Proceed",
+    "blaming",
+    "drop_option",
+    "installed_options",
+]
+
+COMMANDS_WITH_OPTIONS = ("compile",)
+"""The commands that options may add to."""
+
+COMPILE_KEYWORDS = frozenset(
+    ("model", "backends", "data", "plan", "strategy", "solver", "costs", "pins", "low", "high", "keep_io_types",
+     "try_engines", "passes", "plugins", "progress", "instrumentation", "keep")
+)  # fmt: skip
+"""The parameters that `dovetail.compile` has itself; no option may own one of these."""
+
+_REQUIRED = ("commands", "keywords", "add_arguments", "keywords_of", "recorded", "compile")
+
+Asked: TypeAlias = "Mapping[str, tuple[str, str]]"
+"""Nodes of the main graph by name, each with `high` or `low` and with what asks for it, for remarks."""
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """One call of `dovetail.compile`, as options see it.
+
+    Attributes:
+        original: The model that was given; it stays as it is.
+        request: What is asked for.
+        ctx: The context of the compilation.
+        engines: The engines of each backend, the host's among them.
+        keywords: The keyword arguments that options own, those of other options too.
+        recognised: The result, where the same request compiled the model before; `proceed()` then gives it as it is.
+        progress: Called with (what, done, total); None where nobody listens.
+        keep: To be called with a result before anything that may fail looks at it: the command line saves it there.
+            A second call with the same result does nothing; what `dovetail.compile` returns is kept in any case.
+    """
+
+    original: Model
+    request: Request
+    ctx: Context
+    engines: Mapping[str, Sequence[GuardedEngine]]
+    keywords: Mapping[str, Any]
+    recognised: CompiledModel | None
+    progress: Callable[[str, int, int], None] | None
+    keep: Callable[[CompiledModel], None]
+
+
+class Proceed(Protocol):
+    """Compiles a job, inside the option that it is given to; it may be called several times, or not at all."""
+
+    def __call__(self, asked: Asked | None = None) -> CompiledModel:
+        """The result, with the nodes in `asked` high or low wherever nothing forbids it."""
+
+
+class Option(Protocol):
+    """What a plugin adds to a command and to its Python function: `registry.option("hello", "acme.option:HELLO")`.
+
+    Attributes:
+        commands: The commands whose arguments it adds to; only `compile` has options today.
+        keywords: The keyword arguments of `dovetail.compile` that it owns.
+    """
+
+    commands: tuple[str, ...]
+    keywords: tuple[str, ...]
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add arguments to the parser of a command."""
+
+    def keywords_of(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        """The keyword arguments that parsed arguments stand for.
+
+        Raises:
+            UsageError: The arguments make no sense.
+        """
+
+    def recorded(self, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What of its keywords shapes the result, as plain data: it becomes part of the request, of the stamp by which
+        a result is recognised, and of the plan. Empty where nothing does.
+
+        Raises:
+            DovetailError: A keyword has a value that it cannot have.
+        """
+
+    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+        """Go around compiling: `return proceed()` does nothing; called for every compilation.
+
+        Raises:
+            ResultError: The result is whole, and yet something is wrong with it; the error holds it.
+            DovetailError: The compilation fails.
+        """
+
+
+class InstalledOption(NamedTuple):
+    """An option, the name that it is registered under, and the distribution that brings it."""
+
+    name: str
+    owner: str
+    option: Option
+
+    @property
+    def title(self) -> str:
+        """The option and its distribution, for messages."""
+        return f"option '{self.name}' of {self.owner}"
+
+
+def installed_options(registry: Registry, command: str) -> list[InstalledOption]:
+    """The options of a command, in the order of their names; each one that is at fault is dropped with a warning."""
+    found: list[InstalledOption] = []
+    owners = dict.fromkeys(COMPILE_KEYWORDS, "dovetail")
+    for entry in registry.option.entries:
+        try:
+            option = _checked(InstalledOption(entry.name, entry.owner, registry.option[entry.name]), owners)
+        except DovetailError as error:
+            drop_option(registry, entry.name, error)
+            continue
+        owners |= dict.fromkeys(option.option.keywords, entry.owner)
+        if command in option.option.commands:
+            found.append(option)
+    return found
+
+
+def drop_option(registry: Registry, name: str, error: DovetailError) -> None:
+    """Leave out an option that is at fault, with a warning."""
+    registry.option.drop(name)
+    warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=3)
+
+
+def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOption:
+    """The option, if it answers what options are asked and clashes with nothing."""
+    option = found.option
+    if lacking := [attribute for attribute in _REQUIRED if not hasattr(option, attribute)]:
+        raise DovetailError(f"{found.title} has no {', '.join(lacking)}")
+    if isinstance(option, type):
+        raise DovetailError(f"{found.title} is a class, and not an object of it")
+    for attribute in ("commands", "keywords"):
+        if not isinstance(getattr(option, attribute), tuple):
+            raise DovetailError(f"{found.title}: '{attribute}' is no tuple of names")
+    if unknown := [name for name in option.commands if name not in COMMANDS_WITH_OPTIONS]:
+        known = ", ".join(COMMANDS_WITH_OPTIONS)
+        raise DovetailError(f"{found.title} adds to '{unknown[0]}', and only {known} can be added to")
+    for keyword in option.keywords:
+        if keyword in owners:
+            raise DovetailError(f"{found.title} owns the keyword '{keyword}', which {owners[keyword]} has already")
+    return found
+
+
+@contextmanager
+def blaming(found: InstalledOption, passing: Collection[BaseException] = ()) -> Iterator[None]:
+    """Name the option in what the block raises, unless that is an error for users, or came through from elsewhere.
+
+    Args:
+        found: The option whose code runs in the block.
+        passing: What the block called by way of the option has raised.
+    """
+    try:
+        yield
+    except DovetailError:
+        raise
+    except (Exception, SystemExit, GeneratorExit) as error:
+        if any(error is other for other in passing):
+            raise
+        raise DovetailError(
+            f"{found.title} raised {described(error)}",
+            f"report it to {found.owner}, or leave it out with --no-plugin {found.owner}",
+        ) from error

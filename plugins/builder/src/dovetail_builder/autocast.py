@@ -1,0 +1,174 @@
+"""Regions in which a builder casts by policy.
+
+The policies are those of PyTorch's autocast (https://pytorch.org/docs/stable/amp.html) as data, and regions nest as
+there. Three things are different on purpose. A cast is remembered by value *and* type, so that an inner region of
+another precision never gets a stale one. Types are promoted over a lattice: float16 and bfloat16 meet in float32, which
+is no error. And because ONNX promotes nothing by itself, operators without a policy promote as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from dovetail.errors import UsageError
+from dovetail.ir.signatures import Signature, find, input_name
+from dovetail.ir.types import float_name, from_name, promote
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.plugin.loader import PluginSet
+    from dovetail_schemas.policy_file import Policies
+
+    from dovetail_builder.builder import Builder
+
+__all__ = ["Region", "autocast", "current_region"]
+
+_POLICIES = {"float16": "fp16", "bfloat16": "bf16"}
+_ELIGIBLE = frozenset({"float16", "bfloat16", "float32"})
+_HIGH = frozenset({"fp32", "fp32-accumulate", "fp32-round-trip"})
+_UNTOUCHED = frozenset({"none", "recurse", "follow-consumer"})
+_REGION: ContextVar[Region | None] = ContextVar("dovetail-autocast", default=None)
+
+
+class autocast:  # noqa: N801  (used like a function, as in PyTorch)
+    """A region: `with dovetail.autocast("float16"): y = builder.MatMul(x, w)`.
+
+    One object may be entered any number of times, within itself and from several threads.
+
+    Args:
+        precision: `float16` or `bfloat16`; by default that of the region around it, else `bfloat16`.
+        enabled: With False nothing is cast inside, and operators take only inputs that go together.
+        plugins: Where the policies come from; by default the installed plugins.
+
+    Raises:
+        UsageError: The precision is another one.
+    """
+
+    def __init__(self, precision: str | None = None, enabled: bool = True, plugins: PluginSet | None = None):
+        if precision is not None and precision not in _POLICIES:
+            raise UsageError(f"autocast to '{precision}' is not possible", f"one of {', '.join(_POLICIES)}")
+        self.precision = precision
+        self.enabled = enabled
+        self._plugins = plugins
+
+    def __enter__(self) -> Region:
+        outer = _REGION.get()
+        precision = self.precision or (outer.precision if outer else "bfloat16")
+        policies = None
+        if self.enabled:
+            same = outer is not None and outer.policies is not None and outer.precision == precision
+            policies = outer.policies if same else _load(precision, self._plugins)
+        region = Region(precision, policies, outer)
+        _REGION.set(region)
+        return region
+
+    def __exit__(self, *_: object) -> None:
+        _REGION.set(_REGION.get().outer)
+
+
+class Region:
+    """A region that was entered; what it was told and what it found around it.
+
+    Attributes:
+        precision: `float16` or `bfloat16`.
+        policies: How operators are treated; None where the region is not enabled.
+        outer: The region around it.
+    """
+
+    def __init__(self, precision: str, policies: Policies | None, outer: Region | None):
+        self.precision = precision
+        self.policies = policies
+        self.outer = outer
+        # Inner regions share the casts of the outermost; keyed by type, they cannot be stale.
+        self._casts: dict[tuple[ir.Value, str], ir.Value] = outer._casts if outer else {}
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is cast in it."""
+        return self.policies is not None
+
+    def prepare(
+        self, builder: Builder, op_type: str, domain: str, inputs: Sequence[ir.Value | None]
+    ) -> tuple[list[ir.Value | None], Callable[[ir.Value], ir.Value]]:
+        """The inputs of an operator, cast as its policy says, and what to do with each of its outputs."""
+        policy = self.policies.policy.get((domain, op_type), "") if self.enabled else "none"
+        if policy in _UNTOUCHED:
+            return list(inputs), lambda value: value
+        sig = find(domain, op_type, builder.opset)
+        keep = self.policies.keep.get((domain, op_type), frozenset())
+        wanted = _wanted(policy, self.precision, sig, inputs, keep)
+        cast = [
+            value if kind is None else self._cast(builder, value, kind)
+            for value, kind in zip(inputs, wanted, strict=True)
+        ]
+        if policy != "fp32-round-trip" or not inputs or (back := _eligible(inputs[0])) is None:
+            return cast, lambda value: value
+        return cast, lambda value: self._cast(builder, value, back) if _eligible(value) else value
+
+    def _cast(self, builder: Builder, value: ir.Value, kind: str) -> ir.Value:
+        if float_name(value) == kind:
+            return value
+        key = (value, kind)
+        if key not in self._casts:
+            (self._casts[key],) = builder.plain_op("Cast", [value], {"to": from_name(kind).value})
+        return self._casts[key]
+
+
+def current_region() -> Region | None:
+    """The innermost region that is open, in this thread and task."""
+    return _REGION.get()
+
+
+def _load(precision: str, plugins: PluginSet | None) -> Policies:
+    from dovetail.plugin.loader import load_plugins
+
+    table = (plugins or load_plugins()).registry.policy
+    source = table[_POLICIES[precision]]
+    from dovetail_schemas.policy_file import load_policies  # the distribution that brings policies brings this too
+
+    return load_policies(source, lambda _source, name: table.get(name))
+
+
+def _eligible(value: ir.Value | None) -> str | None:
+    """The float type of a value that may be cast; float64 is somebody's choice and never touched."""
+    kind = float_name(value)
+    return kind if kind in _ELIGIBLE else None
+
+
+def _is_scalar(value: ir.Value) -> bool:
+    """Whether a value has rank 0: PyTorch lets a scalar follow the tensors beside it, but no tensor of one element."""
+    return value.shape is not None and value.shape.rank() == 0
+
+
+def _wanted(
+    policy: str, low: str, sig: Signature | None, inputs: Sequence[ir.Value | None], keep: frozenset[str]
+) -> list[str | None]:
+    """The type that each input is cast to; None for those that stay as they are."""
+    kinds = [_eligible(value) for value in inputs]
+    if sig is None:
+        return [None] * len(inputs)
+    wanted: list[str | None] = []
+    for index, kind in enumerate(kinds):
+        port = sig.input(index)
+        if kind is None or port is None or port.variadic and not port.homogeneous:
+            wanted.append(None)
+        elif policy in _HIGH:
+            wanted.append("float32")
+        elif input_name(index, sig) in keep:
+            wanted.append(None)
+        elif policy == "lower":
+            wanted.append(low)
+        else:
+            # What shares a type parameter has one type, the widest among them.
+            peers = [i for i, k in enumerate(kinds) if k and sig.input(i) and sig.input(i).parameter == port.parameter]
+            peers = [i for i in peers if not _is_scalar(inputs[i])] or peers
+            wanted.append(promote(*(kinds[i] for i in peers)))
+    return [kind if kind is None or _takes(sig, index, kind) else "float32" for index, kind in enumerate(wanted)]
+
+
+def _takes(sig: Signature, index: int, kind: str) -> bool:
+    """Whether the operator takes a type there at this version."""
+    name = {"float32": "float"}.get(kind, kind)
+    return f"tensor({name})" in sig.input(index).allowed

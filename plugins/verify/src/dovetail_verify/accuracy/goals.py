@@ -1,0 +1,136 @@
+"""Accuracy goals: how close every output of a result must come to the original."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from dovetail.errors import UsageError
+
+if TYPE_CHECKING:
+    from dovetail_verify.compare import OutputComparison, Verification
+
+__all__ = ["Goals", "Miss"]
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """An output that does not meet a goal.
+
+    Attributes:
+        output: Its name.
+        figure: What was measured, as text: `SNR 16.4 dB`.
+        goal: The goal as an option: `--min-snr 30`.
+    """
+
+    output: str
+    figure: str
+    goal: str
+
+    def __str__(self) -> str:
+        return f"'{self.output}' has {self.figure}, {self.goal} is asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """What every float output must meet on the data; a goal that is None is not asked for.
+
+    Attributes:
+        min_snr: Signal to noise, in decibels; 0 or more.
+        min_cosine: Cosine similarity; above 0, at most 1.
+        min_top1: Share of rows of scores whose largest element must be the same; a number from 0 to 1, or a text such
+            as `99%`. Outputs without rows of scores are not asked.
+        max_abs: Largest difference of any element; above 0.
+
+    Raises:
+        UsageError: A goal is no such number.
+    """
+
+    min_snr: float | None = None
+    min_cosine: float | None = None
+    min_top1: float | None = None
+    max_abs: float | None = None
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        set_(self, "min_snr", _number("min_snr", self.min_snr, 0, math.inf, "decibels, 0 or more"))
+        set_(self, "min_cosine", _number("min_cosine", self.min_cosine, 0, 1, "a cosine, from 0 to 1"))
+        set_(self, "min_top1", _share("min_top1", self.min_top1))
+        set_(self, "max_abs", _number("max_abs", self.max_abs, 0, math.inf, "a difference above 0"))
+        if self.max_abs == 0:
+            raise UsageError("--max-abs 0 is no goal: it is a difference above 0")
+
+    def __bool__(self) -> bool:
+        return bool(self.as_dict())
+
+    def as_dict(self) -> dict[str, float]:
+        """The goals that are asked for, by name."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+
+    def __str__(self) -> str:
+        return " ".join(_option(name, value) for name, value in self.as_dict().items())
+
+    def check_data(self, data: object) -> None:
+        """Refuse goals that nothing could be measured on.
+
+        Raises:
+            UsageError: There are goals, and no data.
+        """
+        if self and data is None:
+            hint = "give --data (or `data=`): inputs like those that the model will see"
+            raise UsageError(f"{self} is a goal without data to measure it on", hint)
+
+    def missed(self, verification: Verification) -> list[Miss]:
+        """Every output that does not meet a goal; what is broken meets none.
+
+        Raises:
+            UsageError: No output is one that a goal could be measured on.
+        """
+        floats = [output for output in verification.outputs if output.snr_db is not None]
+        if self and not floats:
+            raise UsageError(f"no output holds floats, so {self} cannot be measured", "leave the goal out")
+        if self.min_top1 is not None and all(output.top1 is None and not output.broken for output in floats):
+            raise UsageError(
+                f"no output holds rows of scores, so {_option('min_top1', self.min_top1)} cannot be measured",
+                "--min-snr or --min-cosine can be",
+            )
+        return [miss for output in floats for miss in self._missed_by(output)]
+
+    def _missed_by(self, output: OutputComparison) -> list[Miss]:
+        found = []
+        if output.broken:
+            return [Miss(output.name, "another shape or elements that are no numbers", str(self))] if self else []
+        if self.min_snr is not None and output.snr_db < self.min_snr:
+            found.append(Miss(output.name, f"SNR {output.snr_text}", _option("min_snr", self.min_snr)))
+        if self.min_cosine is not None and output.cosine < self.min_cosine:
+            found.append(Miss(output.name, f"cosine {output.cosine:.6g}", _option("min_cosine", self.min_cosine)))
+        if self.min_top1 is not None and output.top1 is not None and output.top1 < self.min_top1:
+            figure = f"top-1 agreement {100 * output.top1:.2f} %"
+            found.append(Miss(output.name, figure, _option("min_top1", self.min_top1)))
+        if self.max_abs is not None and output.max_abs > self.max_abs:
+            found.append(Miss(output.name, f"max abs {output.max_abs:.3g}", _option("max_abs", self.max_abs)))
+        return found
+
+
+def _option(name: str, value: float) -> str:
+    return f"--{name.replace('_', '-')} {value:g}"
+
+
+def _number(name: str, given: object, low: float, high: float, what: str) -> float | None:
+    if given is None:
+        return None
+    try:
+        value = float(given)  # a text comes from the command line
+    except (TypeError, ValueError):
+        value = math.nan
+    if isinstance(given, bool) or not math.isfinite(value) or not low <= value <= high:
+        raise UsageError(f"--{name.replace('_', '-')} {given} is no goal: it is {what}")
+    return value
+
+
+def _share(name: str, given: object) -> float | None:
+    if isinstance(given, str) and given.strip().endswith("%"):
+        percent = _number(name, given.strip().removesuffix("%").strip(), 0, 100, "a share, from 0 to 1 or 0% to 100%")
+        return percent and percent / 100
+    return _number(name, given, 0, 1, "a share, from 0 to 1 or 0% to 100%")

@@ -1,0 +1,83 @@
+"""Raising precision until a request meets its accuracy goals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.counting import counted
+from dovetail.errors import DovetailError
+
+from dovetail_verify.accuracy.look import take_look
+from dovetail_verify.accuracy.record import record
+from dovetail_verify.accuracy.search import cheapest
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.passes.request import Request
+    from dovetail.runtime.guard import GuardedEngine
+
+    from dovetail_verify.accuracy.goals import Goals
+    from dovetail_verify.accuracy.trials import Trial, Trials
+
+    Engines = Mapping[str, Sequence[GuardedEngine]]
+
+__all__ = ["Raised", "meet_goals"]
+
+_SHOWN = 6  # nodes in a message
+
+
+@dataclass(frozen=True)
+class Raised:
+    """What came of goals.
+
+    Attributes:
+        compiled: The result: one that meets the goals, or the most accurate one there is.
+        failure: Why the goals are not met; None where they are.
+    """
+
+    compiled: CompiledModel
+    failure: DovetailError | None = None
+
+
+def meet_goals(trials: Trials, request: Request, goals: Goals, engines: Engines) -> Raised:
+    """Compile a request so that it meets its goals, with as little as possible raised.
+
+    Args:
+        trials: Compiles and runs the request with nodes raised.
+        request: The request.
+        goals: What every float output must meet.
+        engines: The host's engines, for the one run that looks at every node.
+
+    Raises:
+        DovetailError: The request cannot be compiled or run, or has nothing that the goals could be measured on.
+    """
+    low = trials.run(())
+    if not goals.missed(low.verification):
+        return Raised(record(low, low, goals, trials.runs))
+    look = take_look(trials, request, engines)
+    groups = look.groups
+    if goals.missed(look.high.verification):
+        high = record(trials.run(look.high.raised), look.low, goals, trials.runs, groups, groups.groups)
+        return Raised(high, _unreachable(look.high, goals, look.locked))
+    units = sum(len(group.units) for group in groups.groups)
+    raised, chosen = cheapest(trials, groups, goals, look.low, trials.runs + 2 * units.bit_length() + 4)
+    return Raised(record(trials.run(raised), look.low, goals, trials.runs, groups, chosen))
+
+
+def _unreachable(high: Trial, goals: Goals, locked: Mapping[str, str]) -> DovetailError:
+    missed = "; ".join(str(miss) for miss in goals.missed(high.verification)[:_SHOWN])
+    if locked:
+        names = list(locked)
+        kept = ", ".join(f"'{name}'" for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        reasons = ", ".join(list(dict.fromkeys(locked.values()))[:_SHOWN])
+        return DovetailError(
+            f"the goal is not met: {missed}, with everything raised that may be; "
+            f"{counted(len(names), 'node')} may not ({kept}): {reasons}",
+            "take that back, narrow it, or lower the goal",
+        )
+    return DovetailError(
+        f"the goal is not met: {missed}, although every node is computed in the types of the source model",
+        "these engines compute sums in another order; lower the goal",
+    )

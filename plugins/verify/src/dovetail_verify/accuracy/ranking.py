@@ -1,0 +1,248 @@
+"""Ranking the nodes of a request by what they cost the accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dovetail.counting import counted
+from dovetail.errors import DovetailError
+
+from dovetail_verify.accuracy.goals import Goals
+from dovetail_verify.accuracy.look import take_look
+from dovetail_verify.accuracy.search import cheapest, loudest_splittable
+from dovetail_verify.accuracy.selectors import shortest_selectors
+from dovetail_verify.accuracy.trials import decibels
+
+if TYPE_CHECKING:
+    from dovetail.passes.request import Request
+    from dovetail.runtime.guard import GuardedEngine
+
+    from dovetail_verify.accuracy.groups import Group, Groups
+    from dovetail_verify.accuracy.look import Look
+    from dovetail_verify.accuracy.trials import Trial, Trials
+
+__all__ = ["Ranking", "Row", "rank"]
+
+_BETTER = 10.0  # dB by which the nodes that are proposed improve the result, where there is no goal
+_SOUND = 20.0  # dB that are proposed for a result that is broken
+_NAMED = 2  # nodes of a group in a table
+
+
+@dataclass(frozen=True)
+class Row:
+    """A node, or nodes that follow each other, and what they cost.
+
+    Attributes:
+        nodes: Their names, in graph order. A node that holds bodies counts as one with all that is in them.
+        operators: Their operators, by number of nodes.
+        share: Their share of the noise that all nodes make, at the output where it is largest.
+        cumulated: The share of this row and those above it.
+        snr_alone: The SNR of the worst output if they alone are low, in decibels.
+        measured: Whether that was measured; else it is what others leave over, a rough figure.
+        suspect: Of several nodes, the one whose own low arithmetic on exact inputs is the least exact.
+        raised: Whether the nodes are among those that `Ranking.high` raises.
+    """
+
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    share: float
+    cumulated: float
+    snr_alone: float
+    measured: bool
+    suspect: str
+    raised: bool
+
+    @property
+    def name(self) -> str:
+        """The nodes in a word or two."""
+        if len(self.nodes) <= _NAMED:
+            return ", ".join(self.nodes)
+        return f"{self.nodes[0]} .. {self.nodes[-1]} ({counted(len(self.nodes), 'node')})"
+
+    @property
+    def alone(self) -> str:
+        """The SNR as text; empty where too little is left over to tell."""
+        if self.measured:
+            return _text(self.snr_alone)
+        return f"~{_text(self.snr_alone)}" if self.share else ""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What costs a request its accuracy.
+
+    Attributes:
+        rows: The costliest first.
+        runs: How often the request was compiled and run.
+        high: Selectors for `high=` or `--high` that repair it.
+        raised: The names of the nodes that `high` raises.
+        goals: What it repairs it to.
+        met: Whether the goals are met with `high`, as measured.
+        snr_low, snr_repaired, snr_high: The SNR of the worst output in decibels, as the request is, with `high`, and
+            with everything high.
+        errors: For every node, its own error and that which accumulated up to it, as SNR in decibels, from one run.
+        notes: What to know of the figures.
+    """
+
+    rows: list[Row]
+    runs: int
+    high: list[str]
+    raised: list[str]
+    goals: Goals
+    met: bool
+    snr_low: float
+    snr_repaired: float
+    snr_high: float
+    errors: Mapping[str, tuple[float, float]] = field(repr=False, default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Lines for a person, under the table of `table_rows`."""
+        both = f"SNR {_text(self.snr_low)} as it is, {_text(self.snr_high)} with all of them high"
+        lines = [f"{counted(self.runs, 'run')}: {both}"]
+        if not self.goals:
+            return [*lines, "raising precision does not help: with all of them high it is no better"]
+        if not self.raised:
+            return [*lines, f"nothing needs to be raised: {self.goals} is met" if self.met else "nothing can be raised"]
+        repaired = f"{counted(len(self.raised), 'node')} high: SNR {_text(self.snr_repaired)}"
+        return [*lines, f"{repaired}, {self.goals} is {'met' if self.met else 'not met'}"]
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The table: one mapping per row."""
+        return [
+            {
+                "rank": number,
+                "nodes": row.name,
+                "operators": ", ".join(row.operators[:3]) + (", ..." if len(row.operators) > 3 else ""),
+                "share": f"{100 * row.share:.1f} %",
+                "cumulated": f"{100 * row.cumulated:.1f} %",
+                "SNR alone": row.alone,
+                "suspect": row.suspect if len(row.nodes) > 1 else "",
+                "raise": "yes" if row.raised else "",
+            }
+            for number, row in enumerate(self.rows, start=1)
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data; infinite figures are words, which JSON can hold."""
+        return {
+            "rows": [{**asdict(row), "snr_alone": _plain(row.snr_alone)} for row in self.rows],
+            "runs": self.runs,
+            "high": self.high,
+            "raised": self.raised,
+            "goals": self.goals.as_dict(),
+            "met": self.met,
+            "snr_low": _plain(self.snr_low),
+            "snr_repaired": _plain(self.snr_repaired),
+            "snr_high": _plain(self.snr_high),
+            "errors": {name: {"own": _plain(own), "accumulated": _plain(both)} for name, (own, both) in
+                       self.errors.items()},
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def rank(
+    trials: Trials,
+    request: Request,
+    engines: Mapping[str, Sequence[GuardedEngine]],
+    goals: Goals,
+    runs: int | None = None,
+) -> Ranking:
+    """Rank the nodes of a request.
+
+    Args:
+        trials: Compiles and runs the request with nodes raised.
+        request: The request.
+        engines: The host's engines, for the one run that looks at every node.
+        goals: What `Ranking.high` shall meet; without any, 10 dB more than there are.
+        runs: How many runs refine the ranking; by default as many as it takes to find the worst node, and some more.
+            What is proposed is measured in further runs.
+
+    Raises:
+        DovetailError: The request cannot be compiled or run, or nothing in it may be raised.
+    """
+    low = trials.run(())
+    worst = low.verification.worst_snr_db
+    if worst is None:
+        raise DovetailError("no output holds floats, so there is no accuracy to rank nodes by")
+    goals.missed(low.verification)  # says which goals cannot be measured at all
+    look = take_look(trials, request, engines, by_nodes=True)
+    groups = look.groups
+    units = sum(len(group.units) for group in groups.groups)
+    if not units:
+        raise DovetailError(_nothing(look), "name a backend with a low precision, or take back what keeps nodes low")
+    groups.refine(lambda _: loudest_splittable(groups), runs or 2 * units.bit_length() + 6)
+    highest = look.high.verification.worst_snr_db
+    if not goals:
+        better = worst + _BETTER if math.isfinite(worst) else _SOUND
+        goals = Goals(min_snr=max(round(min(better, highest) - 0.05, 1), 0.0)) if worst < highest else goals
+    raised, chosen, repaired = frozenset(), [], look.low
+    if goals.missed(look.high.verification):
+        raised, chosen, repaired = look.high.raised, groups.groups, look.high
+    elif goals.missed(look.low.verification):
+        raised, chosen = cheapest(trials, groups, goals, look.low, trials.runs, spare=0)
+        repaired = trials.run(raised)
+    return _ranking(look, groups, chosen, repaired, goals, trials.runs)
+
+
+def _ranking(look: Look, groups: Groups, chosen: Sequence[Group], repaired: Trial, goals: Goals, runs: int) -> Ranking:
+    units = [unit for group in groups.groups for unit in group.units]
+    names = [name for group in chosen for name in group.names]
+    kept = set(names)
+    others = [unit.name for unit in units if unit.name not in kept] + list(look.locked)
+    operators = {unit.name: unit.operator for unit in units} | look.operators
+    verification = repaired.verification
+    streamed = look.streamed
+    notes = (f"single nodes were not looked at: {streamed.failure}",) if streamed.failure else ()
+    return Ranking(
+        _rows(groups, set(chosen), {name: errors.own for name, errors in streamed.errors.items()}),
+        runs,
+        shortest_selectors(names, others, operators),
+        names,
+        goals,
+        not goals.missed(verification),
+        look.low.verification.worst_snr_db,
+        verification.worst_snr_db,
+        look.high.verification.worst_snr_db,
+        {name: (decibels(e.own), decibels(e.accumulated)) for name, e in streamed.errors.items()},
+        notes,
+    )
+
+
+def _rows(groups: Groups, chosen: set[Group], own: Mapping[str, float]) -> list[Row]:
+    total = groups.total()
+    loud = [(group.worst(total), group) for group in groups.groups]
+    sum_ = sum(share for share, _ in loud) or 1.0
+    rows, cumulated = [], 0.0
+    for share, group in sorted(loud, key=lambda pair: -pair[0]):
+        cumulated += share / sum_
+        counts: dict[str, int] = {}
+        for unit in group.units:
+            counts[unit.operator] = counts.get(unit.operator, 0) + 1
+        operators = tuple(sorted(counts, key=lambda operator: -counts[operator]))
+        whole = max((value for (_, kind), value in group.noise.items() if kind == "whole"), default=0.0)
+        suspect = max(group.names, key=lambda name: own.get(name, 0.0))
+        row = Row(
+            tuple(group.names), operators, share / sum_, min(cumulated, 1.0), decibels(whole), not group.derived,
+            suspect, group in chosen,
+        )  # fmt: skip
+        rows.append(row)
+    return rows
+
+
+def _nothing(look: Look) -> str:
+    if look.locked:
+        reasons = ", ".join(list(dict.fromkeys(look.locked.values()))[:3])
+        return f"no node may be raised: {reasons}"
+    return "no node is computed in a low precision, so there is nothing to raise"
+
+
+def _text(value: float) -> str:
+    return "exact" if value == math.inf else "broken" if value == -math.inf else f"{value:.1f} dB"
+
+
+def _plain(value: float) -> float | str:
+    return round(value, 3) if math.isfinite(value) else "inf" if value > 0 else "-inf"

@@ -1,0 +1,107 @@
+"""Arguments that `compile`, `verify` and `bisect` share: accuracy goals, and shapes of random inputs."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dovetail.errors import UsageError
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+
+__all__ = [
+    "InputShapes",
+    "add_goals",
+    "add_input_shapes",
+    "bisect_command",
+    "checked_shapes",
+    "goals_of",
+    "shapes_of",
+]
+
+InputShapes: TypeAlias = "Mapping[str, Sequence[int]] | Sequence[str | Path] | str | Path | None"
+"""Shapes by input name, or texts: `NAME:1x3x48x320`, or the path of a file of arrays that has them."""
+
+
+def add_goals(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how accurate a result must be."""
+    add = parser.add_argument_group("accuracy goals, for every float output on the data").add_argument
+    add("--min-snr", metavar="DB", help="signal to noise, in decibels")
+    add("--min-cosine", metavar="C", help="cosine similarity, at most 1")
+    add("--min-top1", metavar="SHARE", help="share of rows of scores with the same largest element: 0.99 or 99%%")
+    add("--max-abs", metavar="X", help="largest difference of any element")
+
+
+def goals_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of `dovetail.compile` and `dovetail.verify` that say the goals.
+
+    Raises:
+        UsageError: A goal is no such number, or there is no data to measure it on.
+    """
+    from dovetail_verify.accuracy.goals import Goals
+
+    goals = Goals(args.min_snr, args.min_cosine, args.min_top1, args.max_abs)
+    goals.check_data(args.data)
+    return goals.as_dict()
+
+
+def bisect_command(model: Path, backends: Sequence[str], data: Path | None) -> str:
+    """The command that finds what costs the accuracy, to be copied."""
+    words = ["dovetail", "bisect", str(model), *(word for name in backends for word in ("--backend", name))]
+    return shlex.join([*words, "--data", str(data or "FILE")])
+
+
+def add_input_shapes(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which shapes random inputs have."""
+    parser.add_argument(
+        "--input-shapes",
+        action="append",
+        default=[],
+        metavar="NAME:1x3x48x320|FILE",
+        help="shape of a random input where the model leaves it open (repeatable), or a file of arrays as an example",
+    )
+
+
+def checked_shapes(args: argparse.Namespace) -> tuple[str, ...]:
+    """What `--input-shapes` gives, for the keyword argument `input_shapes`.
+
+    Raises:
+        UsageError: A text is neither a shape nor a file.
+    """
+    for text in args.input_shapes:
+        if not Path(text).is_file():
+            _shape_in(text)
+    return tuple(args.input_shapes)
+
+
+def shapes_of(given: InputShapes, model: Model) -> dict[str, tuple[int, ...]]:
+    """Shapes of random inputs by input name, from all that the keyword argument `input_shapes` may be.
+
+    Raises:
+        UsageError: A text is neither a shape nor a file.
+        DovetailError: A file cannot be read.
+    """
+    if isinstance(given, Mapping):
+        return {name: tuple(shape) for name, shape in given.items()}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in (given,) if isinstance(given, (str, Path)) else given or ():
+        if Path(text).is_file():
+            from dovetail.data.sources import array_shapes
+
+            names = [value.name for value in model.graph.inputs if not value.is_initializer()]
+            shapes |= array_shapes(Path(text), names)
+        else:
+            name, shape = _shape_in(str(text))
+            shapes[name] = shape
+    return shapes
+
+
+def _shape_in(text: str) -> tuple[str, tuple[int, ...]]:
+    name, colon, extents = text.rpartition(":")
+    if not colon or not name or not all(part.isdecimal() for part in extents.split("x")):
+        raise UsageError(f"{text!r} is neither NAME:1x3x48x320 nor a file of arrays")
+    return name, tuple(map(int, extents.split("x")))

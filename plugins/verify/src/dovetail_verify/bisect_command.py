@@ -1,0 +1,75 @@
+"""`dovetail bisect`: which nodes cost a request its accuracy, and what to raise."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from dovetail.cli.common import (
+    PlainCommand,
+    Progress,
+    add_request,
+    existing,
+    print_json,
+    request_of,
+    say,
+    say_note,
+    table,
+)
+from dovetail.errors import UsageError
+
+from dovetail_verify.arguments import add_goals, goals_of
+
+__all__ = ["BISECT"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    parser.add_argument("model", type=Path, metavar="MODEL")
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="runs that refine the ranking (default: enough for the worst node)"
+    )
+    add_request(parser)
+    add_goals(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    if not args.backend:
+        raise UsageError("no backend is named", "add --backend NAME (repeatable)")
+    if args.data is None:
+        raise UsageError("there is no data to rank nodes on", "add --data: inputs like those that the model will see")
+    goals = goals_of(args)
+    from dovetail_verify.functions import bisect
+
+    with Progress() as progress:
+        ranking = bisect(existing(args.model), **request_of(args), **goals, runs=args.runs, progress=progress)
+    command_line = _repairing(args, ranking.high)
+    if args.json:
+        print_json({**ranking.as_dict(), "command": command_line})
+        return 0
+    table(ranking.table_rows())
+    for text in ranking.notes:
+        say_note(text)
+    say(*ranking.lines())
+    if ranking.high:
+        say(command_line)
+    return 0
+
+
+def _repairing(args: argparse.Namespace, high: list[str]) -> str:
+    """The command that compiles the same request with what was found."""
+    words = ["dovetail", "compile", str(args.model), *(word for name in args.backend for word in ("--backend", name))]
+    for option in ("strategy", "costs"):
+        if getattr(args, option):
+            words += [f"--{option}", getattr(args, option)]
+    if args.solver != "forward":
+        words += ["--solver", args.solver]
+    for option in ("pin", "low", "high"):
+        words += [word for text in getattr(args, option) for word in (f"--{option}", text)]
+    words += ["--data", str(args.data), *(() if args.keep_io_types else ("--no-keep-io-types",))]
+    return shlex.join([*words, *(word for selector in high for word in ("--high", selector))])
+
+
+BISECT = PlainCommand("bisect", "Rank the nodes that cost the accuracy, and print what repairs it.", add_arguments, run)

@@ -1,0 +1,65 @@
+"""Running a result beside its original: once, or in trials of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context, Request
+    from dovetail.passes.instrumentation import Progress
+    from dovetail.plugin import Proceed
+
+    from dovetail_verify.accuracy.trials import Trials
+    from dovetail_verify.compare import Verification
+
+__all__ = ["compared", "trials_of"]
+
+
+def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Runs `model` on the host's engines, in the types it has."""
+    from dovetail.runtime.engines import engines_of
+    from dovetail.runtime.executor import Executor
+    from dovetail.runtime.regions import slices
+
+    return Executor(model, engines_of([ctx.host], ctx.registry), regions=slices(model.graph)).run
+
+
+def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Runs a result on the data of its original."""
+    from dovetail.data.batches import fitted
+
+    return lambda feeds: compiled.run(fitted(compiled.model, feeds))
+
+
+def trials_of(
+    original: Model, proceed: Proceed, asks: str, request: Request, ctx: Context, progress: Progress | None
+) -> Trials:
+    """Trials of a request; `asks` is what asks for nodes to be raised, for remarks."""
+    from dovetail_verify.accuracy.trials import Trials
+
+    def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
+        return proceed(dict.fromkeys(raised, ("high", asks)) | dict.fromkeys(lowered, ("low", asks)))
+
+    return Trials(original, compile_with, _reference(original, ctx), _runner, request.data, progress)
+
+
+def compared(
+    original: Model,
+    result: CompiledModel | Model,
+    data: object,
+    seed: int,
+    shapes: Mapping[str, Sequence[int]] | None,
+    progress: Progress | None,
+    ctx: Context,
+) -> Verification:
+    """The comparison of a result with its original on data, or on random inputs of `shapes`."""
+    from dovetail.compiled import CompiledModel
+
+    from dovetail_verify.compare import verify
+
+    run = _runner(result) if isinstance(result, CompiledModel) else _reference(result, ctx)
+    return verify(original, _reference(original, ctx), run, data, seed, progress, shapes)

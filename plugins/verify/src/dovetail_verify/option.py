@@ -1,0 +1,129 @@
+"""What `compile` gets: a comparison of the result with its original, and accuracy goals that the result must meet."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, GoalError, UsageError, VerificationError
+
+from dovetail_verify.arguments import add_goals, add_input_shapes, bisect_command, checked_shapes, goals_of, shapes_of
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.plugin import CompileJob, Proceed
+
+    from dovetail_verify.accuracy.goals import Goals
+    from dovetail_verify.compare import Verification
+
+__all__ = ["VERIFY_RESULT", "VerifyResult"]
+
+_GOALS = ("min_snr", "min_cosine", "min_top1", "max_abs")
+
+
+class VerifyResult:
+    """The option: `dovetail compile --verify`, and `dovetail.compile(..., verify=True)`.
+
+    Keyword arguments of `dovetail.compile`:
+        verify: Compare the result with the original: by default (None) when there is data; on random inputs where there
+            is none.
+        input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
+        min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which every float output must meet on the data; see
+            `dovetail_verify.accuracy.goals.Goals`. What costs the accuracy is raised to the types of the source model,
+            as little as possible; the remarks and `plan.summary["accuracy"]` say what and why.
+    """
+
+    commands = ("compile",)
+    keywords = ("verify", "input_shapes", *_GOALS)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add `--verify`, `--input-shapes` and the goals."""
+        parser.add_argument(
+            "--verify", action="store_true", help="measure the result, on random inputs if there is no data"
+        )
+        add_input_shapes(parser)
+        add_goals(parser)
+
+    def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
+        """The keyword arguments; goals need data.
+
+        Raises:
+            UsageError: A goal is no such number, there is no data to measure it on, or a shape is none.
+        """
+        return {"verify": args.verify or None, "input_shapes": checked_shapes(args), **goals_of(args)}
+
+    def recorded(self, keywords: Mapping[str, Any]) -> dict[str, float]:
+        """The goals.
+
+        Raises:
+            UsageError: A goal is no such number, or measuring it is forbidden.
+        """
+        goals = _goals(keywords)
+        if goals and keywords.get("verify") is False:
+            raise UsageError(f"{goals} is a goal, and verify=False forbids to measure it", "leave one of them out")
+        return goals.as_dict()
+
+    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+        """Compile so that the goals are met, and compare the result with the original where that is wanted.
+
+        Raises:
+            GoalError: The goals cannot be met; the error holds the most accurate result.
+            VerificationError: The result could not be compared with the original; the error holds it.
+        """
+        goals, verify, data = _goals(job.keywords), job.keywords.get("verify"), job.request.data
+        goals.check_data(data)
+        failure: DovetailError | None = None
+        if not goals:
+            compiled = proceed()
+        elif job.recognised is not None:
+            # What it was compiled from is not there to measure it again, and need not be.
+            from dovetail_verify.accuracy.record import recorded_failure
+
+            compiled = proceed()
+            failure = recorded_failure(compiled, goals)
+        else:
+            compiled, failure = _meeting(goals, job, proceed)
+        if compiled.verification is None and (verify or verify is None and data is not None):
+            job.keep(compiled)
+            compiled.verification = _compared(job, compiled)
+        if compiled.verification is not None:
+            path, backends = job.original.path or Path("MODEL"), [str(choice) for choice in job.request.backends]
+            tried = bisect_command(path, backends, data if isinstance(data, (str, Path)) else None)
+            compiled.verification.remedy = f"`{tried}` shows which nodes cost it; --min-snr 30 raises them"
+        if failure is not None:
+            job.keep(compiled)
+            raise GoalError(compiled, failure)
+        return compiled
+
+
+def _goals(keywords: Mapping[str, Any]) -> Goals:
+    from dovetail_verify.accuracy.goals import Goals
+
+    return Goals(**{name: keywords.get(name) for name in _GOALS})
+
+
+def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledModel, DovetailError | None]:
+    """The result that meets the goals, or the most accurate one with why it does not."""
+    from dovetail.runtime.engines import engines_of
+
+    from dovetail_verify.accuracy.raising import meet_goals
+    from dovetail_verify.comparing import trials_of
+
+    trials = trials_of(job.original, proceed, str(goals), job.request, job.ctx, job.progress)
+    outcome = meet_goals(trials, job.request, goals, engines_of([job.ctx.host], job.ctx.registry))
+    return outcome.compiled, outcome.failure
+
+
+def _compared(job: CompileJob, compiled: CompiledModel) -> Verification:
+    from dovetail_verify.comparing import compared
+
+    try:
+        shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
+        return compared(job.original, compiled, job.request.data, job.request.seed, shapes, job.progress, job.ctx)
+    except DovetailError as error:
+        raise VerificationError(compiled, error) from error
+
+
+VERIFY_RESULT = VerifyResult()

@@ -1,0 +1,74 @@
+"""`dovetail verify`: compare a result with its original."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dovetail.cli.common import PlainCommand, Progress, existing, note, plugins_of, print_json, say, say_note, warn
+
+from dovetail_verify.arguments import add_goals, add_input_shapes, bisect_command, checked_shapes, goals_of
+
+__all__ = ["VERIFY"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    parser.add_argument("original", type=Path, metavar="ORIGINAL")
+    parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
+    parser.add_argument("--data", type=Path, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
+    add_input_shapes(parser)
+    add_goals(parser)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    for path in (args.original, args.result, args.data):
+        existing(path)
+    goals, shapes = goals_of(args), checked_shapes(args)
+    import dovetail
+
+    from dovetail_verify.functions import verify
+
+    original, plugins = dovetail.open(args.original), plugins_of(args)
+    result = dovetail.load(args.result, plugins) if args.result.is_dir() else args.result
+    with Progress() as progress:
+        verification = verify(
+            original,
+            result,
+            args.data,
+            seed=args.seed,
+            input_shapes=shapes,
+            **goals,
+            plugins=plugins,
+            progress=progress,
+        )
+    if args.json:
+        print_json(verification.as_dict())
+    else:
+        say(*verification.lines())
+        for text in verification.notes:
+            say_note(text)
+    tried = ""
+    if verification.warnings or verification.missed:
+        # The plan of a large result takes a second to read.
+        names = [entry["name"] for entry in result.plan.backends] if result is not args.result else ["NAME"]
+        tried = f"`{bisect_command(args.original, names, args.data)}` shows which nodes cost it"
+        verification.remedy = f"{tried}; `dovetail compile --min-snr 30` raises them"
+    if not args.json:
+        warn(verification)
+    for miss in verification.missed:
+        note(f"error: the goal is not met: {miss}")
+    if verification.missed:
+        note(f"  {tried}; `dovetail compile` with the goal raises them")
+        return 1
+    if verification.broken:
+        note("error: the result is broken: it is no approximation of the original")
+        return 1
+    return 0
+
+
+VERIFY = PlainCommand(
+    "verify", "Run a model and what was compiled from it, and compare the outputs.", add_arguments, run
+)

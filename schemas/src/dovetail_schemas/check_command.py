@@ -1,0 +1,107 @@
+"""`dovetail check`: is a backend file right, and what does it say about real models?"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.common import PlainCommand, columns, existing, plugins_of, print_json
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.plugin import Backend
+    from dovetail.plugin.loader import PluginSet
+
+__all__ = ["CHECK"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("models", type=Path, nargs="*", metavar="MODEL")
+    parser.add_argument(
+        "--option", action="append", default=[], type=_option, metavar="key=value", help="an option of the backend"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    plugins = plugins_of(args)
+    registry = plugins.registry
+    existing(args.file)
+    from dovetail.ir import open_model
+    from dovetail.passes.backends import load_backend_file
+    from dovetail.plugin.backend_files import format_of
+
+    backend = load_backend_file(registry, args.file, dict(args.option))
+    known = {"engine": list(registry.engine), "strategy": list(registry.strategy)}
+    format_of(registry, args.file).check(
+        args.file, known, lambda options: load_backend_file(registry, args.file, options)
+    )
+    facts = {name: registry.fact[name] for name in backend.facts}
+    documents = []
+    for path in args.models:
+        model = open_model(existing(path))
+        _normalise(model, backend, plugins)
+        operators = _judge(model, backend.judge(model.ir.opset_imports, facts))
+        documents.append({"model": str(path), "operators": operators})
+    if args.json:
+        print_json({"file": str(args.file), "valid": True, "models": documents})
+        return 0
+    for document in documents:
+        print("\n".join([document["model"], *_lines(document["operators"])]))
+    print(f"{args.file}: valid")
+    return 0
+
+
+def _normalise(model: Model, backend: Backend, plugins: PluginSet) -> None:
+    """Bring the model to the form that a compilation judges: its values typed, its constants folded."""
+    from dovetail.passes import Context, compose
+
+    context = Context(plugins=plugins)
+    context.backends = (backend,)
+    compose(plugins.registry, stages=("normalise",), plugins=plugins).run(model, context)
+
+
+def _judge(model: Model, judge: Any) -> list[dict[str, Any]]:
+    """Per operator: how many nodes are accepted, refused, or left to the region, and how often each reason is given."""
+    counts: dict[str, Counter] = {}
+    reasons: dict[str, Counter] = {}
+    for node in model.nodes():
+        name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        verdict = judge(node)
+        answer = {True: "accepted", False: "refused", None: "open"}[verdict.ok]
+        counts.setdefault(name, Counter())[answer] += 1
+        if verdict.ok is False:
+            texts = (f"{reason.text} [{reason.source}]" if reason.source else reason.text for reason in verdict.reasons)
+            reasons.setdefault(name, Counter()).update(texts)
+    return [
+        {
+            "operator": name,
+            **{answer: counts[name][answer] for answer in ("accepted", "refused", "open")},
+            "reasons": dict(reasons.get(name, Counter()).most_common()),
+        }
+        for name in sorted(counts)
+    ]
+
+
+def _lines(operators: list[dict[str, Any]]) -> list[str]:
+    """A table; nodes that only their region can decide are open."""
+    rows: list[tuple] = [("operator", "accepted", "refused", "open", "reasons")]
+    for item in operators:
+        reasons = [f"{count} x {reason}" for reason, count in item["reasons"].items()] or [""]
+        rows.append((item["operator"], item["accepted"], item["refused"], item["open"], reasons[0]))
+        rows += [("", "", "", "", reason) for reason in reasons[1:]]
+    return columns(rows, indent="    ")
+
+
+def _option(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not key=value")
+    return key, value
+
+
+CHECK = PlainCommand("check", "Check a backend file, and run its table over models.", add_arguments, run)

@@ -1,0 +1,6 @@
+"""What users call as `dovetail.hello`."""
+
+
+def hello(who="world"):
+    """A greeting."""
+    return f"hello, {who}"

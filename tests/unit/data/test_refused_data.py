@@ -1,0 +1,73 @@
+"""Input data: what is cut into batches, and what is refused."""
+
+import numpy as np
+import pytest
+from dovetail.data.batches import batches, fitted
+from dovetail.errors import DovetailError
+from dovetail.ir.opening import open_text
+
+MODEL = """<ir_version: 10, opset_import: ["" : 22]>
+g (float[{batch},3] x, int64[2] k) => (float[{batch},3] y) {{ y = Identity(x) }}"""
+
+
+def model(batch="N"):
+    return open_text(MODEL.format(batch=batch), "text")
+
+
+@pytest.mark.parametrize(
+    ("batch", "given", "sizes"),
+    [
+        ("N", 5, [5]),  # an open extent takes up to 64 at once
+        ("N", 130, [64, 64, 2]),
+        (2, 2, [2]),
+        (2, 6, [2, 2, 2]),
+    ],
+)
+def test_arrays_with_more_samples_than_the_model_takes_are_cut(batch, given, sizes):
+    arrays = {"x": np.arange(3 * given, dtype=np.float32).reshape(given, 3), "k": np.ones(2, np.int64)}
+    labels = np.arange(given)
+    found = list(batches(model(batch), {**arrays, "labels": labels}))
+    assert [len(feeds["x"]) for feeds, _ in found] == sizes
+    assert [list(truth[""]) for _, truth in found] == [list(part) for part in np.split(labels, np.cumsum(sizes)[:-1])]
+    np.testing.assert_array_equal(np.concatenate([feeds["x"] for feeds, _ in found]), arrays["x"])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": (5, 3)}, "no array for input 'k'"),
+        ({"x": (5, 3), "k": (2,), "X": (1,)}, "the model has no input 'X'"),
+        ({"x": (5, 4), "k": (2,)}, "input 'x' wants [N, 3], the array has [5, 4]"),
+        ({"x": (5,), "k": (2,)}, "input 'x' wants [N, 3], the array has [5]"),
+        ({"x": (5, 3), "k": (3,)}, "input 'k' wants [2], the array has [3]"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_by_name(arrays, message):
+    given = {name: np.zeros(shape, np.float32 if name == "x" else np.int64) for name, shape in arrays.items()}
+    with pytest.raises(DovetailError, match=r".*") as refused:
+        list(batches(model(), given))
+    assert message in refused.value.message
+
+
+@pytest.mark.parametrize("content", [b"hello", b"", b"PK\x03\x04 cut short"])
+def test_files_that_are_no_npz(tmp_path, content):
+    path = tmp_path / "data.npz"
+    path.write_bytes(content)
+    with pytest.raises(DovetailError, match=r"data\.npz"):
+        list(batches(model(), path))
+
+
+def test_a_folder_holds_one_file_per_sample(tmp_path):
+    for index in range(3):
+        np.savez(tmp_path / f"{index}.npz", x=np.full((1, 3), index, np.float32), k=np.ones(2, np.int64))
+    assert [feeds["x"][0, 0] for feeds, _ in batches(model(), tmp_path)] == [0, 1, 2]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DovetailError, match=r"holds no \.npz"):
+        list(batches(model(), tmp_path / "empty"))
+
+
+def test_floats_are_given_in_the_type_that_a_result_takes():
+    text = MODEL.format(batch="N").replace("float[N,3] x", "bfloat16[N,3] x").replace("float[N,3] y", "bfloat16[N,3] y")
+    given = {"x": np.ones((1, 3), np.float32), "k": np.ones(2, np.int64)}
+    found = fitted(open_text(text, "text"), given)
+    assert {name: array.dtype.name for name, array in found.items()} == {"x": "bfloat16", "k": "int64"}

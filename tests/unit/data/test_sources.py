@@ -1,0 +1,123 @@
+"""Data in every form that Python users and ONNX's tools have it."""
+
+import numpy as np
+import onnx
+import pytest
+from dovetail.data.batches import batches
+from dovetail.data.sources import as_data, data_digest
+from dovetail.errors import DovetailError
+from dovetail.ir.opening import open_text
+
+ONE = open_text('<ir_version: 10, opset_import: ["": 22]> g (float[N,2] x) => (float[N,2] y) { y = Relu (x) }', "one")
+TWO = open_text(
+    '<ir_version: 10, opset_import: ["": 22]> g (float[N,2] x, float[N,2] b) => (float[N,2] y) { y = Add (x, b) }',
+    "two",
+)
+A = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+def generator():
+    yield {"x": A}
+    yield {"x": A + 1}
+
+
+def folder(path, **arrays):
+    path.mkdir(parents=True)
+    for name, array in arrays.items():
+        np.save(path / f"{name}.npy", array)
+    return path
+
+
+def protos(path, *arrays, names=("", "")):
+    path.mkdir(parents=True, exist_ok=True)
+    for index, array in enumerate(arrays):
+        onnx.save_tensor(onnx.numpy_helper.from_array(array, names[index]), path / f"input_{index}.pb")
+    onnx.save_tensor(onnx.numpy_helper.from_array(A, ""), path / "output_0.pb")
+    return path
+
+
+ONE_INPUT = {
+    "an array": (lambda _: A, [A]),
+    "a mapping": (lambda _: {"x": A}, [A]),
+    "lists": (lambda _: {"x": A.tolist()}, [A]),
+    "a list of mappings": (lambda _: [{"x": A}, {"x": A + 1}], [A, A + 1]),
+    "a list of arrays": (lambda _: [A, A + 1], [A, A + 1]),
+    "an iterator": (lambda _: generator(), [A, A + 1]),
+    "a function that returns one": (lambda _: generator, [A, A + 1]),
+    "an .npz file": (lambda path: np.savez(path / "d.npz", x=A) or path / "d.npz", [A]),
+    "an .npy file": (lambda path: np.save(path / "any.npy", A) or path / "any.npy", [A]),
+    "a folder of .npy files": (lambda path: folder(path / "d", first=A, second=A + 1), [A, A + 1]),
+    "a tensor proto": (lambda path: protos(path / "d", A) / "input_0.pb", [A]),
+    "a folder of test data": (lambda path: protos(path / "d", A), [A]),
+    "folders of test data": (lambda path: protos(path / "d/test_data_set_0", A).parent, [A]),
+}
+
+
+@pytest.mark.parametrize("form", ONE_INPUT)
+def test_data_for_one_input(form, tmp_path):
+    make, wanted = ONE_INPUT[form]
+    data = as_data(make(tmp_path))
+    for _ in range(2):  # calibration and verification read it in turn
+        found = [feeds["x"] for feeds, _ in batches(ONE, data)]
+        assert len(found) == len(wanted)
+        for array, other in zip(found, wanted):
+            np.testing.assert_array_equal(array, other)
+            assert array.dtype == np.float32
+
+
+TWO_INPUTS = {
+    "tuples in the order of the inputs": lambda _: [(A, A + 1)],
+    "a folder of .npy files by input name": lambda path: folder(path / "d", x=A, b=A + 1),
+    "test data by number": lambda path: protos(path / "d", A, A + 1),
+    "test data by name": lambda path: protos(path / "d", A + 1, A, names=("b", "x")),
+}
+
+
+@pytest.mark.parametrize("form", TWO_INPUTS)
+def test_data_for_two_inputs(form, tmp_path):
+    ((feeds, _),) = batches(TWO, as_data(TWO_INPUTS[form](tmp_path)))
+    np.testing.assert_array_equal(feeds["x"], A)
+    np.testing.assert_array_equal(feeds["b"], A + 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (A, "the data is ndarray, the model's inputs are x, b"),
+        ([A], "batch 0 of the data is ndarray"),
+        ([(A,)], "batch 0 of the data is tuple"),
+        (3, "data cannot be int"),
+        (lambda: 3, "the function that gives data returned int"),
+        (lambda x: x, "cannot be called without arguments"),
+        ("nowhere.npz", "nowhere.npz does not exist"),
+        ({"x": A[:0], "b": A[:0]}, "the array for input 'x' holds no sample"),
+    ],
+)
+def test_data_that_is_none(data, says):
+    with pytest.raises(DovetailError) as refused:
+        list(batches(TWO, data))
+    assert says in refused.value.message
+
+
+@pytest.mark.parametrize(("name", "says"), [("d.npy", "is not an .npy file"), ("d.pb", "is not a TensorProto")])
+def test_damaged_files(name, says, tmp_path):
+    (tmp_path / name).write_bytes(b"\xff\xff\xff\xffdamaged")
+    with pytest.raises(DovetailError) as refused:
+        list(batches(ONE, tmp_path / name))
+    assert says in refused.value.message
+
+
+def test_no_batch_is_no_verification():
+    from dovetail_verify.compare import verify
+
+    with pytest.raises(DovetailError, match="the data holds no batch, so nothing was verified"):
+        verify(ONE, lambda feeds: feeds, lambda feeds: feeds, [])
+
+
+def test_the_digest_of_data_tells_contents_apart(tmp_path):
+    np.savez(tmp_path / "a.npz", x=A)
+    np.savez(tmp_path / "b.npz", x=A + 1)
+    digests = [data_digest(tmp_path / "a.npz"), data_digest(tmp_path / "b.npz"), data_digest(A), data_digest(A + 1),
+               data_digest({"x": A}), data_digest([{"x": A}, {"x": A}]), data_digest(as_data(generator()))]  # fmt: skip
+    assert len(set(digests)) == len(digests) and "" not in digests
+    assert data_digest({"x": A}) == data_digest({"x": A.copy()})

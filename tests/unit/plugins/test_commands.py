@@ -1,0 +1,119 @@
+"""Commands of plugins: listed beside core's, run as these are, and named with their distribution when they fail."""
+
+import pytest
+from dovetail.cli.main import main
+from dovetail.plugin import load_plugins
+
+COMMAND = """
+class Hello:
+    name = "hello"
+    summary = "Say hello."
+
+    def add_arguments(self, parser):
+        parser.add_argument("who", nargs="?", default="world")
+
+    def run(self, args):
+        {body}
+
+HELLO = Hello()
+"""
+REGISTER = 'registry.command("hello", "acme_plugin.hello:HELLO")'
+
+
+@pytest.fixture
+def hello(install, plugin):
+    """Install a command `hello` whose `run` has the given body."""
+
+    def put(body='print(f"hello, {args.who}")', source=COMMAND, register=REGISTER):
+        files = {"acme_plugin/__init__.py": plugin(register=register)}
+        files["acme_plugin/hello.py"] = source.format(body=body)
+        install("acme", {"acme": "acme_plugin"}, files)
+
+    return put
+
+
+def test_a_command_is_listed_and_run(hello, capsys):
+    hello()
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out
+    assert "hello     Say hello." in listed
+    assert "compile   Compile a model" in listed
+    assert main(["hello", "you"]) == 0
+    assert capsys.readouterr().out == "hello, you\n"
+    assert main(["hello", "--help"]) == 0
+    assert "usage: dovetail hello" in capsys.readouterr().out
+
+
+def test_what_it_returns_is_the_exit_code(hello, capsys):
+    hello("return 1")
+    assert main(["hello"]) == 1
+    assert main(["hello", "a", "b"]) == 2
+    assert "unrecognized arguments: b" in capsys.readouterr().err
+
+
+def test_an_error_for_users_is_printed_as_that_of_any_command(hello, capsys):
+    hello("from dovetail.plugin import UsageError; raise UsageError('no', 'say yes')")
+    assert main(["hello"]) == 2
+    assert capsys.readouterr().err == "error: no\n  say yes\n"
+
+
+@pytest.mark.parametrize("body", ["1 / 0", "raise SystemExit(0)", "return 'fine'"])
+def test_any_other_exception_is_named_with_its_distribution(hello, body, capsys):
+    hello(body)
+    assert main(["hello"]) == 1
+    error = capsys.readouterr().err
+    assert "error: command 'hello' of acme raised" in error
+    assert "report it to acme" in error
+    assert main(["passes"]) == 0, "the rest works"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("import nothing_of_this_name", "cannot be loaded from acme_plugin.hello:HELLO: ModuleNotFoundError"),
+        ("HELLO = 3", "has no name, summary, add_arguments, run"),
+        (COMMAND.replace("HELLO = Hello()", "HELLO = Hello"), "is a class"),
+        (COMMAND.replace('name = "hello"', 'name = "hullo"'), "calls itself 'hullo'"),
+    ],
+)
+def test_one_that_does_not_load_is_a_warning_in_the_list_and_an_error_when_called(hello, source, says, capsys):
+    hello(source=source)
+    assert main(["--help"]) == 0
+    listed, warned = capsys.readouterr()
+    assert "compile   Compile a model" in listed
+    assert "hello" not in listed
+    assert "warning: command 'hello' of acme" in warned and says in warned
+    assert main(["hello"]) == 1
+    assert says in capsys.readouterr().err
+
+
+def test_the_name_of_a_command_of_core_is_taken(hello, capsys):
+    hello(register='registry.command("plan", "acme_plugin.hello:HELLO")')
+    assert main(["--help"]) == 0
+    listed, warned = capsys.readouterr()
+    assert "plan      Decide where" in listed
+    assert "warning: plugin acme (acme): command 'plan' is registered by dovetail" in warned
+
+
+def test_it_can_be_left_out(hello, capsys):
+    hello()
+    assert main(["hello", "--no-plugin", "acme"]) == 2
+    assert "there is no command 'hello'" in capsys.readouterr().err
+
+
+def test_a_misspelt_command_has_near_misses(capsys):
+    assert main(["complie"]) == 2
+    assert "there is no command 'complie' (did you mean 'compile'?)" in capsys.readouterr().err
+
+
+def test_core_is_listed_like_any_plugin():
+    registry = load_plugins().registry
+    assert {registry.command.entry(name).owner for name in ("compile", "opt")} == {"dovetail"}
+    assert registry.command.entry("verify").owner == "dovetail-verify"
+
+
+def test_a_command_of_core_that_takes_nothing_from_plugins_starts_without_them(hello, monkeypatch, capsys):
+    hello()
+    monkeypatch.setattr("dovetail.plugin.loader.load_plugins", lambda **_: pytest.fail("plugins were loaded"))
+    assert main(["explain", "--help"]) == 0
+    assert main(["--version"]) == 0

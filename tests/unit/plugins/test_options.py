@@ -1,0 +1,253 @@
+"""Options of plugins: arguments of `compile`, keywords of `dovetail.compile`, and what they may do around compiling."""
+
+import inspect
+import json
+import warnings
+from pathlib import Path
+
+import dovetail
+import numpy as np
+import onnx
+import pytest
+from dovetail.cli.main import main
+from dovetail.plugin import load_plugins
+from dovetail.plugin.options import COMPILE_KEYWORDS
+
+MODEL = """<ir_version: 10, opset_import: ["" : 22]>
+g (float[2,4] x) => (float[2,4] y) <float[4,4] w = {1,0,0,0, 0,2,0,0, 0,0,3,0, 0,0,0,4}>
+{ [dense] a = MatMul (x, w)  [relu] y = Relu (a) }"""
+OPTION = """
+seen = []
+
+class Hello:
+    commands = ("compile",)
+    keywords = ("hello",)
+
+    def add_arguments(self, parser):
+        parser.add_argument("--hello", metavar="WHO")
+
+    def keywords_of(self, args):
+        return {"hello": args.hello}
+
+    def recorded(self, keywords):
+        return {"hello": keywords["hello"]} if keywords.get("hello") else {}
+
+    def compile(self, job, proceed):
+        COMPILE
+
+HELLO = Hello()
+"""
+COMPILE = """seen.append(("before", job.keywords.get("hello"), job.recognised is not None))
+        compiled = proceed()
+        compiled.files["hello.txt"] = str(job.keywords.get("hello"))
+        return compiled"""
+REGISTER = 'registry.option("hello", "acme_plugin.hello:HELLO")'
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    onnx.save(onnx.parser.parse_model(MODEL), "m.onnx")
+    np.savez("x.npz", x=np.ones((2, 4), np.float32))
+    return "m.onnx"
+
+
+@pytest.fixture
+def hello(install, plugin):
+    """Install an option `hello` whose `compile` has the given body."""
+
+    def put(body=COMPILE, source=OPTION, register=REGISTER, name="acme"):
+        files = {f"{name}_plugin/__init__.py": plugin(register=register.replace("acme", name))}
+        files[f"{name}_plugin/hello.py"] = source.replace("COMPILE", body)
+        install(name, {name: f"{name}_plugin"}, files)
+
+    return put
+
+
+def test_an_argument_of_the_command_and_a_keyword_of_the_function(hello, model, capsys):
+    hello()
+    assert main(["compile", model, "--backend", "host", "--hello", "you", "-o", "out"]) == 0
+    assert Path("out/hello.txt").read_text() == "you"
+    assert dovetail.compile(model, "host", hello="me").files["hello.txt"] == "me"
+    assert main(["compile", "--help"]) == 0
+    assert "--hello WHO" in capsys.readouterr().out
+
+
+def test_what_it_records_is_in_the_request_the_plan_and_the_stamp(hello, model):
+    hello()
+    compiled = dovetail.compile(model, "host", hello="you")
+    assert compiled.plan.summary["options"] == {"hello": {"hello": "you"}}
+    compiled.save("out")
+    assert '"options": {"hello": {"hello": "you"}}' in Path("out/plan.yaml").read_text()
+    dovetail.compile("out/model.onnx", "host", hello="you")
+    dovetail.compile("out/model.onnx", "host", hello="somebody else")
+    dovetail.compile("out/model.onnx", "host")
+    from acme_plugin.hello import seen
+
+    assert [recognised for _, _, recognised in seen] == [False, True, False, False]
+
+
+def test_a_keyword_that_nobody_owns_has_near_misses(hello, model):
+    hello()
+    with pytest.raises(dovetail.UsageError, match=r"no keyword 'helo' \(did you mean 'hello'\?\)"):
+        dovetail.compile(model, "host", helo="you")
+    without = load_plugins(block=["acme", "verify"])
+    with pytest.raises(dovetail.UsageError, match="no keyword 'min_snr'\n  no installed distribution adds any"):
+        dovetail.compile(model, "host", min_snr=30, plugins=without)
+
+
+def test_it_may_compile_several_times_with_nodes_high_or_low(hello, model):
+    hello("""high = proceed({"dense": ("high", "a test")})
+        seen.append(high.plan.find("a").precision)
+        seen.extend(remark.why for remark in high.remarks if "a test" in remark.why)
+        return proceed()""")
+    assert dovetail.compile(model, "cpu-bf16").plan.find("a").precision == "bfloat16"
+    from acme_plugin.hello import seen
+
+    assert seen[0] == "float32"
+    assert len(seen) > 1
+
+
+def test_a_result_is_kept_before_it_is_looked_at(hello, model, capsys):
+    hello("""compiled = proceed()
+        job.keep(compiled)
+        from dovetail.plugin import ResultError
+        raise ResultError(compiled, "it does not say hello", "greet it")""")
+    assert main(["compile", model, "--backend", "host", "-o", "out", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"] == "it does not say hello"
+    assert document["summary"].startswith("host 2")
+    assert dovetail.load("out").run({"x": np.ones((2, 4), np.float32)})
+    with pytest.raises(dovetail.ResultError) as caught:
+        dovetail.compile(model, "host")
+    assert caught.value.compiled.summary().startswith("host 2")
+
+
+def test_keep_is_called_once_and_before_the_result_is_verified(model):
+    kept = []
+    dovetail.compile(model, "cpu-bf16", data="x.npz", keep=lambda compiled: kept.append(compiled.verification))
+    assert kept == [None]
+
+
+def test_options_nest_in_the_order_of_their_names(hello, model):
+    body = """from acme_plugin.hello import seen
+        seen.append(">NAME")
+        compiled = proceed()
+        seen.append("<NAME")
+        return compiled"""
+    for name, owner in (("b", "brick"), ("a", "acme")):
+        register = f'registry.option("{name}", "acme_plugin.hello:HELLO")'
+        source = (
+            OPTION.replace('("hello",)', f'("{owner}",)')
+            .replace("--hello", f"--{owner}")
+            .replace("args.hello", f"args.{owner}")
+        )
+        hello(body.replace("NAME", name), source, register, owner)
+    dovetail.compile(model, "host")
+    from acme_plugin.hello import seen
+
+    assert seen == [">a", ">b", "<b", "<a"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("1 / 0", "option 'hello' of acme raised ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)", "option 'hello' of acme raised SystemExit: 3"),
+        ("return 3", "option 'hello' of acme gave int and no result"),
+    ],
+)
+def test_what_it_raises_is_named_with_its_distribution(hello, model, body, says, capsys):
+    hello(body)
+    assert main(["compile", model, "--backend", "host"]) == 1
+    error = capsys.readouterr().err
+    assert f"error: {says}" in error
+    assert "report it to acme" in error
+    assert main(["compile", model, "--backend", "host", "--no-plugin", "acme"]) == 0
+
+
+def test_what_others_raise_inside_it_is_not_its_fault(hello, model):
+    class Failing(dovetail.Pass):
+        """Fail."""
+
+        name, stage = "failing", "place"
+
+        def run(self, model, ctx):
+            raise KeyError("mine")
+
+    hello()
+    with pytest.raises(Exception, match="failing") as caught:
+        dovetail.compile(model, "host", passes=[Failing()])
+    assert "acme" not in str(caught.value)
+
+
+def changed(old, new):
+    return OPTION.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("import nothing_of_this_name", "cannot be loaded from acme_plugin.hello:HELLO: ModuleNotFoundError"),
+        ("HELLO = 3", "option 'hello' of acme has no commands, keywords, add_arguments"),
+        (changed("HELLO = Hello()", "HELLO = Hello"), "option 'hello' of acme is a class"),
+        (changed('("compile",)', '"compile"'), "option 'hello' of acme: 'commands' is no tuple"),
+        (changed('("compile",)', '("explain",)'), "adds to 'explain', and only compile can be added to"),
+        (changed('keywords = ("hello",)', 'keywords = ("data",)'), "owns the keyword 'data', which dovetail has"),
+    ],
+)
+def test_one_that_breaks_the_contract_is_left_out_with_a_warning(hello, model, source, says, capsys):
+    hello(source=source)
+    assert main(["compile", model, "--backend", "host", "-o", "out"]) == 0
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("warning: option 'hello' of acme") == error.count("it is left out") == 1
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dovetail.compile(model, "host")
+    assert says in "".join(str(warning.message) for warning in caught)
+
+
+def test_an_argument_that_is_taken_leaves_the_option_out_of_the_command(hello, model, capsys):
+    hello(source=changed("--hello", "--strategy"))
+    assert main(["compile", model, "--backend", "host"]) == 0
+    error = capsys.readouterr().err
+    says = "option 'hello' of acme raised ArgumentError: argument --strategy: conflicting option string"
+    assert error.count(says) == 1
+
+
+def test_a_keyword_that_is_not_its_own_is_an_error(hello, model, capsys):
+    hello(source=changed('return {"hello": args.hello}', 'return {"data": args.hello}'))
+    assert main(["compile", model, "--backend", "host"]) == 1
+    assert "option 'hello' of acme gives the keyword 'data', which is not its own" in capsys.readouterr().err
+
+
+def test_a_keyword_that_two_own_is_refused_to_the_second(hello, model, capsys):
+    hello()
+    source = OPTION.replace("--hello", "--other").replace("args.hello", "args.other")
+    hello(source=source, register='registry.option("zebra", "acme_plugin.hello:HELLO")', name="brick")
+    assert main(["compile", model, "--backend", "host"]) == 0
+    assert "option 'zebra' of brick owns the keyword 'hello', which acme has already" in capsys.readouterr().err
+
+
+def test_what_no_file_can_hold_is_not_recorded(hello, model):
+    hello(source=changed('{"hello": keywords["hello"]}', '{"hello": object()}'))
+    with pytest.raises(dovetail.DovetailError, match="option 'hello' of acme records what no file can hold"):
+        dovetail.compile(model, "host", hello="you")
+
+
+def test_without_anything_that_verifies_data_is_only_measured_on(model, capsys):
+    arguments = ["compile", model, "--backend", "cpu-bf16", "--data", "x.npz", "-o", "out"]
+    assert main([*arguments, "--no-plugin", "verify"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("no installed distribution does that") == 1
+    assert "SNR" not in said
+    assert main(arguments) == 0
+    assert "no installed distribution" not in capsys.readouterr().out
+
+
+def test_the_keywords_of_core_are_the_parameters_of_its_function():
+    parameters = inspect.signature(dovetail.compile).parameters.values()
+    assert {p.name for p in parameters if p.kind is not p.VAR_KEYWORD} == COMPILE_KEYWORDS

@@ -1,0 +1,79 @@
+"""`dovetail bench costs`: a table that the solver min-cut reads."""
+
+import dovetail
+import onnx
+import onnx.parser
+import pytest
+import yaml
+from dovetail.cli.main import main
+
+MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,8] x) => (float[4,8] y) <float[8,8] w = {W}> {
+  a = MatMul (x, w)  b = Neg (a)  c = Exp (b)  d = Neg (c)  y = MatMul (d, w) }"""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr("dovetail_precision.measuring._SECONDS", 0)
+    monkeypatch.setattr("dovetail_precision.measuring._ELEMENTS", 1 << 14)
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(MODEL.replace("{W}", "{" + ", ".join(["0.5"] * 64) + "}")), path)
+    return path
+
+
+def test_a_measured_table_is_what_min_cut_takes(tmp_path, model, capsys):
+    target = tmp_path / "costs.yaml"
+    assert main(["bench", "costs", "gpu-fp16", "-o", str(target)]) == 0
+    assert f"--costs {target}" in capsys.readouterr().err
+    table = yaml.safe_load(target.read_text())
+    assert table["bytes"].keys() == table["operations"].keys() == {"float32", "float16", "other"}
+    assert {"Exp", "Softmax"} <= table["operators"].keys()
+    assert all(isinstance(table[key], float) and table[key] > 0 for key in ("start", "casts"))
+    result = dovetail.compile(model, ["gpu-fp16"], solver="min-cut", costs=target, verify=False)
+    assert len(result.plan.nodes) == 5
+
+
+@pytest.mark.parametrize(("start", "low"), [(1e9, False), (1, True)])
+def test_the_table_decides(tmp_path, model, start, low):
+    """What lies beside Exp, which is float32, goes low or stays with it, whatever is faster."""
+    target = tmp_path / "costs.yaml"
+    half = 1e9 if low else 1e-4
+    rates = {"start": start, "bytes": {"float16": half, "other": 1e-3}, "operations": {"other": 1}, "casts": 1e9}
+    target.write_text(yaml.safe_dump(rates))
+    result = dovetail.compile(model, ["gpu-fp16"], solver="min-cut", costs=target, verify=False)
+    chosen = {node.output: node.precision for node in result.plan.nodes}
+    assert (chosen["b"], chosen["d"]) == (("float16", "float16") if low else ("float32", "float32"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("start: fast\n", "costs.yaml:1: start: a positive number is expected"),
+        ("start: 1\ncasts: 1\nbytes: {float61: 2, other: 1}\n", "costs.yaml:3: unknown key 'float61' in bytes"),
+        ("start: 1\ncasts: 1\nbytes: {float32: 2}\noperations: {other: 1}\n", "costs.yaml:3: key 'other' is missing"),
+        ("start: 1\nbytes: {other: 1}\n", "key 'casts' is missing"),
+        ("starts: 1\n", "costs.yaml:1: unknown key 'starts' in cost table"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path, model, capsys, text, message):
+    target = tmp_path / "costs.yaml"
+    target.write_text(text)
+    arguments = ["compile", str(model), "--backend", "gpu-fp16", "--solver", "min-cut", "--costs", str(target)]
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_table_that_is_not_there(model, capsys):
+    arguments = ["compile", str(model), "--backend", "gpu-fp16", "--solver", "min-cut", "--costs"]
+    assert main([*arguments, "none.yaml"]) == 1
+    assert "none.yaml: cannot be read" in capsys.readouterr().err
+    assert main([*arguments, "none"]) == 1
+    assert "unknown cost_table 'none'" in capsys.readouterr().err
+
+
+def test_a_backend_without_a_low_precision(capsys):
+    assert main(["bench", "costs", "host"]) == 1
+    assert "backend 'host' has no low precision" in capsys.readouterr().err

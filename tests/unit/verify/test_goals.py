@@ -1,0 +1,96 @@
+"""Goals: which numbers are some, and which outputs meet them."""
+
+import math
+
+import pytest
+from dovetail.errors import UsageError
+from dovetail_verify.accuracy import Goals
+from dovetail_verify.compare import OutputComparison, Verification
+
+
+def output(name="y", snr=40.0, cosine=0.9999, max_abs=0.1, top1=None, **more):
+    return OutputComparison(name, snr, cosine, max_abs, top1, None, 0.0, typical_snr_db=snr, **more)
+
+
+INDICES = OutputComparison("indices", None, None, None, None, 1.0, 1.0)
+
+
+def missed(outputs, **goals):
+    return [(miss.output, miss.figure, miss.goal) for miss in Goals(**goals).missed(Verification(list(outputs)))]
+
+
+@pytest.mark.parametrize(
+    ("given", "understood"),
+    [
+        ({"min_snr": 30}, {"min_snr": 30.0}),
+        ({"min_snr": "30.5"}, {"min_snr": 30.5}),
+        ({"min_cosine": 0.99, "max_abs": 1e-3}, {"min_cosine": 0.99, "max_abs": 1e-3}),
+        ({"min_top1": 1}, {"min_top1": 1.0}),
+        ({"min_top1": 0.99}, {"min_top1": 0.99}),
+        ({"min_top1": "99%"}, {"min_top1": 0.99}),
+        ({"min_top1": "1%"}, {"min_top1": 0.01}),
+        ({"min_snr": 0}, {"min_snr": 0.0}),
+        ({}, {}),
+    ],
+)
+def test_goals_are_numbers_or_texts(given, understood):
+    goals = Goals(**given)
+    assert goals.as_dict() == understood
+    assert Goals(**goals.as_dict()) == goals
+    assert bool(goals) == bool(understood)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("min_snr", value) for value in (-1, math.nan, math.inf, -math.inf, "high", "", True, [30])),
+        *(("min_cosine", value) for value in (-0.1, 1.01, math.nan, "99%")),
+        *(("min_top1", value) for value in (-0.1, 1.01, 99, "101%", "-1%", "nan%", math.nan, "%")),
+        *(("max_abs", value) for value in (0, -1e-3, math.nan, math.inf)),
+    ],
+)
+def test_what_is_no_goal(name, value):
+    with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} .* is no goal"):
+        Goals(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("figures", "goals", "found"),
+    [
+        ({}, {"min_snr": 40}, []),
+        ({}, {"min_snr": 40.1}, [("y", "SNR 40.0 dB", "--min-snr 40.1")]),
+        ({"snr": math.inf}, {"min_snr": 300}, []),
+        ({}, {"min_cosine": 0.9999}, []),
+        ({}, {"min_cosine": 1}, [("y", "cosine 0.9999", "--min-cosine 1")]),
+        ({}, {"max_abs": 0.1}, []),
+        ({}, {"max_abs": 0.01}, [("y", "max abs 0.1", "--max-abs 0.01")]),
+        ({"top1": 0.99}, {"min_top1": "99%"}, []),
+        ({"top1": 0.98}, {"min_top1": "99%"}, [("y", "top-1 agreement 98.00 %", "--min-top1 0.99")]),
+        (
+            {"top1": 0.5},
+            {"min_snr": 50, "min_top1": 1},
+            [("y", "SNR 40.0 dB", "--min-snr 50"), ("y", "top-1 agreement 50.00 %", "--min-top1 1")],
+        ),
+        (
+            {"snr": -math.inf, "non_finite": 3},
+            {"max_abs": 1},
+            [("y", "another shape or elements that are no numbers", "--max-abs 1")],
+        ),
+    ],
+)
+def test_which_outputs_miss(figures, goals, found):
+    assert missed([INDICES, output(**figures)], **goals) == found
+
+
+def test_every_float_output_must_meet_them():
+    outputs = [output("a", 50), output("b", 20), output("c", 10)]
+    assert [name for name, *_ in missed(outputs, min_snr=30)] == ["b", "c"]
+    assert missed(outputs) == []
+
+
+def test_a_goal_that_nothing_can_be_measured_on():
+    with pytest.raises(UsageError, match="no output holds rows of scores, so --min-top1 1 cannot be measured"):
+        missed([output()], min_top1=1)
+    assert missed([output("map"), output("scores", top1=1.0)], min_top1=1) == []
+    with pytest.raises(UsageError, match="no output holds floats, so --min-snr 30 cannot be measured"):
+        missed([INDICES], min_snr=30)

@@ -1,0 +1,81 @@
+"""How far two outputs are apart, on pairs whose answer is known."""
+
+import math
+
+import numpy as np
+import pytest
+from dovetail_verify.metrics import Difference
+
+
+def compared(*pairs, **options):
+    total = Difference()
+    for original, result in pairs:
+        total.add(np.asarray(original), np.asarray(result), **options)
+    return total
+
+
+FLOATS = [
+    # original, result, SNR in dB, cosine, largest difference
+    ([1.0, 1.0], [1.0, 1.0], math.inf, 1.0, 0.0),
+    ([10.0, 0.0], [9.0, 0.0], 20.0, 1.0, 1.0),
+    ([3.0, 4.0], [3.0, 4.5], 20.0, 0.99846, 0.5),
+    ([1.0, 0.0], [0.0, 1.0], 10 * math.log10(1 / 2), 0.0, 1.0),
+    ([1.0], [-1.0], 10 * math.log10(1 / 4), -1.0, 2.0),
+    ([0.0, 0.0], [0.0, 0.0], math.inf, 1.0, 0.0),
+    ([0.0, 0.0], [0.0, 1.0], -math.inf, 0.0, 1.0),
+    ([1.0, 2.0], [1.0, np.nan], -math.inf, 1.0, 0.0),
+    ([1.0, np.inf], [1.0, 5.0], -math.inf, 1.0, 0.0),
+    ([1.0, np.inf], [1.0, np.inf], math.inf, 1.0, 0.0),
+    ([1.0, np.nan], [1.0, np.nan], math.inf, 1.0, 0.0),
+]
+
+
+@pytest.mark.parametrize(("original", "result", "snr", "cosine", "max_abs"), FLOATS)
+def test_floats(original, result, snr, cosine, max_abs):
+    total = compared((original, result))
+    assert total.snr_db == pytest.approx(snr)
+    assert total.cosine == pytest.approx(cosine, abs=1e-4)
+    assert total.max_abs == pytest.approx(max_abs)
+
+
+def test_batches_add_up():
+    whole = compared(([1.0, 2.0, 3.0], [1.0, 2.5, 3.0]))
+    parts = compared(([1.0, 2.0], [1.0, 2.5]), ([3.0], [3.0]))
+    assert (whole.snr_db, whole.cosine, whole.max_abs) == (parts.snr_db, parts.cosine, parts.max_abs)
+
+
+def test_an_infinity_of_the_other_sign_is_no_match():
+    assert compared(([1.0, np.inf], [1.0, -np.inf])).snr_db == -math.inf
+
+
+def test_another_shape_breaks_all():
+    total = compared((np.ones((2, 3)), np.ones((3, 2))))
+    assert (total.snr_db, total.broken) == (-math.inf, 6)
+
+
+@pytest.mark.parametrize(
+    ("original", "result", "findings", "shared", "union"),
+    [
+        ([1, 2, 3], [3, 2, 1], "lists", 3, 3),  # the order does not matter
+        ([1, 2, 3], [1, 2, 4], "lists", 2, 4),
+        ([[1, 2], [3, 4]], [[2, 1], [4, 5]], "lists", 3, 5),  # a list per row
+        ([[1, 2], [3, 4]], [[3, 4], [1, 2]], "lists", 0, 8),
+        ([[0, 0, 5], [0, 1, 7]], [[0, 1, 7], [0, 0, 5]], "rows", 2, 2),  # a finding per row
+        ([[0, 0, 5], [0, 1, 7]], [[0, 1, 7]], "rows", 1, 2),
+        ([0, 1, 0, 1], [0, 1, 1, 1], "places", 3, 5),  # every element counts where it stands
+        (7, 7, "places", 1, 1),
+        (7, 8, "lists", 0, 2),
+        ([True, False], [True, True], "places", 1, 3),
+    ],
+)
+def test_findings_are_sets(original, result, findings, shared, union):
+    total = compared((np.array(original), np.array(result)), findings=findings)
+    assert (total.shared, total.union) == (shared, union)
+
+
+def test_scores_have_tops_and_labels():
+    original = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    result = np.array([[0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
+    total = compared((original, result), labels=np.array([0, 1, 1]))
+    assert (total.rows, total.same_top) == (3, 2)
+    assert (total.labelled, total.hits) == (3, [2, 1])
