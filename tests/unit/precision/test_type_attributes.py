@@ -37,7 +37,7 @@ def test_attributes_follow_their_readers(fp16, carried, attribute, joins, solver
     node = next(node for node in model.graph if node.name == "carried")
     assert (node.outputs[0].dtype.name == "FLOAT16") == (attribute is not None)
     assert sum(other.op_type == "Cast" for other in model.graph if other is not node) == joins
-    said = [remark.node for remark in ctx.remarks if remark.rule == "carried-type"]
+    said = [remark.node for remark in ctx.remarks if remark.rule == "type-attribute"]
     assert said == (["carried"] if attribute else [])
 
 

@@ -107,7 +107,7 @@ def remark_overrides(problem: TypingProblem, ctx: Context) -> None:
     for node, override in problem.overridden_nodes():
         if override.side == "low" and id(node) not in reached:
             why = f"not low despite {override.text}: {_obstacle(problem, node)}"
-            ctx.remark("missed", node, "list", why)
+            ctx.remark("missed", node, "override", why)
 
 
 def _obstacle(problem: TypingProblem, node: ir.Node) -> str:

@@ -65,7 +65,7 @@ def rewrite_type_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
             continue
         node.attributes[name] = _attribute(node, name, dtype)
         why = f"attribute '{name}' is now {dtype_name(dtype)}, which saves a cast"
-        ctx.remark("passed", node, "carried-type", why)
+        ctx.remark("passed", node, "type-attribute", why)
         changed = True
     return changed
 

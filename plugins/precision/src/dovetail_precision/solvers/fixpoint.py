@@ -38,7 +38,7 @@ def solve_fixpoint(problem: TypingProblem) -> None:
             variable.why = f"{high}: {problem.obstacle(variable, variable.low)}"
     worklist = _Worklist(chains, candidates)
     worklist.run()
-    worklist.revert_components()
+    worklist.raise_components()
     for chain in chains:
         chain.type_cast_readers()
         chain.adopt_type_of_readers()
@@ -105,7 +105,7 @@ class _Worklist:
                     queued.add(id(other))
                     waiting.append(other)
 
-    def revert_components(self) -> None:
+    def raise_components(self) -> None:
         """Raise connected components that need fewer casts high, although no member of them does alone.
 
         Components share no values, so one visit of each is enough.
