@@ -28,7 +28,7 @@ __all__ = ["Compiler", "check_data", "compile_job"]
 
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified",
-    "the result was not compared with the original: no installed distribution does that",
+    "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
     suggest="pip install dovetail-verify",
 )  # fmt: skip
 
