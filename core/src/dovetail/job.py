@@ -73,7 +73,6 @@ class Compiler:
         self._ctx.restart(self._refused, dict(asked or {}))
         compiled = compile_model(
             self._original,
-            self._original.clone,
             self._ctx,
             self._engines,
             passes=self._passes,
