@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
@@ -29,7 +29,6 @@ _MOST_TRIED = 20_000  # nodes; the time that engines take to prepare need not be
 
 def compile_model(
     original: Model,
-    copy: Callable[[], Model],
     ctx: Context,
     engines: Mapping[str, Sequence[GuardedEngine]],
     *,
@@ -44,7 +43,6 @@ def compile_model(
 
     Args:
         original: The model, which stays as it is.
-        copy: Gives a copy of it to work on, once per round.
         ctx: The request; it gets the remarks of the last round.
         engines: The engines of each backend.
         passes: Passes of the caller, in addition to those of plugins.
@@ -59,7 +57,7 @@ def compile_model(
 
     preferred = preferred_engines(engines, try_engines)
     for turn in range(_ROUNDS):
-        work = copy()
+        work = original.clone()
         run_stages(work, ctx, DECIDE, instrumentation, passes)
         with gc_paused():
             decided = Plan.extract(work, ctx, original)

@@ -28,7 +28,7 @@ __all__ = ["Compiler", "check_data", "compile_job"]
 
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified",
-    "the result was not compared with the original: no installed distribution does that",
+    "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
     suggest="pip install dovetail-verify",
 )  # fmt: skip
 
@@ -73,7 +73,6 @@ class Compiler:
         self._ctx.restart(self._refused, dict(asked or {}))
         compiled = compile_model(
             self._original,
-            self._original.clone,
             self._ctx,
             self._engines,
             passes=self._passes,

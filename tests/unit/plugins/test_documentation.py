@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from dovetail import plugin
+from dovetail.cli import common
 from dovetail.plugin import Registry, hookspecs
 
 ROOT = Path(__file__).parents[3]
@@ -55,6 +56,12 @@ def test_every_kind_is_read(attribute):
     uses = rf"registry\.{attribute}\b(?!\()"
     readers = [path for path in sources if path.name != "registry.py" and re.search(uses, path.read_text())]
     assert readers, f"nothing reads registry.{attribute}"
+
+
+@pytest.mark.parametrize("name", common.__all__)
+def test_what_commands_share_is_documented(name):
+    text = (ROOT / "docs/plugins.md").read_text()
+    assert re.search(rf"`{name}[`(]", text), f"docs/plugins.md does not mention {name}"
 
 
 def test_the_one_import_of_a_plugin_imports_neither_onnx_nor_numpy():

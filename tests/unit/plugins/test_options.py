@@ -242,10 +242,15 @@ def test_without_anything_that_verifies_data_is_only_measured_on(model, capsys):
     arguments = ["compile", model, "--backend", "cpu-bf16", "--data", "x.npz", "-o", "out"]
     assert main([*arguments, "--no-plugin", "verify"]) == 0
     said = capsys.readouterr().out
-    assert said.count("no installed distribution does that") == 1
+    assert said.count("the result was not verified: no installed distribution") == 1
     assert "SNR" not in said
     assert main(arguments) == 0
     assert "no installed distribution" not in capsys.readouterr().out
+
+
+def test_an_argument_of_a_plugin_that_is_left_out_is_not_taken_for_another(model, capsys):
+    assert main(["compile", model, "--backend", "host", "--verify", "--no-plugin", "verify"]) == 2
+    assert "unrecognized arguments: --verify" in capsys.readouterr().err
 
 
 def test_the_keywords_of_core_are_the_parameters_of_its_function():

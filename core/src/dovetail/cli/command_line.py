@@ -55,7 +55,7 @@ class CommandLine:
         """
         from dovetail.plugin.loader import load_plugins
 
-        before = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+        before = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
         _add_no_plugin(before)
         try:
             left_out = before.parse_known_args(self._arguments)[0].no_plugin
@@ -93,7 +93,9 @@ class CommandLine:
         return parser
 
     def _add_called(self, listed: argparse._SubParsersAction, command: Command) -> None:
-        parser = listed.add_parser(command.name, help=command.summary, description=command.summary)
+        # What an abbreviation means would depend on what is installed: `--verify` would be `--verify-each` without the
+        # plugin that verifies.
+        parser = listed.add_parser(command.name, help=command.summary, description=command.summary, allow_abbrev=False)
         parser.set_defaults(command=command, command_line=self)
         _add_arguments(parser, command)
         if command.name not in COMMANDS_WITH_OPTIONS:

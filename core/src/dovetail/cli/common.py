@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dovetail.verification import Verification
 
 __all__ = [
-    "REPRODUCER",
     "PlainCommand",
     "Progress",
     "add_instrumentation",
@@ -40,7 +39,7 @@ __all__ = [
     "warn",
 ]
 
-REPRODUCER = "dovetail-reproducer.onnx"
+_REPRODUCER = "dovetail-reproducer.onnx"
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def add_instrumentation(parser: argparse.ArgumentParser) -> None:
         "--crash-reproducer",
         type=Path,
         metavar="FILE.onnx",
-        help=f"where to write what repeats a failure of a pass (default: {REPRODUCER} beside the output)",
+        help=f"where to write what repeats a failure of a pass (default: {_REPRODUCER} beside the output)",
     )
     add("--reproducer-weights", action="store_true", help="write the weights into it, too (default: extents and types)")
 
@@ -161,7 +160,7 @@ def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_afte
         print_on_failure=args.print_on_failure,
         verify_each=args.verify_each,
         stop_after=stop_after,
-        reproducer=args.crash_reproducer or beside / REPRODUCER,
+        reproducer=args.crash_reproducer or beside / _REPRODUCER,
         reproducer_weights=args.reproducer_weights,
         progress=progress,
         finished=_reporter(args),

@@ -21,7 +21,7 @@ from dovetail.runtime.engines import engines_of
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.accuracy.ranking import rank
 from dovetail_verify.arguments import shapes_of
-from dovetail_verify.comparing import compared, trials_of
+from dovetail_verify.runners import compared, trials_of
 
 if TYPE_CHECKING:
     from dovetail.passes import Pass

@@ -109,7 +109,7 @@ def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledM
     from dovetail.runtime.engines import engines_of
 
     from dovetail_verify.accuracy.raising import meet_goals
-    from dovetail_verify.comparing import trials_of
+    from dovetail_verify.runners import trials_of
 
     trials = trials_of(job.original, proceed, str(goals), job.request, job.ctx, job.progress)
     outcome = meet_goals(trials, job.request, goals, engines_of([job.ctx.host], job.ctx.registry))
@@ -117,7 +117,7 @@ def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledM
 
 
 def _compared(job: CompileJob, compiled: CompiledModel) -> Verification:
-    from dovetail_verify.comparing import compared
+    from dovetail_verify.runners import compared
 
     try:
         shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
