@@ -35,8 +35,8 @@ OPTIMISATIONS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-# At opset 21 and later it makes a QuantizeLinear of int8 with a zero point of uint8 behind a DequantizeLinear (1.31).
-_STUMBLING = "QDQPropagationTransformer"
+# From opset 21 on, it inserts an int8 QuantizeLinear with a uint8 zero point behind a DequantizeLinear (1.31).
+_FAULTY_OPTIMISER = "QDQPropagationTransformer"
 _NODE = re.compile(r"node with name '([^']*)'|Node \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
@@ -111,7 +111,7 @@ class OnnxRuntimeCpu:
     def _with_fewer_optimisers(
         self, source: bytes | str, settings: ort.SessionOptions, kept: Sequence[str], refusal: EngineError
     ) -> ort.InferenceSession:
-        """A session for a region in which ONNX Runtime stumbles over a node that one of its own optimisers made.
+        """Load a region again if ONNX Runtime refuses a node that one of its own optimisers inserted.
 
         Raises:
             EngineError: It refuses the region without optimisers, too.
@@ -120,7 +120,7 @@ class OnnxRuntimeCpu:
 
         for level in (settings.graph_optimization_level, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
             settings.graph_optimization_level = level
-            without = [*kept, _STUMBLING]
+            without = [*kept, _FAULTY_OPTIMISER]
             try:
                 return ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
             except Exception as error:
@@ -235,7 +235,7 @@ class OnnxRuntimeSession:
 
 
 def _made_by_optimiser(name: str, region: RegionModel) -> bool:
-    """Whether an error names a node that stands nowhere in the region."""
+    """Whether an error names a node that is not in the region."""
     return bool(name) and all(name != node.name for node in region.model.nodes())
 
 

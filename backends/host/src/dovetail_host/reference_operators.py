@@ -104,7 +104,7 @@ class Scan(_WithBody):
 
 
 class Resize(op_resize.Resize):
-    """Resize, where `pytorch_half_pixel` means the first element of an axis that becomes one element long.
+    """Resize with correct `pytorch_half_pixel`, which takes the first element if the resized axis has one element.
 
     The evaluator compares with the extent before it is rounded down: half of three is one and a half there.
     """

@@ -33,7 +33,7 @@ class Judges:
         return self._known[backend.name]
 
     def _guarded(self, backend: Backend, facts: Mapping[str, Fact]) -> Judge:
-        """The judge of a backend; whatever it raises is an error that names the node and who brings the backend."""
+        """Return the judge of a backend, with its exceptions turned into errors that name node and distribution."""
         judge = backend.judge(self._model.ir.opset_imports, facts)
         table = self._ctx.registry.backend
         owner = table.entry(backend.name).owner if backend.name in table else backend.source
