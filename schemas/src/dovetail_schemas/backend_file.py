@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from dovetail.plugin import FindFile, Source
 
@@ -18,13 +17,9 @@ from dovetail_schemas.policy_file import Policies, load_policies, split_operator
 from dovetail_schemas.ranges import parse_range
 from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule
 from dovetail_schemas.terms import parse_term
-from dovetail_schemas.type_specs import DTYPES, parse_type
+from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_type
 from dovetail_schemas.unread import refuse_unread
 from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
-
-if TYPE_CHECKING:
-    from dovetail_schemas.terms import parse_term
-from dovetail_schemas.type_specs import TypeSpec
 
 __all__ = ["FILE_KEYS", "VARIANT_KEYS", "load_backend"]
 
@@ -140,7 +135,10 @@ def _variants(
             parent = getattr(source, "parent", None)
             if parent is None:
                 raise file.error(f"'{file.text('file')}' cannot be found beside {source.name}")
-            read.append(parent.joinpath(file.text("file")))
+            beside = parent.joinpath(file.text("file"))
+            if not beside.is_file():
+                raise file.error(f"no file '{file.text('file')}' is found beside {source.name}")
+            read.append(beside)
             found.append((source, load_tree(read[-1]).only("variant", VARIANT_KEYS)))
         found.append((source, entries))
     return found
@@ -186,7 +184,7 @@ def _build(
         name=tree.require("backend").text("backend"),
         summary=node.text("summary") if (node := top.get("summary")) else "",
         device=top.require("device").text("device"),
-        **{key: precision.choice(key, DTYPES) or None for key in _PRECISION[:3]},
+        **{key: parse_dtype(node, key) if (node := precision.get(key)) else None for key in _PRECISION[:3]},
         typed=precision.choice("typed", ("strict", "hint"), "strict"),
         opset=_opset(top.require("opset")),
         dynamic=top.choice("dynamic", ("refuse", "accept", "profile")),

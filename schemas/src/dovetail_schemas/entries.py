@@ -2,8 +2,9 @@
 
     unlisted < group < named operator < variant < the file that extends
 
-Keys merge one by one; `shape`, `limits` and `rows` count as one key, because a limit means nothing without the shape
-that names its extents.
+Keys merge one by one: what the more specific place says replaces the same key below, and the rest of the rule stays.
+Three keys depend on each other: `shape` also replaces `limits`, whose names it gives, and `rows`, which hold shapes and
+limits of their own, replace both and are replaced by either. `limits` alone keep the shape below.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from dovetail_schemas.yaml_source import Entries, Node, Scalar
 __all__ = ["ONE_KEY", "RULE_KEYS", "Entry", "collect_entries", "parse_unlisted"]
 
 ONE_KEY = frozenset({"shape", "limits", "rows"})
+_REPLACES = {
+    "shape": frozenset({"limits", "rows"}),
+    "limits": frozenset({"rows"}),
+    "rows": frozenset({"shape", "limits"}),
+}
 RULE_KEYS = ("role", "policy", "types", "shape", "limits", "rows", "set", "keep", "same_scale", "note")
 _STATUS = ("refuse", "forbid")
 
@@ -42,7 +48,7 @@ class Entry:
         """With `other`, which is more specific, laid over."""
         if other.status != "ok":
             return other
-        dropped = ONE_KEY if ONE_KEY & other.keys.keys() else frozenset()
+        dropped = {key for above in other.keys for key in _REPLACES.get(above, ())}
         kept = {key: value for key, value in self.keys.items() if key not in dropped}
         return replace(other, keys={**kept, **other.keys})
 

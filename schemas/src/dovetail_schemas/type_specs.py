@@ -9,7 +9,7 @@ from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Guard, parse_guards
 from dovetail_schemas.yaml_source import Entries, Node
 
-__all__ = ["DTYPES", "PortTypes", "TypeSpec", "parse_port_types", "parse_type"]
+__all__ = ["DTYPES", "PortTypes", "TypeSpec", "parse_dtype", "parse_port_types", "parse_type"]
 
 DTYPES = (
     "float64", "float32", "float16", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
@@ -101,13 +101,20 @@ def parse_type(name: str, node: Node) -> TypeSpec:
     )
 
 
+def parse_dtype(node: Node, what: str) -> str:
+    """The element type under a key.
+
+    Raises:
+        SchemaError: There is no such element type, or no single word.
+    """
+    word = node.text(what)
+    if word not in DTYPES:
+        raise node.error(f"unknown dtype '{word}'{near_miss(word, DTYPES)}")
+    return word
+
+
 def _dtypes(node: Node) -> tuple[str, ...]:
-    found = []
-    for word in node.words("dtype"):
-        if word.raw not in DTYPES:
-            raise word.error(f"unknown dtype '{word.raw}'{near_miss(word.raw, DTYPES)}")
-        found.append(word.raw)
-    return tuple(found)
+    return tuple(parse_dtype(word, "dtype") for word in node.words("dtype"))
 
 
 def parse_port_types(node: Node, types: Mapping[str, TypeSpec]) -> PortTypes:

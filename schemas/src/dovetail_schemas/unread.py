@@ -1,7 +1,7 @@
-"""Keys that the format has and that nothing reads yet: whoever relies on one has to be told.
+"""Keys of the format that nothing reads yet: a file that relies on one is refused.
 
-They are checked like all others, so that a file can be written for what is to come; compiling with it is an error.
-Whoever gives one of them its meaning takes it off this list.
+Their values are checked like all others. Remove a key from these lists when a reader is added; `docs/backend_files.md`
+lists them from here.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from collections.abc import Iterable, Iterator
 
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
-__all__ = ["refuse_unread"]
+__all__ = ["UNREAD_OF_RULES", "UNREAD_OF_SECTIONS", "refuse_unread"]
 
-_SECTIONS = {"border": ("in", "out"), "emit": ("artifacts",), "precision": ("typed",)}
-_OF_RULES = ("same_scale",)
+UNREAD_OF_SECTIONS = {"border": ("in", "out"), "emit": ("artifacts",), "precision": ("typed",)}
+"""Keys without a reader, by the section that they stand in."""
+
+UNREAD_OF_RULES = ("same_scale",)
+"""Keys without a reader of a rule: that of an operator, of a group or of unlisted operators."""
 
 
 def refuse_unread(layers: Iterable[Entries]) -> None:
@@ -31,13 +34,13 @@ def refuse_unread(layers: Iterable[Entries]) -> None:
 
 
 def _unread(layer: Entries) -> Iterator[tuple[str, Scalar]]:
-    for section, keys in _SECTIONS.items():
+    for section, keys in UNREAD_OF_SECTIONS.items():
         yield from ((section, key) for key in _keys(layer.get(section)) if key.raw in keys)
     rules = [("unlisted operators", layer.get("unlisted"))]
     ops = layer.get("ops")
     rules += [(key.raw, rule) for key, rule in ops.entries("ops")] if ops else []
     for operator, rule in rules:
-        yield from ((operator, key) for key in _keys(rule) if key.raw in _OF_RULES)
+        yield from ((operator, key) for key in _keys(rule) if key.raw in UNREAD_OF_RULES)
 
 
 def _keys(node: Node | None) -> list[Scalar]:

@@ -44,6 +44,37 @@ ops:
     assert backend.rule("", "Relu").policy == "pass"
 
 
+VARIANT = """
+options: {{size: [small, large]}}
+ops:
+  Conv: {{role: active, policy: pass, {below}}}
+variants:
+  - {{when: {{size: large}}, ops: {{Conv: {{{above}}}}}}}
+"""
+SHAPE, ROWS = "shape: {W: M C KH KW}", "rows: [{when: {group: 1}}]"
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "expected"),
+    [
+        (f"{SHAPE}, limits: {{KH: 1..7, KW: 1..7}}", "limits: {KH: 1..15}", ("W: M C KH KW", "", "KH: 1..15")),
+        (f"{SHAPE}, limits: {{KH: 1..7}}", "policy: pass", ("W: M C KH KW", "", "KH: 1..7")),
+        (f"{SHAPE}, limits: {{KH: 1..7}}", "shape: {W: M C H W}", ("W: M C H W", "", "")),
+        (f"{SHAPE}, limits: {{KH: 1..7}}", ROWS, ("", "group: 1", "")),
+        (ROWS, "limits: {group: 1..2}", ("", "", "group: 1..2")),
+        (ROWS, SHAPE, ("W: M C KH KW", "", "")),
+        ("limits: {group: 1}", "limits: {}", ("", "", "")),
+    ],
+)
+def test_what_a_variant_replaces(below, above, expected, load):
+    """Its limits replace the limits, and the rest of the rule stays; a shape takes the limits with it that use it."""
+    rule = load(VARIANT.format(below=below, above=above), options={"size": "large"}).rule("", "Conv")
+    (row,) = rule.rows
+    limits = ", ".join(str(limit) for block in row.blocks for limit in block.limits)
+    assert (", ".join(map(str, row.patterns)), str(row.when), limits) == expected
+    assert (rule.role, rule.policy) == ("active", "pass")
+
+
 OPTIONS = """
 options: {march: [a, b, c], version: ["8.6", "10", "9"]}
 ops: {Conv: {role: active, policy: pass}}
