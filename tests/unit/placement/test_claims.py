@@ -34,6 +34,18 @@ class Torn:
     def claim(self, view, backend):
         return Claims([Claim(node) for node in view.nodes()])
 
+class Broken:
+    def claim(self, view, backend):
+        return view.nodes_of_the_model()
+
+class Leaving:
+    def claim(self, view, backend):
+        raise SystemExit(3)
+
+class Listed:
+    def claim(self, view, backend):
+        return [Claim(node) for node in view.nodes()]
+
 class Foreign:
     def claim(self, view, backend):
         import onnx_ir
@@ -68,6 +80,9 @@ def plan(with_backend, tmp_path):
         ("Twice", {}, "claims 'first' (Relu) twice"),
         ("Greedy", {"pins": "first=host"}, "claims 'first' (Relu), which was not offered to it"),
         ("Torn", {}, "claims 'choice' without 'inner', although one engine runs 'choice' (If) whole"),
+        ("Broken", {}, "failed: AttributeError: 'View' object has no attribute 'nodes_of_the_model'"),
+        ("Leaving", {}, "failed: SystemExit: 3"),
+        ("Listed", {}, "returns list"),
         ("Foreign", {}, "claims 'invented' (Relu), which is not a node of the model"),
     ],
 )

@@ -6,15 +6,47 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.planning.claim import Claims
+from dovetail.plugin.isolation import described, foreign_output
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
     from dovetail.planning.claim import Claim
-    from dovetail.plugin.protocols import Backend, Strategy
+    from dovetail.plugin.protocols import Backend, Strategy, View
 
-__all__ = ["check_claims", "check_place_keys"]
+__all__ = ["ask_for_claims", "check_claims", "check_place_keys"]
+
+
+def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -> Claims:
+    """Let a strategy claim nodes.
+
+    Args:
+        strategy: The strategy.
+        view: What it sees.
+        backend: The backend that it claims for.
+        who: The strategy with its distribution, for messages.
+
+    Raises:
+        DovetailError: The strategy refuses the model, fails, or returns something other than claims.
+    """
+    try:
+        with foreign_output(who):
+            claims = strategy.claim(view, backend)
+    except DovetailError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise DovetailError(
+            f"{who} failed: {described(error)}",
+            "repair it, name another one with --strategy, or leave its distribution out with --no-plugin; --debug "
+            "shows where it failed",
+        ) from error
+    if not isinstance(claims, Claims):
+        raise DovetailError(
+            f"{who} returns {type(claims).__name__}", "`claim` returns `dovetail.planning.claim.Claims`"
+        )
+    return claims
 
 
 def check_claims(claims: Sequence[Claim], flat: FlatGraph, hidden: Collection[int], who: str, whole: bool) -> None:

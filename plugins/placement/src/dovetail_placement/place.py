@@ -12,7 +12,7 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.suggestions import near_misses
 
-from dovetail_placement.claim_checks import check_claims, check_place_keys
+from dovetail_placement.claim_checks import ask_for_claims, check_claims, check_place_keys
 from dovetail_placement.judges import Judges
 from dovetail_placement.pins import Pin, pinned_claim, pins_of_bodies, planned_pins, resolve_pins
 from dovetail_placement.strategies.autocast import claim_of
@@ -141,9 +141,9 @@ class Placer:
         if not wanted:
             check_place_keys(backend, strategy, name)
         view = View(self.model, self.ctx, backend, self._judges.of(backend), hidden)
-        claims = strategy.claim(view, backend).claims
         owner = self.ctx.registry.strategy.entry(name).owner
         who = f"strategy '{name}' of {owner}, for {backend.name},"
+        claims = ask_for_claims(strategy, view, backend, who).claims
         check_claims(claims, self.flat, hidden, who, whole=backend is not self.host)
         for claim in claims:
             if id(claim.node) in self.pins:
