@@ -34,7 +34,7 @@ FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _MERGED = ("precision", "types", "groups", "region", "border", "place", "emit")
 _PRECISION = ("low", "high", "accumulate", "typed")
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
-_OPSET = re.compile(r"(\d+)(?:\.\.(\d+))?")
+_OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
 _FOLDERS = {"policy": ("../policies", "."), "backend": (".", "../backends")}
 
 
@@ -82,21 +82,30 @@ def find_beside(source: Source, kind: str, name: str) -> Source | None:
         for stem in stems:
             for ending in (".yaml", ".backend.yaml"):
                 candidate = parent.joinpath(folder, stem + ending)
-                if candidate.is_file():
+                if _is_file(candidate):
                     return candidate
     return None
+
+
+def _is_file(source: Source) -> bool:
+    """Is it a file; a name that no file can have (one that is too long, say) is none."""
+    try:
+        return source.is_file()
+    except OSError:
+        return False
 
 
 def _find(find: FindFile | None, source: Source, kind: str, name: str) -> Source | None:
     """The caller's `find` is asked first, then the neighbourhood of the file that uses the name."""
     found = find(kind, name) if find else None
-    return found if found is not None and found.is_file() else find_beside(source, kind, name)
+    return found if found is not None and _is_file(found) else find_beside(source, kind, name)
 
 
-def _must_find(find: FindFile | None, source: Source, kind: str, word: Scalar) -> Source:
-    found = _find(find, source, kind, word.text(kind))
+def _must_find(find: FindFile | None, source: Source, kind: str, node: Node, key: str) -> Source:
+    name = node.text(key)
+    found = _find(find, source, kind, name)
     if found is None:
-        raise word.error(f"no {kind} file '{word.raw}' is found")
+        raise node.error(f"no {kind} file '{name}' is found")
     return found
 
 
@@ -107,7 +116,7 @@ def _chain(source: Source, find: FindFile | None, seen: tuple[Source, ...]) -> l
     extends = tree.get("extends")
     if extends is None:
         return [(source, tree)]
-    base = _must_find(find, source, "backend", _word(extends, "extends"))
+    base = _must_find(find, source, "backend", extends, "extends")
     chain = (*seen, source)
     if str(base) in map(str, chain):
         raise extends.error(f"extends goes in a circle: {' -> '.join(file.name for file in (*chain, base))}")
@@ -136,7 +145,7 @@ def _variants(
             if parent is None:
                 raise file.error(f"'{file.text('file')}' cannot be found beside {source.name}")
             beside = parent.joinpath(file.text("file"))
-            if not beside.is_file():
+            if not _is_file(beside):
                 raise file.error(f"no file '{file.text('file')}' is found beside {source.name}")
             read.append(beside)
             found.append((source, load_tree(read[-1]).only("variant", VARIANT_KEYS)))
@@ -215,13 +224,6 @@ def _section(top: Entries, key: str, allowed: tuple[str, ...] | None) -> Entries
     return entries.only(key, allowed) if allowed else entries
 
 
-def _word(node: Node, what: str) -> Scalar:
-    words = node.words(what)
-    if len(words) != 1:
-        raise node.error(f"{what}: one name is expected")
-    return words[0]
-
-
 def _words(entries: Entries, key: str) -> tuple[str, ...]:
     node = entries.get(key)
     return tuple(word.raw for word in node.words(key)) if node else ()
@@ -282,7 +284,7 @@ def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -
     if not named:
         return Policies({}, {})
     source, node = named[-1]
-    file = _must_find(find, source, "policy", _word(node, "policies"))
+    file = _must_find(find, source, "policy", node, "policies")
     read.append(file)
     return load_policies(file, extended)
 

@@ -145,6 +145,8 @@ def parse_blocks(node: Node, check_names: CheckNames, parse_types: Callable[[Nod
         SchemaError: A bad term, range or name.
     """
     maps = node.items if isinstance(node, Items) else (node,)
+    if not maps:
+        raise node.error("limits: the list is empty; write {} for no limits")
     return tuple(_parse_block(item.entries("limits"), check_names, parse_types) for item in maps)
 
 

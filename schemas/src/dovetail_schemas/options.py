@@ -14,13 +14,11 @@ def parse_options(node: Node | None) -> dict[str, tuple[str, ...]]:
     """The values of every option, the default first.
 
     Raises:
-        SchemaError: An option without values.
+        SchemaError: An option without values, or with one that is no word.
     """
     found: dict[str, tuple[str, ...]] = {}
     for key, value in node.entries("options") if node else ():
         found[key.raw] = tuple(word.raw for word in value.words(f"option '{key.raw}'"))
-        if not found[key.raw]:
-            raise value.error(f"option '{key.raw}' has no values")
     return found
 
 

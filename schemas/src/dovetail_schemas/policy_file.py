@@ -95,7 +95,7 @@ def parse_policies(tree: Entries, base: Policies | None = None) -> Policies:
     for name, members in columns.entries("policy") if columns else ():
         if name.raw not in POLICIES:
             raise name.error(f"unknown policy '{name.raw}'{near_miss(name.raw, POLICIES)}")
-        for word in members.words(name.raw):
+        for word in members.words(name.raw, empty=True):
             operator = split_operator(word)
             if operator in policy:
                 raise word.error(f"'{word.raw}' is given twice (first on line {lines[operator]})")
@@ -104,9 +104,15 @@ def parse_policies(tree: Entries, base: Policies | None = None) -> Policies:
     kept = tree.get("keep")
     for key, ports in kept.entries("keep") if kept else ():
         operator = split_operator(key)
-        keep[operator] = parse_ports(operator, ports.words("keep"))
+        keep[operator] = parse_ports(operator, ports.words("keep", empty=True))
     waves = tree.get("angles")
-    angles = frozenset(map(split_operator, waves.words("angles"))) if waves else base.angles if base else frozenset()
+    angles = (
+        frozenset(map(split_operator, waves.words("angles", empty=True)))
+        if waves
+        else base.angles
+        if base
+        else frozenset()
+    )
     return Policies({**(base.policy if base else {}), **policy}, {**(base.keep if base else {}), **keep}, angles)
 
 

@@ -109,7 +109,7 @@ def _parse_set(node: Items) -> Range:
 
 
 def _whole_list(node: Items) -> Range:
-    wanted = tuple(word.value for word in node.words("list"))
+    wanted = tuple(word.value for word in node.words("list", empty=True))
     text = f"[{', '.join(map(str, wanted))}]"
     return Range(text, (), lambda value, env: (value if isinstance(value, tuple) else (value,)) == wanted, True)
 

@@ -174,6 +174,8 @@ class _Reader:
     def row(self, keys: Mapping[str, Node], source: str) -> Row:
         shape, limits, types = keys.get("shape"), keys.get("limits"), keys.get("types")
         patterns = self.patterns(shape) if shape else ()
+        if note := keys.get("note"):
+            note.text("note")
         check = self.name_checker({name for pattern in patterns for name in pattern.names})
         body = Entries("", 0, tuple((Scalar("", 0, key), value) for key, value in keys.items()))
         return Row(

@@ -19,6 +19,7 @@ Extent = int | str | None
 """A number, the name of a symbolic extent, or None for one that nobody named."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_LITERAL = re.compile(r"[0-9]{1,18}")
 
 
 class Mismatch(Exception):
@@ -123,6 +124,6 @@ def parse_pattern(target: str, node: Node) -> Pattern:
     for token in tokens:
         if token == "...":
             raise node.error(f"'...' stands first or not at all in the shape of {target}")
-        if token != "_" and not token.isdigit() and not _NAME.fullmatch(token):
+        if token != "_" and not _LITERAL.fullmatch(token) and not _NAME.fullmatch(token):
             raise node.error(f"'{token}' is no extent in the shape of {target}: a name, a number, _ or a leading ...")
     return Pattern(target, tuple(tokens), opened, node.where)

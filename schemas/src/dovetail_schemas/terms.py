@@ -133,7 +133,10 @@ def _power(base, exponent):
         raise ValueError("a negative power")
     if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > _MOST_BITS:
         raise OverflowError("too large")
-    return base**exponent
+    power = base**exponent
+    if isinstance(power, complex):
+        raise ValueError("a root of a negative number")
+    return power
 
 
 def _align(x, n):

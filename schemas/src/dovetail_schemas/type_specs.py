@@ -82,7 +82,7 @@ def parse_type(name: str, node: Node) -> TypeSpec:
         return TypeSpec(name, _dtypes(node))
     node.only(f"type '{name}'", _KEYS)
     axis = node.get("axis")
-    if axis is not None and not isinstance(axis.plain(), int):
+    if axis is not None and (not isinstance(axis.plain(), int) or isinstance(axis.plain(), bool)):
         raise axis.error("axis: a whole number is expected")
 
     def only_region(place: Node, names: tuple[str, ...]) -> None:

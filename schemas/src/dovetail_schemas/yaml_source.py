@@ -26,6 +26,7 @@ _NULLS = {"", "~", "null", "Null", "NULL"}
 _INTEGER = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _DEEPEST = 20
+_MOST_DIGITS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class Node(abc.ABC):
         """This node as a mapping."""
         raise self.error(f"{what}: 'key: value' pairs are expected")
 
-    def words(self, what: str) -> list[Scalar]:
-        """The scalars of a list; a single scalar is a list of one."""
+    def words(self, what: str, *, empty: bool = False) -> list[Scalar]:
+        """The scalars of a list; a single scalar is a list of one. An empty list is an error unless `empty`."""
         raise self.error(f"{what}: a word or a list of words is expected")
 
     @abc.abstractmethod
@@ -93,16 +94,18 @@ class Scalar(Node):
         if self.raw in _WORDS:
             return _WORDS[self.raw]
         if _INTEGER.fullmatch(self.raw):
+            if len(self.raw) > _MOST_DIGITS:  # Python refuses to convert much longer ones
+                raise self.error(f"a number of more than {_MOST_DIGITS} digits: '{self.raw[:40]}...'")
             return int(self.raw, 0 if self.raw.startswith(("0x", "0o")) else 10)
         return float(self.raw) if _DECIMAL.fullmatch(self.raw) else self.raw
 
     def text(self, what: str) -> str:
         """The text as written; nothing is an error."""
-        if self.is_null:
+        if self.is_null or not self.raw.strip():
             raise self.error(f"{what}: nothing is given")
         return self.raw
 
-    def words(self, what: str) -> list[Scalar]:
+    def words(self, what: str, *, empty: bool = False) -> list[Scalar]:
         """Itself as a list of one."""
         self.text(what)
         return [self]
@@ -118,8 +121,10 @@ class Items(Node):
 
     items: tuple[Node, ...]
 
-    def words(self, what: str) -> list[Scalar]:
+    def words(self, what: str, *, empty: bool = False) -> list[Scalar]:
         """Its items, all of them scalars."""
+        if not self.items and not empty:
+            raise self.error(f"{what}: the list is empty; leave the key out if nothing is meant")
         for item in self.items:
             if not isinstance(item, Scalar):
                 raise item.error(f"{what}: one word or text is expected")

@@ -11,6 +11,12 @@ REPOSITORY = Path(__file__).parents[3]
 HEADER = "backend: x\ndevice: cpu\nopset: 22\n"
 
 
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the repository."""
+    return REPOSITORY
+
+
 @pytest.fixture
 def schemas() -> Path:
     """The shipped data."""

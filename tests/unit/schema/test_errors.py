@@ -1,7 +1,7 @@
 """What a mistake in a backend file reads like. The name before the first colon is the file, then comes the line."""
 
 import pytest
-from dovetail_schemas import SchemaError, load_backend
+from dovetail_schemas import Judge, SchemaError, load_backend
 
 HEAD = "backend: x\ndevice: cpu\nopset: 22\n"
 CASES = {
@@ -112,6 +112,41 @@ def test_message(message, tmp_path):
     with pytest.raises(SchemaError) as caught:
         load_backend(path)
     assert str(caught.value) == message
+
+
+LONG, DIGITS = "a" * 5000, "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"policies: {LONG}", f"no policy file '{LONG}' is found"),
+        (f"extends: {LONG}", f"no backend file '{LONG}' is found"),
+        (
+            f"options: {{m: a}}\nvariants: [{{when: {{m: a}}, file: {LONG}}}]",
+            f"no file '{LONG}' is found beside x.yaml",
+        ),
+        (f"place: {{min_region: {DIGITS}}}", f"a number of more than 300 digits: '{'9' * 40}...'"),
+        (f"types: {{q: {{dtype: int8, axis: {DIGITS}}}}}", f"a number of more than 300 digits: '{'9' * 40}...'"),
+        (f"ops: {{Conv: {{limits: {{group: {DIGITS}}}}}}}", f"a number of more than 300 digits: '{'9' * 40}...'"),
+        (f"opset: 1..{DIGITS}", f"opset: '1..{DIGITS}' is no version and no range of two versions (10..11)"),
+    ],
+    ids=["policies", "extends", "variant", "min_region", "axis", "range", "opset"],
+)
+def test_a_name_or_number_that_is_too_long(text, problem, write):
+    """Operating systems and Python refuse these by errors of their own."""
+    text = text if text.startswith("opset") else f"opset: 22\n{text}"
+    with pytest.raises(SchemaError) as caught:
+        load_backend(write(f"backend: x\ndevice: cpu\n{text}\n"))
+    assert caught.value.problem == problem
+    assert caught.value.line in (3, 4, 5)
+
+
+def test_a_root_of_a_negative_number_is_no_traceback_at_a_node(load, node):
+    """`(group-9)**(1/2)` is complex where the group is 1."""
+    judge = Judge(load("ops: {Conv: {limits: {group: ..(group-9)**(1/2)}}}"))
+    verdict = judge(node("(float[1,1,8,8] X, float[1,1,3,3] W) => (float y) { y = Conv(X, W) }"))
+    assert "a root of a negative number" in verdict.reasons[0].text
 
 
 def test_a_binary_file(tmp_path):
