@@ -6,7 +6,7 @@ import numpy as np
 from scipy.signal import spectrogram
 
 from trained_nets.net import Net, Stream, single
-from trained_nets.sounds import brain_waves, music, speech
+from trained_nets.sounds import brain_waves, log_mel, music, speech
 from trained_nets.wheels import Wheels
 
 SILERO, OPENWAKEWORD = "silero-vad==6.2.3", "openwakeword==0.4.0"
@@ -38,6 +38,18 @@ def _silero_sequences(wheels: Wheels) -> list[Stream]:
         zero = np.zeros((1, 1, 128), np.float32)
         found.append([{"input": np.hstack([before, chunks]), "h": zero, "c": zero}])
     return found
+
+
+def _turns(wheels: Wheels) -> list[Stream]:
+    """The last eight seconds of sentences, whole or cut off, as the features of Whisper."""
+    found, count = [], 8 * 16000
+    for index in range(16):
+        for share in (1.0, 0.8, 0.6, 0.4):
+            sound = speech(wheels, index)
+            sound = sound[: int(len(sound) * share)][-count:]
+            sound = np.pad(sound, (count - len(sound), 0))
+            found.append(log_mel((sound - sound.mean()) / sound.std())[None])
+    return single("input_features", found)
 
 
 def _samples(wheels: Wheels) -> list[Stream]:
@@ -99,6 +111,8 @@ NETS = (
         "the same, weights stored in float16", _silero(False), {"stateN": "state"}),
     Net("silero-vad sequence", SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx",
         "the same, a whole sentence at once", _silero_sequences),
+    Net("end of turn int8", "pipecat-ai==1.14.0", "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
+        "Whisper's encoder, quantised; spoken sentences", _turns),
     Net("melspectrogram", OPENWAKEWORD, "openwakeword/resources/models/melspectrogram.onnx",
         "spectrum by convolution; spoken sentences", _samples),
     Net("speech embedding", OPENWAKEWORD, "openwakeword/resources/models/embedding_model.onnx",

