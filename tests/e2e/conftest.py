@@ -1,6 +1,7 @@
 """The command line as users have it: a program of its own, in an empty folder."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,3 +66,19 @@ def weighted(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def pip_installed(tmp_path_factory):
+    """`pip_installed(source)`: the folder that pip installs a distribution of the tests in, without a network."""
+
+    def install(source):
+        folder = tmp_path_factory.mktemp(source.name)
+        copied = shutil.copytree(source, folder / "source", ignore=shutil.ignore_patterns("build", "*.egg-info"))
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
+        options = ["--no-deps", "--no-build-isolation", "--target", folder / "site", copied]
+        done = subprocess.run([*pip, *options], capture_output=True, text=True, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        return folder / "site"
+
+    return install

@@ -15,15 +15,8 @@ PACKAGE = "dovetail_example_tools"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The folder that pip installs the distribution in, without a network."""
-    folder = tmp_path_factory.mktemp("tools")
-    source = shutil.copytree(TOOLS, folder / "source", ignore=shutil.ignore_patterns("build", "*.egg-info"))
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
-    options = ["--no-deps", "--no-build-isolation", "--target", folder / "site", source]
-    done = subprocess.run([*pip, *options], capture_output=True, text=True, env=os.environ)
-    assert done.returncode == 0, done.stderr
-    return folder / "site"
+def site(pip_installed):
+    return pip_installed(TOOLS)
 
 
 @pytest.fixture

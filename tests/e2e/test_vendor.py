@@ -1,10 +1,6 @@
 """A third party's backend: installed as any distribution is, found, checked and used."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import onnx
@@ -16,15 +12,8 @@ FILE = VENDOR / "src" / "dovetail_acme_npu" / "acme_npu.backend.yaml"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The folder that the vendor's distribution is installed in, by pip and without a network."""
-    folder = tmp_path_factory.mktemp("vendor")
-    source = shutil.copytree(VENDOR, folder / "source", ignore=shutil.ignore_patterns("build", "*.egg-info"))
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
-    options = ["--no-deps", "--no-build-isolation", "--target", folder / "site", source]
-    done = subprocess.run([*pip, *options], capture_output=True, text=True, env=os.environ)
-    assert done.returncode == 0, done.stderr
-    return str(folder / "site")
+def site(pip_installed):
+    return str(pip_installed(VENDOR))
 
 
 @pytest.fixture
