@@ -6,7 +6,7 @@ import pytest
 from dovetail import api
 from dovetail.errors import DovetailError
 from dovetail.plugin.loader import load_plugins
-from dovetail_placement.place import Placer
+from dovetail_placement.place import Place
 from hypothesis import given, note
 from hypothesis import strategies as st
 
@@ -62,15 +62,15 @@ def package(tmp_path_factory):
 @pytest.fixture(scope="module")
 def rounds():
     """How often nodes were placed; a test empties it."""
-    calls, place = [], Placer.place
+    calls, run = [], Place.run
 
-    def counted(self):
+    def counted(self, model, ctx):
         calls.append(self)
         assert len(calls) <= MOST_ROUNDS, "deciding goes on and on"
-        place(self)
+        return run(self, model, ctx)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Placer, "place", counted)
+        patch.setattr(Place, "run", counted)
         yield calls
 
 

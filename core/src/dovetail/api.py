@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail.compilation import DECIDE, run_stages
+from dovetail.compilation import Planner
 from dovetail.data.sources import as_data
 from dovetail.errors import UsageError
 from dovetail.job import check_data, compile_job
@@ -79,17 +79,13 @@ def plan(
     Raises:
         DovetailError: The model or the request is at fault.
     """
-    from dovetail.planning.plan import Plan
-
     choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
     request = requested(backends, keep_io_types=keep_io_types, data=data, **choices)
     ctx = Context(request, plugins=plugins or load_plugins())
     original = open(model)
     ctx.load_backends()
     check_data(original, request.data)
-    work = original.clone()
-    run_stages(work, ctx, DECIDE, instrumentation or Instrumentation(progress=progress), passes)
-    return Plan.extract(work, ctx, original)
+    return Planner(original, ctx, passes, instrumentation or Instrumentation(progress=progress)).decide()[1]
 
 
 def compile(

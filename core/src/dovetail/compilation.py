@@ -1,4 +1,4 @@
-"""Compiling: decide, carry out, and decide again where an engine refuses what was decided for it."""
+"""Compiling: decide, carry out, and decide again what a pass or an engine refuses on the way."""
 
 from __future__ import annotations
 
@@ -8,73 +8,164 @@ from typing import TYPE_CHECKING
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.gc_pause import gc_paused
+from dovetail.passes.context import Mark
+from dovetail.passes.instrumentation import Instrumentation
+from dovetail.planning.engine_refusals import refuse_nodes
 from dovetail.planning.placement import HOST
-from dovetail.planning.refusals import Refusals, nodes_to_refuse
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
-    from dovetail.passes import Context, Instrumentation, Pass
+    from dovetail.passes import Context, Pass
+    from dovetail.passes.result import Result
+    from dovetail.planning.plan import Plan
+    from dovetail.plugin.options import Asked
     from dovetail.runtime.guard import GuardedEngine
 
-__all__ = ["CARRY_OUT", "DECIDE", "compile_model", "preferred_engines", "run_stages", "too_large"]
+__all__ = ["Planner", "preferred_engines", "too_large"]
 
-DECIDE = ("normalise", "analyse", "place", "type")
-CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "lower")
+_PREPARE = ("normalise", "analyse")
+_DECIDE = ("place", "type")
+_CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "lower")
 
 _ROUNDS = 8
 _LARGEST_TRIED = 1 << 30  # bytes of weights; engines need as much again
 _MOST_TRIED = 20_000  # nodes; the time that engines take to prepare need not be linear
 
 
-def compile_model(
-    original: Model,
-    ctx: Context,
-    engines: Mapping[str, Sequence[GuardedEngine]],
-    *,
-    passes: Sequence[Pass] = (),
-    instrumentation: Instrumentation,
-    try_engines: bool | None = None,
-) -> CompiledModel:
-    """Give every node its backend and precision, with the conversions that needs.
-
-    The regions are then loaded on the engines that the backends are made for, where these run on this machine. What
-    an engine refuses is placed elsewhere, and that is repeated until nothing is refused.
+class Planner:
+    """Decides one request for one model, as often as it is asked.
 
     Args:
         original: The model, which stays as it is.
-        ctx: The request; it gets the remarks of the last round.
-        engines: The engines of each backend.
+        ctx: The request; it gets the remarks of the last decision.
         passes: Passes of the caller, in addition to those of plugins.
         instrumentation: What to print and verify on the way.
-        try_engines: Load the regions (True), do not (False), or load them unless the model is large (None).
-
-    Raises:
-        DovetailError: The model or the request is at fault.
     """
-    from dovetail.compiled import CompiledModel
-    from dovetail.planning.plan import Plan
 
-    preferred = preferred_engines(engines, try_engines)
-    for turn in range(_ROUNDS):
-        work = original.clone()
-        run_stages(work, ctx, DECIDE, instrumentation, passes)
+    def __init__(
+        self, original: Model, ctx: Context, passes: Sequence[Pass] = (), instrumentation: Instrumentation | None = None
+    ):
+        self._original, self._ctx, self._passes = original, ctx, passes
+        self._watch = instrumentation or Instrumentation()
+        self._prepared: Model | None = None
+        self._runs = 0
+        self._before, self._after = ctx.mark(), Mark()
+        self._refusals = ctx.refusals
+
+    def decide(self, asked: Asked | None = None) -> tuple[Model, Plan]:
+        """The model with a place and types for every node, and the plan that says so.
+
+        What was refused before stays refused, unless other nodes are asked for.
+
+        Args:
+            asked: Nodes that shall be high or low wherever nothing forbids it.
+
+        Raises:
+            DovetailError: The model or the request is at fault.
+        """
+        ctx = self._ctx
+        ctx.asked = dict(asked or {})
+        ctx.refusals = self._refusals.copy()
+        return self._round()
+
+    def compile(
+        self,
+        engines: Mapping[str, Sequence[GuardedEngine]],
+        asked: Asked | None = None,
+        try_engines: bool | None = None,
+    ) -> CompiledModel:
+        """Give every node its backend and precision, with the conversions that needs.
+
+        The regions are then loaded on the engines that the backends are made for, where these run on this machine. What
+        a pass or an engine refuses is placed elsewhere, and that is repeated until nothing is refused.
+
+        Args:
+            engines: The engines of each backend.
+            asked: As for `decide`.
+            try_engines: Load the regions (True), do not (False), or load them unless the model is large (None).
+
+        Raises:
+            DovetailError: The model or the request is at fault.
+        """
+        from dovetail.compiled import CompiledModel
+
+        preferred = preferred_engines(engines, try_engines)
+        tries = 0
+        work, decided = self.decide(asked)
+        while True:
+            if self._run(work, _CARRY_OUT).refused:
+                work, decided = self._round()
+                continue
+            decided.remarks = list(self._ctx.remarks)
+            compiled = CompiledModel(work, decided, engines, files=dict(self._ctx.files))
+            if not preferred.keys() & decided.summary["coverage"].keys():
+                break
+            if try_engines is None and (why := too_large(work)):
+                compiled.untried = why
+                break
+            tries += 1
+            if tries == _ROUNDS:
+                break
+            # Engines name one node at a time; where there is no end to it, what is left of the region goes as a whole.
+            self._try(compiled, preferred, whole=tries >= _ROUNDS - 1)
+            if not self._ctx.refusals.fresh:
+                break
+            work, decided = self._round()
+        if not asked:
+            self._refusals = self._ctx.refusals
+        return compiled
+
+    def _round(self) -> tuple[Model, Plan]:
+        """Decide on a fresh graph, with everything that was refused so far."""
+        from dovetail.planning.plan import Plan
+
+        work = self._fresh()
+        self._run(work, _DECIDE)
         with gc_paused():
-            decided = Plan.extract(work, ctx, original)
-        run_stages(work, ctx, CARRY_OUT, instrumentation, passes)
-        decided.remarks = list(ctx.remarks)
-        compiled = CompiledModel(work, decided, engines, files=dict(ctx.files))
-        if not preferred.keys() & decided.summary["coverage"].keys():
-            break
-        if try_engines is None and (why := too_large(work)):
-            compiled.untried = why
-            break
-        # Engines name one node at a time; where there is no end to it, what is left of the region goes as a whole.
-        refused = _refused(compiled, preferred, instrumentation, whole=turn >= _ROUNDS - 2)
-        if not refused or turn == _ROUNDS - 1:
-            break
-        ctx.restart(_joined(ctx.refusals, refused))
-    return compiled
+            return work, Plan.extract(work, self._ctx, self._original)
+
+    def _fresh(self) -> Model:
+        """The prepared model, to be changed by the caller.
+
+        Most requests decide once, so the first one keeps no copy.
+        """
+        self._runs += 1
+        if self._prepared is None:
+            work = self._original.clone()
+            self._ctx.begin_round(self._before)
+            self._run(work, _PREPARE)
+            self._after = self._ctx.mark()
+            if self._runs == 1:
+                return work
+            self._prepared = work
+        self._ctx.begin_round(self._after)
+        return self._prepared.clone()
+
+    def _run(self, model: Model, stages: Sequence[str]) -> Result:
+        """Run all passes of `stages` over `model`, in place."""
+        from dovetail.passes.composition import compose
+
+        ctx = self._ctx
+        pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins, self._passes)
+        ctx.progress, ctx.decided_outside = self._watch.progress, True
+        with gc_paused():
+            return pipeline.run(model, ctx, self._watch)
+
+    def _try(self, compiled: CompiledModel, preferred: Mapping[str, str], whole: bool) -> None:
+        """Refuse what the engines refuse when the regions are loaded."""
+        if self._watch.progress:
+            self._watch.progress("load", 0, 0)
+        self._ctx.current_pass = "load"
+        try:
+            refusals = compiled.executor().refusals
+        except DovetailError as error:
+            # No engine at all takes some region. Where the one that the backend is made for refused it, the host may.
+            refuse_nodes(compiled.plan, getattr(error, "refusals", []), preferred, self._ctx, whole)
+            if not self._ctx.refusals.fresh:
+                raise
+        else:
+            refuse_nodes(compiled.plan, refusals, preferred, self._ctx, whole)
 
 
 def preferred_engines(engines: Mapping[str, Sequence[GuardedEngine]], try_engines: bool | None) -> dict[str, str]:
@@ -82,39 +173,6 @@ def preferred_engines(engines: Mapping[str, Sequence[GuardedEngine]], try_engine
     if try_engines is False:
         return {}
     return {name: listed[0].name for name, listed in engines.items() if name != HOST and listed[0].available().ok}
-
-
-def run_stages(
-    model: Model, ctx: Context, stages: Sequence[str], instrumentation: Instrumentation, passes: Sequence[Pass] = ()
-) -> None:
-    """Run all passes of `stages` over `model`, in place."""
-    from dovetail.passes.composition import compose
-
-    pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins, passes)
-    ctx.progress = instrumentation.progress
-    with gc_paused():
-        pipeline.run(model, ctx, instrumentation)
-
-
-def _refused(
-    compiled: CompiledModel, preferred: Mapping[str, str], instrumentation: Instrumentation, whole: bool
-) -> Refusals:
-    if instrumentation.progress:
-        instrumentation.progress("load", 0, 0)
-    try:
-        executor = compiled.executor()
-    except DovetailError as error:
-        # No engine at all takes some region. Where the one that the backend is made for refused it, the host may.
-        refusals = getattr(error, "refusals", [])
-        refused = nodes_to_refuse(compiled.plan, refusals, preferred, whole)
-        if not refused:
-            raise
-        return refused
-    return nodes_to_refuse(compiled.plan, executor.refusals, preferred, whole)
-
-
-def _joined(known: Refusals, new: Refusals) -> Refusals:
-    return {name: known.get(name, {}) | new.get(name, {}) for name in known.keys() | new.keys()}
 
 
 def too_large(model: Model) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.compilation import compile_model, preferred_engines
+from dovetail.compilation import Planner, preferred_engines
 from dovetail.errors import ResultError
 from dovetail.loading import recognised
 from dovetail.passes.context import Context
@@ -22,67 +22,14 @@ if TYPE_CHECKING:
     from dovetail.passes import Pass, Request
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.options import Asked
-    from dovetail.runtime.guard import GuardedEngine
 
-__all__ = ["Compiler", "check_data", "compile_job"]
+__all__ = ["check_data", "compile_job"]
 
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified",
     "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
     suggest="pip install dovetail-verify",
 )  # fmt: skip
-
-
-class Compiler:
-    """Compiles one request as often as it is called.
-
-    What engines refuse of the request itself holds for every call; what they refuse where nodes are asked for is that
-    call's own.
-
-    Args:
-        original: The model, which stays as it is.
-        ctx: The request.
-        engines: The engines of each backend.
-        passes: Passes of the caller.
-        instrumentation: What to print and verify on the way.
-        try_engines: See `dovetail.compile`.
-    """
-
-    def __init__(
-        self,
-        original: Model,
-        ctx: Context,
-        engines: Mapping[str, Sequence[GuardedEngine]],
-        *,
-        passes: Sequence[Pass] = (),
-        instrumentation: Instrumentation | None = None,
-        try_engines: bool | None = None,
-    ):
-        self._original, self._ctx, self._engines = original, ctx, engines
-        self._passes, self._try_engines = passes, try_engines
-        self._instrumentation = instrumentation or Instrumentation()
-        self._said = list(ctx.remarks)
-        self._refused = ctx.refusals
-
-    def __call__(self, asked: Asked | None = None) -> CompiledModel:
-        """The result, with the nodes in `asked` high or low wherever nothing forbids it.
-
-        Raises:
-            DovetailError: The model or the request is at fault.
-        """
-        self._ctx.restart(self._refused, dict(asked or {}))
-        compiled = compile_model(
-            self._original,
-            self._ctx,
-            self._engines,
-            passes=self._passes,
-            instrumentation=self._instrumentation,
-            try_engines=self._try_engines,
-        )
-        compiled.plan.remarks = [*self._said, *compiled.plan.remarks]
-        if not asked:
-            self._refused = self._ctx.refusals
-        return compiled
 
 
 def compile_job(
@@ -105,12 +52,12 @@ def compile_job(
     if found is None:
         check_data(original, request.data)
     watch = instrumentation or Instrumentation(progress=progress)
-    compiler = Compiler(original, ctx, engines, passes=passes, instrumentation=watch, try_engines=try_engines)
+    planner = Planner(original, ctx, passes, watch)
 
     def innermost(asked: Asked | None = None) -> CompiledModel:
         if found is not None and not asked:
             return found
-        compiled = compiler(asked)
+        compiled = planner.compile(engines, asked, try_engines)
         compiled.source = original.path and original.path.absolute()
         compiled.model.ir.metadata_props[STAMP] = stamp
         if request.options:

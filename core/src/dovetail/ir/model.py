@@ -81,6 +81,11 @@ class Model:
         self._ir, self._skeleton = None, skeleton
         self.touch()
 
+    def replace(self, other: Model) -> None:
+        """Take over the graph of `other`, which must not be used any more."""
+        self._ir, self._skeleton = other._ir, other._skeleton
+        self.touch()
+
     @property
     def graph(self) -> ir.Graph:
         """The main graph."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes.request import BackendChoice, Request
+from dovetail.planning.identity import key_of
 from dovetail.planning.placement import HOST
+from dovetail.planning.refusals import Refusals, Refused
 from dovetail.planning.remark import Kind, Remark
 from dovetail.plugin.registry import Registry
 
@@ -18,11 +22,10 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes.instrumentation import Progress
     from dovetail.planning.join import Join
-    from dovetail.planning.refusals import Refusals
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.protocols import Backend
 
-__all__ = ["Analysis", "Context"]
+__all__ = ["Analysis", "Context", "Mark"]
 
 T = TypeVar("T")
 
@@ -33,6 +36,14 @@ class Analysis(Protocol):
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Any:
         """Compute the fact without changing the model."""
+
+
+class Mark(NamedTuple):
+    """What a run has said and written up to some point: see `Context.mark`."""
+
+    remarks: tuple[Remark, ...] = ()
+    files: Mapping[str, str] = MappingProxyType({})
+    pipelines: tuple[str, ...] = ()
 
 
 class Context:
@@ -50,7 +61,10 @@ class Context:
         counts: Statistics of the current pass.
         current_pass: Name of the current pass, empty between passes.
         progress: Called by slow passes with (what, done, total); None if there is no listener.
-        refusals: Nodes that the engine of a backend refused in an earlier round, by backend and node name.
+        refusals: What was refused in earlier rounds of deciding; passes add to it with `refuse`.
+        decided_outside: Whether the caller runs pipelines again when something is refused; otherwise that is an error
+            where a pipeline cannot do it itself.
+        unedited: A copy of the graph before the edits of this round, if there were any.
         asked: Overrides by accuracy goals: `high` or `low` and the goal (`--min-snr 30`), by name of a node of the
             main graph.
         kept: Results that stay valid when the model is decided again, such as measurements on data, by pass name.
@@ -71,25 +85,29 @@ class Context:
         self.progress: Progress | None = None
         self.asked: Mapping[str, tuple[str, str]] = {}
         self.kept: dict[str, Any] = {}
-        self.restart({})
-
-    def restart(self, refusals: Refusals, asked: Mapping[str, tuple[str, str]] | None = None) -> None:
-        """Drop all decisions before the next round; backends stay loaded.
-
-        Args:
-            refusals: Nodes that engines refused.
-            asked: Overrides by accuracy goals; unchanged if None.
-        """
-        self.refusals = refusals
-        self.asked = self.asked if asked is None else asked
+        self.refusals = Refusals()
+        self.decided_outside = False
         self.pipelines: list[str] = []
-        self.joins: list[Join] = []
         self.remarks: list[Remark] = []
         self.files: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.current_pass = ""
+        self.begin_round(self.mark())
         # The model is kept beside each result: its id could be reused by a later model.
         self._analyses: dict[type, tuple[Model, int, Any]] = {}
+
+    def mark(self) -> Mark:
+        """What has been said and written so far, to go back to with `begin_round`."""
+        return Mark(tuple(self.remarks), dict(self.files), tuple(self.pipelines))
+
+    def begin_round(self, mark: Mark) -> None:
+        """Drop the decisions since `mark` before they are made again; what was refused stays."""
+        self.remarks[:] = mark.remarks
+        self.files = dict(mark.files)
+        self.pipelines[:] = mark.pipelines
+        self.joins: list[Join] = []
+        self.unedited: Model | None = None
+        self.refusals.fresh = False
 
     @cached_property
     def backends(self) -> tuple[Backend, ...]:
@@ -127,6 +145,42 @@ class Context:
         """Record the reason of a decision; see `Remark` for the fields. Nodes may be given as nodes or names."""
         names = tuple(_name(other) for other in because)
         self.remarks.append(Remark(kind, _name(node), self.current_pass, rule, why, names, suggest, source))
+
+    def refuse(
+        self,
+        node: ir.Node,
+        backend: str,
+        why: str,
+        *,
+        rule: str = "refused",
+        kind: Kind = "missed",
+        source: str = "",
+        format: str = "",
+    ) -> None:
+        """Take a node, or one of its formats, away from a backend; everything from placement on is decided again.
+
+        One backend runs a control-flow node with its bodies, so that a node of a body takes all of it away.
+
+        Args:
+            node: The node.
+            backend: Name of the backend.
+            why: The reason, in one sentence.
+            rule: The rule, for the remark.
+            kind: The kind of the remark.
+            source: File and line of the rule.
+            format: The text of the format that is refused; empty for all.
+        """
+        holder = self.analysis(FlatGraph, self.model).outermost(node)
+        what = f"not in {format} on {backend}" if format else f"not on {backend}"
+        remarks = [Remark(kind, _name(node), self.current_pass, rule, f"{what}: {why}", (), "", source)]
+        if holder is not node:
+            inside = f"{what}: '{_name(node)}' in its body cannot go there: {why}"
+            remarks.append(Remark(kind, _name(holder), self.current_pass, rule, inside, (_name(node),), "", source))
+        refused = Refused(why, tuple(remarks))
+        if format:
+            self.refusals.add_format(backend, key_of(node), format, refused)
+        else:
+            self.refusals.add(backend, key_of(holder), refused)
 
     def count(self, what: str, n: int = 1) -> None:
         """Add `n` to a statistic of the current pass."""

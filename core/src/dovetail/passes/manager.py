@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.passes.decide_loop import DecideLoop
 from dovetail.passes.guards import Interface, call_hook
 from dovetail.passes.instrumentation import ALL, Instrumentation
 from dovetail.passes.reproducer import describe_saved
@@ -54,11 +55,22 @@ class Manager:
         if self._watch.verify_each and first is not None and not first.takes_anything:
             self._ctx.analysis(_Verified, model)
         result = Result(model, remarks=self._ctx.remarks)
-        for position, step in enumerate(self._pipeline.steps):
+        loop = DecideLoop(self._pipeline.steps, model, self._ctx)
+        position: int | None = 0
+        while position is not None and position < len(self._pipeline):
+            step = self._pipeline.steps[position]
             self._progress(step.name if not isinstance(step, Fixpoint) else str(step), position)
+            loop.enter(position)
             result.passes.append(self._step(step))
             if self._stopped_after:
                 break
+            position = loop.next(position)
+        result.refused = position is None
+        if result.refused and not self._ctx.decided_outside:
+            raise DovetailError(
+                f"pass {step.name!r} refuses a placement, and this pipeline cannot decide again",
+                "run the passes from place on in one pipeline, or compile the model",
+            )
         self._progress("", len(self._pipeline))
         self._ctx.pipelines.append(str(self._pipeline))
         result.stopped_after = self._stopped_after

@@ -57,12 +57,14 @@ class Result:
         passes: The result of every step, in order.
         remarks: All remarks of the run.
         stopped_after: The pass after which the run stopped on request, or empty.
+        refused: The run stopped because a pass refused a decision that this pipeline cannot make again.
     """
 
     model: Model
     passes: list[PassResult] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     stopped_after: str = ""
+    refused: bool = False
 
     @property
     def changed(self) -> bool:

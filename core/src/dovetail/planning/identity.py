@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["identity", "operator_name", "structural_keys", "walk"]
+__all__ = ["identity", "key_of", "operator_name", "structural_keys", "walk"]
 
 
 def walk(model: Model) -> Iterator[tuple[str, ir.Node]]:
@@ -23,8 +23,12 @@ def walk(model: Model) -> Iterator[tuple[str, ir.Node]]:
 
 def identity(path: str, node: ir.Node) -> str:
     """Return the name of the first output with the body path: it survives passes that rename or insert nodes."""
-    output = next((value.name for value in node.outputs if value.name), node.name or node.op_type)
-    return f"{path}/{output}" if path else output
+    return f"{path}/{key_of(node)}" if path else key_of(node)
+
+
+def key_of(node: ir.Node) -> str:
+    """The name by which a node is known in every round of deciding: that of its first output."""
+    return next((value.name for value in node.outputs if value.name), node.name or node.op_type)
 
 
 def operator_name(domain: str, op_type: str) -> str:

@@ -1,74 +1,100 @@
-"""Refusals of engines, as input of the next placement."""
+"""Refusals: what a backend cannot have after all, found while deciding, as input of the next round of decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
-from dovetail.ir.bodies import all_nodes
+from dovetail.planning.remark import Remark
 
-if TYPE_CHECKING:
-    import onnx_ir as ir
+__all__ = ["Refusals", "Refused"]
 
-    from dovetail.planning.plan import Plan
-    from dovetail.runtime.region_runner import Refusal
-
-__all__ = ["Refusals", "nodes_to_refuse"]
-
-Refusals = dict[str, dict[str, str]]
-"""By backend: the names of the nodes that its engine refuses, with the engine's message."""
+_NONE: Mapping[str, Refused] = MappingProxyType({})
 
 
-def nodes_to_refuse(
-    plan: Plan, refusals: Iterable[Refusal], preferred: Mapping[str, str], whole: bool = False
-) -> Refusals:
-    """Return the nodes of `plan` that must be placed elsewhere because the engine of their backend refuses them.
+class Refused(NamedTuple):
+    """A node that a backend cannot have.
 
-    An engine that names no node of a region refuses the whole region. Conversions are not in the plan, so the
-    neighbours of a refused conversion are refused instead.
-
-    Args:
-        plan: The plan.
-        refusals: Errors of engines when regions were loaded.
-        preferred: The first engine of each backend; refusals of other engines do not count against the backend.
-        whole: Refuse whole regions, whatever node the engine names.
+    Attributes:
+        why: The reason, in one sentence.
+        remarks: What is said about it in every later round.
     """
-    planned = {node.name for node in plan.nodes}
-    found: Refusals = {}
-    for refusal in refusals:
-        region = refusal.region
-        if preferred.get(region.backend) != refusal.engine:
-            continue
-        named = None if whole else _named(region.nodes, refusal.error.node)
-        nodes = {node.name for node in _around(named, region.nodes, planned)} if named is not None else set()
-        nodes = nodes or {node.name for node in region.nodes if node.name in planned}
-        found.setdefault(region.backend, {}).update(dict.fromkeys(sorted(nodes), refusal.error.message))
-    return found
+
+    why: str
+    remarks: tuple[Remark, ...] = ()
 
 
-def _named(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
-    """Return the node of that name, or the producer of the value of that name; for a body, its control-flow node.
+class Refusals:
+    """Everything refused so far; rounds of decisions only ever add to it, so that they end.
 
-    Engines also derive names (`conv_1/WithoutBiases`), so the parts before the last and the first slash count, too.
+    Nodes are known by the name of their first output, because every round starts from a fresh graph.
+
+    Attributes:
+        rounds: How often decisions were made again because something was refused.
+        fresh: Whether something was refused since the last round began.
     """
-    names = [wanted for wanted in (name, name.rpartition("/")[0], name.partition("/")[0]) if wanted]
-    for wanted in names:
-        for node in nodes:
-            parts = all_nodes([node])
-            if any(wanted == part.name or wanted in (value.name for value in part.outputs) for part in parts):
-                return node
-    # Otherwise the name may be an input of the region, and its first reader is refused.
-    reads = (node for node in nodes if any(value is not None and value.name in names for value in node.inputs))
-    return next(reads, None)
 
+    def __init__(self):
+        self.rounds = 0
+        self.fresh = False
+        self._nodes: dict[str, dict[str, Refused]] = {}
+        self._formats: dict[str, dict[tuple[str, str], Refused]] = {}
+        self._given_up: dict[str, Refused] = {}
 
-def _around(node: ir.Node, region: Iterable[ir.Node], planned: set[str]) -> list[ir.Node]:
-    if node.name in planned:
-        return [node]
-    inside = {id(other) for other in region}
-    producers = [value.producer() for value in node.inputs if value is not None]
-    around = [other for other in producers if other is not None and id(other) in inside and other.name in planned]
-    if around:
-        return around
-    readers = [reader for value in node.outputs for reader, _ in value.uses()]
-    return [reader for reader in readers if id(reader) in inside and reader.name in planned]
+    def add(self, backend: str, node: str, refused: Refused) -> None:
+        """Refuse `node` on `backend`; the first reason stays."""
+        self._add(self._nodes.setdefault(backend, {}), node, refused)
+
+    def add_format(self, backend: str, node: str, text: str, refused: Refused) -> None:
+        """Refuse one format of `node` on `backend`; the node may be there in another one.
+
+        Args:
+            backend: Name of the backend.
+            node: Name of the first output of the node.
+            text: The text of the format.
+            refused: The reason.
+        """
+        self._add(self._formats.setdefault(backend, {}), (node, text), refused)
+
+    def give_up(self, backend: str, refused: Refused) -> None:
+        """Leave a backend out: it refuses something in every round, without an end in sight."""
+        self._add(self._given_up, backend, refused)
+
+    def _add(self, known: dict, key: object, refused: Refused) -> None:
+        if key not in known:
+            known[key] = refused
+            self.fresh = True
+
+    def nodes(self, backend: str) -> Mapping[str, Refused]:
+        """The refused nodes of a backend, by the name of their first output."""
+        return self._nodes.get(backend, _NONE)
+
+    def formats(self, backend: str) -> Mapping[tuple[str, str], Refused]:
+        """The refused formats of a backend, by node and format."""
+        return self._formats.get(backend, {})
+
+    def given_up(self, backend: str) -> Refused | None:
+        """Why a backend is left out; None if it is not."""
+        return self._given_up.get(backend)
+
+    def backends(self) -> Iterator[str]:
+        """The backends that refused something."""
+        yield from dict.fromkeys((*self._nodes, *self._formats))
+
+    def copy(self) -> Refusals:
+        """An independent copy."""
+        other = Refusals()
+        other._nodes = {name: dict(nodes) for name, nodes in self._nodes.items()}
+        other._formats = {name: dict(formats) for name, formats in self._formats.items()}
+        other._given_up = dict(self._given_up)
+        return other
+
+    def remarks(self, known: Iterable[str]) -> Iterator[Remark]:
+        """What is to be said about the refusals of the backends in `known`, in the order in which they came."""
+        for name in known:
+            tables = (self._nodes.get(name, {}), self._formats.get(name, {}))
+            for refused in (entry for table in tables for entry in table.values()):
+                yield from refused.remarks
+            if name in self._given_up:
+                yield from self._given_up[name].remarks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -49,13 +49,15 @@ def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -
     return claims
 
 
-def check_claims(claims: Sequence[Claim], flat: FlatGraph, hidden: Collection[int], who: str, whole: bool) -> None:
+def check_claims(
+    claims: Sequence[Claim], flat: FlatGraph, hides: Callable[[ir.Node], bool], who: str, whole: bool
+) -> None:
     """Refuse claims that contradict each other, or are on nodes that the strategy was not offered.
 
     Args:
         claims: What the strategy claims.
         flat: The nodes of the model.
-        hidden: The `id` of every node that the strategy was not offered: another claim has it, or it is banned.
+        hides: Whether the strategy was not offered a node: another claim has it, or it was refused before.
         who: The strategy, for messages.
         whole: Control-flow nodes must be claimed with all of their bodies. The host claims what it can run; what it
             leaves is then the model's fault, not the strategy's.
@@ -73,7 +75,7 @@ def check_claims(claims: Sequence[Claim], flat: FlatGraph, hidden: Collection[in
                 f"{who} claims '{node.name}' ({node.op_type}), which is not a node of the model",
                 "a strategy claims the nodes that its view gives it, and copies none of them",
             )
-        if id(node) in hidden:
+        if hides(node):
             raise DovetailError(
                 f"{who} claims '{node.name}' ({node.op_type}), which was not offered to it: it is pinned, claimed by a "
                 "backend named earlier, or was refused before",

@@ -14,17 +14,19 @@ from dovetail.planning.placement import HOST
 from dovetail.planning.selectors import parse_pin, select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import onnx_ir as ir
     from dovetail.ir.model import Model
+    from dovetail.passes import Context
     from dovetail.planning.claim import Claim
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
 
-__all__ = ["Pin", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
+__all__ = ["Pin", "Pins", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
 
 
+_UNFIT_SHOWN = 20
 _NUMBERED = re.compile(r"(in|out)\d+")  # names of ports of control flow
 
 
@@ -64,6 +66,36 @@ class Unfit:
             return text
         operator = operator_name(self.other.domain, self.other.op_type)
         return f"{text}: '{entry.output}' is computed by {operator} here"
+
+
+class Pins:
+    """All manual placements of a request: those of a replayed plan, then those of the user, which win.
+
+    Raises:
+        DovetailError: A pin or the plan does not fit the model or the chosen backends.
+    """
+
+    def __init__(self, model: Model, ctx: Context):
+        names = [backend.name for backend in ctx.backends]
+        plan = ctx.request.plan
+        found, self._unfit = ({}, []) if plan is None else planned_pins(model, plan, names)
+        found |= resolve_pins(model, ctx.request.pins, names)
+        self._found = found | pins_of_bodies(model, found)
+
+    def __iter__(self) -> Iterator[Pin]:
+        return iter(self._found.values())
+
+    def of(self, node: ir.Node) -> Pin | None:
+        """The pin of a node, or None."""
+        return self._found.get(id(node))
+
+    def remark_unfit(self, ctx: Context) -> None:
+        """Remark the entries of a replayed plan that match no node of the model."""
+        for unfit in self._unfit[:_UNFIT_SHOWN]:
+            ctx.remark("missed", "", "plan-entry", str(unfit))
+        if len(self._unfit) > _UNFIT_SHOWN:
+            why = f"{len(self._unfit)} entries of the plan fit no node of this model; {_UNFIT_SHOWN} are named here"
+            ctx.remark("missed", "", "plan-entry", why)
 
 
 def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) -> dict[int, Pin]:

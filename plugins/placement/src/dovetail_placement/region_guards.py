@@ -6,8 +6,7 @@ the regions that remain are checked again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.planning.identity import operator_name
@@ -20,44 +19,27 @@ if TYPE_CHECKING:
     from dovetail.planning.verdict import Refusal
     from dovetail.plugin.protocols import Backend
 
-    from dovetail_placement.place import Placer
-
-__all__ = ["RefusedRegion", "ban_regions", "refused_regions"]
+__all__ = ["refuse_regions"]
 
 
-class RefusedRegion(NamedTuple):
-    """A region that its backend refuses.
-
-    Attributes:
-        region: The region.
-        reasons: The violated guards.
-    """
-
-    region: Region
-    reasons: tuple[Refusal, ...]
-
-
-def refused_regions(model: Model, ctx: Context) -> list[RefusedRegion]:
-    """Return the regions of a placed model that their backends refuse; conversions are not inserted yet."""
+def refuse_regions(model: Model, ctx: Context) -> None:
+    """Refuse the nodes of regions that their backends do not take; conversions are not inserted yet."""
     asked = {backend.name: backend for backend in ctx.backends if getattr(backend, "limits_regions", False)}
     if not asked:
-        return []
+        return
     flat = ctx.analysis(FlatGraph, model)
-    regions = form_regions(model.graph, lambda node: get_placement(node).backend)
-    judged = ((region, _judged(region, asked[region.backend], flat)) for region in regions if region.backend in asked)
-    return [RefusedRegion(region, reasons) for region, reasons in judged if reasons]
+    for region in form_regions(model.graph, lambda node: get_placement(node).backend):
+        reasons = _judged(region, asked[region.backend], flat) if region.backend in asked else ()
+        if reasons:
+            _refuse(region, reasons, ctx)
 
 
-def ban_regions(refused: Iterable[RefusedRegion], placer: Placer, ctx: Context) -> None:
-    """Ban the nodes of refused regions from their backends, with a remark on each."""
-    for region, reasons in refused:
-        first, last = region.nodes[0], region.nodes[-1]
-        which = f"from '{first.name}' to '{last.name}'" if first is not last else f"of '{first.name}'"
-        why = f"it does not take the region {which}: {'; '.join(reason.text for reason in reasons)}"
-        for node in region.nodes:
-            text = f"not on {region.backend}: {why}"
-            ctx.remark("missed", node, "region", text, source=reasons[0].source)
-            placer.ban(node, region.backend, why)
+def _refuse(region: Region, reasons: tuple[Refusal, ...], ctx: Context) -> None:
+    first, last = region.nodes[0], region.nodes[-1]
+    which = f"from '{first.name}' to '{last.name}'" if first is not last else f"of '{first.name}'"
+    why = f"it does not take the region {which}: {'; '.join(reason.text for reason in reasons)}"
+    for node in region.nodes:
+        ctx.refuse(node, region.backend, why, rule="region", source=reasons[0].source)
 
 
 def _judged(region: Region, backend: Backend, flat: FlatGraph) -> tuple[Refusal, ...]:

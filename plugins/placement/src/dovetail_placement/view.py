@@ -2,42 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.planning.placement import kind_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.planning.claim import Claim
     from dovetail.planning.verdict import Verdict
     from dovetail.plugin.protocols import Backend, Judge
 
-__all__ = ["View"]
+__all__ = ["Neighbour", "View"]
+
+
+class Neighbour(NamedTuple):
+    """A node beside another one.
+
+    Attributes:
+        port: The port of the node that was asked about.
+        node: The node at the other end of the value.
+        its_port: The port of that node.
+    """
+
+    port: str
+    node: ir.Node
+    its_port: str
 
 
 class View:
-    """The unclaimed nodes of a model, with the verdicts of one backend.
+    """What is left of a model, with the verdicts of one backend; see `dovetail.plugin.View`."""
 
-    Attributes:
-        model: The model; a strategy must not edit it.
-        backend: The backend that claims.
-    """
-
-    def __init__(self, model: Model, ctx: Context, backend: Backend, judge: Judge, hidden: set[int]):
+    def __init__(
+        self,
+        model: Model,
+        ctx: Context,
+        backend: Backend,
+        judge: Judge,
+        claimed: Mapping[int, tuple[str, Claim]],
+        refused: set[int],
+    ):
         self.model = model
         self.backend = backend
         self.remark = ctx.remark
         self._flat = ctx.analysis(FlatGraph, model)
         self._judge = judge
-        self._hidden = hidden
+        self._claimed = claimed
+        self._refused = refused
         self._verdicts: dict[int, Verdict] = {}
+        self._signatures = Signatures(model.ir.opset_imports)
 
     def nodes(self) -> Iterator[ir.Node]:
-        """Yield the unclaimed nodes of the main graph in graph order; see `whole` for bodies."""
-        return (node for node in self.model.graph if id(node) not in self._hidden)
+        """Yield the nodes of the main graph that may be claimed, in graph order; see `whole` for bodies."""
+        return (node for node in self.model.graph if not self.hides(node))
+
+    def hides(self, node: ir.Node) -> bool:
+        """Whether `node` cannot be claimed: another backend or a pin has it, or it was refused before."""
+        return id(node) in self._claimed or id(node) in self._refused
 
     def whole(self, node: ir.Node) -> list[ir.Node]:
         """Return the node and all nodes of its bodies, which must be claimed together: one engine runs them."""
@@ -53,3 +78,23 @@ class View:
     def kind(self, node: ir.Node) -> str:
         """Return what the node computes: `data`, `index` or `shape`."""
         return kind_of(node)
+
+    def claimed(self, node: ir.Node) -> tuple[str, Claim] | None:
+        """Return the backend that has `node`, with its claim; None if nobody has it yet."""
+        return self._claimed.get(id(node))
+
+    def producers(self, node: ir.Node) -> Iterator[Neighbour]:
+        """Yield the nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""
+        signature = self._signatures(node)
+        for index, value in enumerate(node.inputs):
+            producer = value.producer() if value is not None else None
+            if producer is not None:
+                port = output_name(value.index(), self._signatures(producer))
+                yield Neighbour(input_name(index, signature), producer, port)
+
+    def readers(self, node: ir.Node) -> Iterator[Neighbour]:
+        """Yield the nodes that read the outputs of `node`, once per use."""
+        signature = self._signatures(node)
+        for index, value in enumerate(node.outputs):
+            for reader, at in value.uses():
+                yield Neighbour(output_name(index, signature), reader, input_name(at, self._signatures(reader)))

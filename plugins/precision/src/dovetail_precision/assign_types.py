@@ -14,8 +14,8 @@ from dovetail.passes import Pass
 from dovetail.planning.join import Join as PlannedJoin
 from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
 from dovetail_placement.form_regions import number_regions
-from dovetail_placement.place import Placer, claims_of
-from dovetail_placement.region_guards import ban_regions, refused_regions
+from dovetail_placement.place import claim_on
+from dovetail_placement.region_guards import refuse_regions
 
 from dovetail_precision.assumed_ranges import remark_assumed_ranges
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
@@ -46,20 +46,14 @@ class AssignTypes(Pass):
     requires = ("place",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Type, ban and re-place until every node has a legal type and every region is one that its backend takes.
-
-        Terminates: each round bans at least one node from the backend that has it.
-        """
+        """Choose a type for every port, or refuse the nodes that have no legal one where they are placed."""
         solve = solver(ctx.request.solver)
-        problem, placer = TypingProblem(model, ctx), None
-        while problem.impossible or (refused := refused_regions(model, ctx)):
-            placer = placer or Placer(model, ctx)
-            if problem.impossible:
-                _ban(problem, placer, ctx)
-            else:
-                ban_regions(refused, placer, ctx)
-            placer.place()
-            problem = TypingProblem(model, ctx)
+        problem = TypingProblem(model, ctx)
+        for node, why in problem.impossible:
+            _refuse(node, why, ctx)
+        refuse_regions(model, ctx)
+        if ctx.refusals.fresh:
+            return False
         solve(problem)
         _annotate(problem, model, ctx)
         number_regions(model, ctx)
@@ -69,17 +63,11 @@ class AssignTypes(Pass):
         return False
 
 
-def _ban(problem: TypingProblem, placer: Placer, ctx: Context) -> None:
-    for node, why in problem.impossible:
-        backend = get_placement(node).backend
-        if backend == HOST or claims_of(node).role == "pinned":
-            raise DovetailError(f"node '{node.name}' ({node.op_type}) cannot be typed: {why}")
-        ctx.remark("missed", node, "no-type", f"not on {backend}: {why}")
-        holder = placer.flat.outermost(node)
-        if holder is not node:
-            inner = f"not on {backend}: '{node.name}' in its body cannot be typed there: {why}"
-            ctx.remark("missed", holder, "no-type", inner, because=[node])
-        placer.ban(node, backend, why)
+def _refuse(node: ir.Node, why: str, ctx: Context) -> None:
+    backend = get_placement(node).backend
+    if backend == HOST or claim_on(node).role == "pinned":
+        raise DovetailError(f"node '{node.name}' ({node.op_type}) cannot be typed: {why}")
+    ctx.refuse(node, backend, why, rule="no-type")
 
 
 def _join(conversion: Conversion) -> PlannedJoin:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.planning.placement import get_placement
-from dovetail_placement.place import claims_of
+from dovetail_placement.place import claim_on
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,7 +26,7 @@ def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
     low = {backend.name: backend.low for backend in ctx.backends}
     changed = False
     for node in nodes:
-        claim = claims_of(node)
+        claim = claim_on(node)
         if claim is None or not claim.set:
             continue
         placement = get_placement(node)

@@ -12,7 +12,7 @@ from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.ir.types import FLOATS, float_name
 from dovetail.planning.placement import HOST, get_placement
-from dovetail_placement.place import claims_of
+from dovetail_placement.place import claim_on
 
 from dovetail_precision.conditioning.conditions import Conditions
 from dovetail_precision.constraints import TAKES_ANY
@@ -114,7 +114,7 @@ class TypingProblem:
         groups = self._groups(node)
         if not groups:
             return
-        claim, backend = claims_of(node), self._backends[get_placement(node).backend]
+        claim, backend = claim_on(node), self._backends[get_placement(node).backend]
         policy = ""
         if claim is not None and (backend.name != HOST or claim.role == "pinned"):
             policy = claim.role
@@ -154,7 +154,7 @@ class TypingProblem:
 
     def _add_equality(self, node: ir.Node, equality: TypeEquality) -> None:
         """Add one variable for the ports of `node` and of its bodies that must have one type."""
-        claim, backend = claims_of(node), self._backends[get_placement(node).backend]
+        claim, backend = claim_on(node), self._backends[get_placement(node).backend]
         sig, present = self._signatures(node), float_name(equality.values(node)[0])
         given = [graph.outputs[index] for graph, index in equality.body_outputs]
         # A weight that a body returns unchanged has no reader for which a version could be stored.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dovetail
 from dovetail.api import AnyModel, requested
+from dovetail.compilation import Planner
 from dovetail.compiled import CompiledModel
 from dovetail.data.sources import as_data
 from dovetail.errors import UsageError
-from dovetail.job import Compiler, check_data
+from dovetail.job import check_data
 from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
@@ -129,6 +131,6 @@ def bisect(
     ctx = Context(request, plugins=plugins or load_plugins())
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
     check_data(original, request.data)
-    compiler = Compiler(original, ctx, engines, passes=passes, instrumentation=Instrumentation(progress=progress))
-    trials = trials_of(original, compiler, "bisecting", request, ctx, progress)
+    planner = Planner(original, ctx, passes, Instrumentation(progress=progress))
+    trials = trials_of(original, partial(planner.compile, engines), "bisecting", request, ctx, progress)
     return rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)

@@ -28,7 +28,7 @@ class Autocast:
         claims = Claims()
         for node in view.nodes():
             verdicts = [(part, view.verdict(part)) for part in view.whole(node)]
-            refused = next((part for part, verdict in verdicts if not verdict.ok), None)
+            refused = next((part for part, verdict in verdicts if verdict.ok is False), None)
             if refused is None:
                 claims.claims.extend(claim_of(part, verdict) for part, verdict in verdicts)
             else:

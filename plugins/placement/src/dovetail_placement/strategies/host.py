@@ -26,7 +26,7 @@ class Host:
         for node in view.nodes():
             for part in view.whole(node):
                 verdict = view.verdict(part)
-                if verdict.ok:
+                if verdict.ok is not False:
                     claims.claims.append(claim_of(part, verdict))
                 elif _is_opaque(part) and backend.takes(part.domain, part.op_type):
                     why = "a value has no known type, so limits cannot be checked; left to the engine"

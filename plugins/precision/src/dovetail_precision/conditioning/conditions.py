@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
-from dovetail_placement.place import claims_of
+from dovetail_placement.place import claim_on
 
 from dovetail_precision.conditioning.amplification import THRESHOLDS, find_amplified
 from dovetail_precision.conditioning.complements import find_complements
@@ -58,5 +58,5 @@ class Conditions:
 
 def _is_product(node: ir.Node) -> bool:
     """Whether the policy of `node` is `lower`: the compute-bound operators."""
-    claim = claims_of(node)
+    claim = claim_on(node)
     return claim is not None and claim.role == "lower"

@@ -1,0 +1,71 @@
+"""What engines refuse when regions are loaded, as refusals of the nodes of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from dovetail.ir.bodies import all_nodes
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.passes import Context
+    from dovetail.planning.plan import Plan
+    from dovetail.runtime.region_runner import Refusal
+
+__all__ = ["refuse_nodes"]
+
+
+def refuse_nodes(
+    plan: Plan, refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx: Context, whole: bool = False
+) -> None:
+    """Refuse the nodes of `plan` that must be placed elsewhere because the engine of their backend refuses them.
+
+    An engine that names no node of a region refuses the whole region. Conversions are not in the plan, so the
+    neighbours of a refused conversion are refused instead.
+
+    Args:
+        plan: The plan.
+        refusals: Errors of engines when regions were loaded.
+        preferred: The first engine of each backend; refusals of other engines do not count against the backend.
+        ctx: Gets the refusals.
+        whole: Refuse whole regions, whatever node the engine names.
+    """
+    planned = {node.name for node in plan.nodes}
+    for refusal in refusals:
+        region = refusal.region
+        if preferred.get(region.backend) != refusal.engine:
+            continue
+        named = None if whole else _named(region.nodes, refusal.error.node)
+        nodes = _around(named, region.nodes, planned) if named is not None else []
+        for node in nodes or [node for node in region.nodes if node.name in planned]:
+            ctx.refuse(node, region.backend, refusal.error.message, rule="engine-refused", kind="failed")
+
+
+def _named(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
+    """Return the node of that name, or the producer of the value of that name; for a body, its control-flow node.
+
+    Engines also derive names (`conv_1/WithoutBiases`), so the parts before the last and the first slash count, too.
+    """
+    names = [wanted for wanted in (name, name.rpartition("/")[0], name.partition("/")[0]) if wanted]
+    for wanted in names:
+        for node in nodes:
+            parts = all_nodes([node])
+            if any(wanted == part.name or wanted in (value.name for value in part.outputs) for part in parts):
+                return node
+    # Otherwise the name may be an input of the region, and its first reader is refused.
+    reads = (node for node in nodes if any(value is not None and value.name in names for value in node.inputs))
+    return next(reads, None)
+
+
+def _around(node: ir.Node, region: Iterable[ir.Node], planned: set[str]) -> list[ir.Node]:
+    if node.name in planned:
+        return [node]
+    inside = {id(other) for other in region}
+    producers = [value.producer() for value in node.inputs if value is not None]
+    around = [other for other in producers if other is not None and id(other) in inside and other.name in planned]
+    if around:
+        return around
+    readers = [reader for value in node.outputs for reader, _ in value.uses()]
+    return [reader for reader in readers if id(reader) in inside and reader.name in planned]

@@ -1,0 +1,137 @@
+"""Claiming: pins first, then the strategy of each backend over what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir.flat_graph import FlatGraph
+from dovetail.planning.identity import key_of
+
+from dovetail_placement.claim_checks import ask_for_claims, check_claims, check_place_keys
+from dovetail_placement.pins import pinned_claim
+from dovetail_placement.strategies.autocast import claim_of
+from dovetail_placement.view import View
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.planning.claim import Claim
+    from dovetail.plugin.protocols import Backend, Strategy
+
+    from dovetail_placement.judges import Judges
+    from dovetail_placement.pins import Pin, Pins
+
+__all__ = ["Claiming"]
+
+
+class Claiming:
+    """The claims of one round.
+
+    Args:
+        model: The model.
+        ctx: The context of the run.
+        judges: The judges of the backends.
+        pins: Manual placements; they are claimed at once.
+        refused: The reason against each node that a backend cannot have, by backend and the node's `id`.
+
+    Attributes:
+        claimed: Backend and claim of every claimed node, by its `id`.
+        pins: Manual placements.
+        flat: The nodes of the model.
+
+    Raises:
+        DovetailError: A pin requires what its backend refuses.
+    """
+
+    def __init__(
+        self, model: Model, ctx: Context, judges: Judges, pins: Pins, refused: Mapping[str, Mapping[int, str]]
+    ):
+        self.model, self.ctx, self.judges, self.pins = model, ctx, judges, pins
+        self.flat = ctx.analysis(FlatGraph, model)
+        self.claimed: dict[int, tuple[str, Claim]] = {}
+        self._refused = refused
+        # Nodes that a backend lost in this round: it is not asked for them again.
+        self._lost: dict[str, set[int]] = {name: set(nodes) for name, nodes in refused.items()}
+        self._views: dict[str, View] = {}
+        self._claim_pinned()
+
+    def claim(self, backend: Backend) -> None:
+        """Let the strategy of a backend claim from the nodes that are left.
+
+        Raises:
+            DovetailError: The strategy fails, or claims what it may not.
+        """
+        host = backend is self.ctx.host
+        if not host and (self.ctx.refusals.given_up(backend.name) is not None or not self._reads_opset(backend)):
+            return
+        strategy, who = self.strategy_of(backend)
+        view = self.view_of(backend)
+        claims = ask_for_claims(strategy, view, backend, who).claims
+        check_claims(claims, self.flat, view.hides, who, whole=not host)
+        for claim in claims:
+            self.enter(backend.name, claim)
+
+    def enter(self, backend: str, claim: Claim) -> None:
+        """Enter a claim, without the formats that were refused before."""
+        refused = self.ctx.refusals.formats(backend)
+        if refused:
+            key = key_of(claim.node)
+            ports = {
+                port: tuple(kind for kind in formats if (key, str(kind)) not in refused)
+                for port, formats in claim.ports.items()
+            }
+            if ports != claim.ports:
+                claim = replace(claim, ports=ports)
+        self.claimed[id(claim.node)] = (backend, claim)
+
+    def withdraw(self, node: ir.Node, backend: str) -> None:
+        """Take `node`, with all nodes of its bodies, away from a backend for the rest of this round."""
+        outermost = self.flat.outermost(node)
+        for part in (outermost, *self.flat.body_nodes(outermost)):
+            self.claimed.pop(id(part), None)
+            self._lost[backend].add(id(part))
+
+    def strategy_of(self, backend: Backend) -> tuple[Strategy, str]:
+        """The strategy that claims for a backend, and how messages call it."""
+        wanted = self.ctx.request.strategy if backend is not self.ctx.host else None
+        name = wanted or backend.strategy
+        table = self.ctx.registry.strategy
+        strategy = table[name]()
+        if not wanted:
+            check_place_keys(backend, strategy, name)
+        return strategy, f"strategy '{name}' of {table.entry(name).owner}, for {backend.name},"
+
+    def view_of(self, backend: Backend) -> View:
+        """What the strategy of a backend sees; it always shows the present claims."""
+        if backend.name not in self._views:
+            lost = self._lost.setdefault(backend.name, set())
+            self._views[backend.name] = View(self.model, self.ctx, backend, self.judges.of(backend), self.claimed, lost)
+        return self._views[backend.name]
+
+    def _reads_opset(self, backend: Backend) -> bool:
+        low, high = backend.opset
+        if low <= self.model.opset <= high:
+            return True
+        why = f"not on {backend.name}: its tools read opset {low} to {high}, the model has {self.model.opset}"
+        suggest = f"export the model with an opset from {low} to {high}"
+        self.ctx.remark("missed", "", "opset", why, suggest=suggest, source=backend.source)
+        return False
+
+    def _claim_pinned(self) -> None:
+        backends = {backend.name: backend for backend in (*self.ctx.backends, self.ctx.host)}
+        for pin in self.pins:
+            verdict = self.view_of(backends[pin.backend]).verdict(pin.node)
+            if verdict.ok is False:
+                raise _pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
+            if why := self._refused.get(pin.backend, {}).get(id(pin.node)):
+                raise _pin_refused(pin, why)
+            self.claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
+            self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
+
+
+def _pin_refused(pin: Pin, why: str) -> DovetailError:
+    return DovetailError(f"{pin.text}: {pin.backend} refuses '{pin.node.name}': {why}", "choose another backend for it")

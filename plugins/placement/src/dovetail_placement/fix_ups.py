@@ -1,0 +1,112 @@
+"""Fix-ups: what a strategy does to the claims of its backend once it sees those of all backends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.planning.claim import Claims
+from dovetail.plugin.isolation import described, foreign_output
+
+if TYPE_CHECKING:
+    from dovetail.planning.claim import Claim
+    from dovetail.plugin.protocols import Backend
+
+    from dovetail_placement.claiming import Claiming
+
+__all__ = ["fix_up_claims"]
+
+
+def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
+    """Let the strategy of `backend` withdraw and narrow its claims, until it leaves them as they are.
+
+    It is asked again after every change, because a claim may depend on one that it withdrew. It cannot take back what
+    it withdrew, so there is an end. The backends behind it then claim from what it withdrew; the others may have it in
+    the next round, if there is one.
+
+    Raises:
+        DovetailError: The strategy fails, or does more than withdraw and narrow unpinned claims of its own.
+    """
+    strategy, who = claiming.strategy_of(backend)
+    if not hasattr(strategy, "fix_up"):
+        return
+    changed = withdrawn = False
+    while True:
+        before = {id(claim.node): claim for name, claim in claiming.claimed.values() if name == backend.name}
+        after = _asked(strategy, claiming, backend, list(before.values()), who)
+        gone, narrowed = _compared(before, after, claiming, who)
+        for claim in gone:
+            claiming.withdraw(claim.node, backend.name)
+        for claim in narrowed:
+            claiming.enter(backend.name, claim)
+        changed, withdrawn = bool(gone or narrowed), withdrawn or bool(gone)
+        if not changed:
+            break
+    if withdrawn:
+        backends = claiming.ctx.backends
+        for later in backends[backends.index(backend) + 1 :]:
+            claiming.claim(later)
+
+
+def _asked(strategy, claiming: Claiming, backend: Backend, claims: list[Claim], who: str) -> list[Claim]:
+    try:
+        with foreign_output(who):
+            answer = strategy.fix_up(claiming.view_of(backend), Claims(claims))
+    except DovetailError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise DovetailError(
+            f"{who} failed in fix_up: {described(error)}",
+            "repair it, name another one with --strategy, or leave its distribution out with --no-plugin",
+        ) from error
+    if not isinstance(answer, Claims):
+        raise DovetailError(
+            f"{who} returns {type(answer).__name__} from fix_up", "`fix_up` returns the claims that stay"
+        )
+    return answer.claims
+
+
+def _compared(
+    before: dict[int, Claim], after: list[Claim], claiming: Claiming, who: str
+) -> tuple[list[Claim], list[Claim]]:
+    """The claims that are gone, and those that allow less than before."""
+    kept: dict[int, Claim] = {}
+    for claim in after:
+        node, known = claim.node, before.get(id(claim.node))
+        if known is None:
+            owner = claiming.claimed.get(id(node), ("nobody",))[0]
+            raise DovetailError(
+                f"{who} claims '{node.name}' ({node.op_type}) in fix_up, which is not its own: {owner} has it",
+                "a fix-up withdraws or narrows claims; `claim` is where nodes are claimed",
+            )
+        if id(node) in kept:
+            raise DovetailError(f"{who} returns '{node.name}' ({node.op_type}) twice from fix_up")
+        if claim is not known:
+            _check_narrowed(known, claim, claiming, who)
+        kept[id(node)] = claim
+    gone = [claim for key, claim in before.items() if key not in kept]
+    for claim in gone:
+        _check_unpinned(claim, claiming, who)
+    # A control-flow node goes with all of its bodies.
+    return gone, [claim for key, claim in kept.items() if claim != before[key]]
+
+
+def _check_narrowed(before: Claim, after: Claim, claiming: Claiming, who: str) -> None:
+    for port, formats in after.ports.items():
+        if port not in before.ports and before.ports or not set(formats) <= set(before.ports.get(port, formats)):
+            raise DovetailError(
+                f"{who} widens its claim on '{after.node.name}' in fix_up: {port} may be "
+                f"{', '.join(map(str, formats))}, and was claimed as {', '.join(map(str, before.ports.get(port, ())))}",
+                "a fix-up only withdraws or narrows claims",
+            )
+    if after != before:
+        _check_unpinned(after, claiming, who)
+
+
+def _check_unpinned(claim: Claim, claiming: Claiming, who: str) -> None:
+    pin = claiming.pins.of(claim.node)
+    if pin is not None:
+        raise DovetailError(
+            f"{who} changes the claim on '{claim.node.name}' in fix_up, which is pinned: {pin.text}",
+            "a fix-up leaves pinned claims as they are",
+        )

@@ -1,0 +1,57 @@
+"""Limits and types that depend on `region.last`: whether no reader of a node is on the same backend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.planning.claim import Claim
+
+    from dovetail_placement.claiming import Claiming
+
+__all__ = ["settle_region_ends"]
+
+
+def settle_region_ends(claiming: Claiming) -> None:
+    """Judge nodes again whose verdict depends on whether they are the last of their region on its backend.
+
+    Readers come first, because a reader that is lost makes its producer the last one. A type that a node may only have
+    there is added to its claim, unless the strategy narrowed that port.
+    """
+    asked = {backend.name: backend for backend in claiming.ctx.backends if getattr(backend, "asks_region", False)}
+    if not asked:
+        return
+    lost: dict[str, None] = {}
+    for node in reversed(claiming.model.graph):
+        name, claim = claiming.claimed.get(id(node), ("", None))
+        if name not in asked or claim is None:
+            continue
+        last = not any(_backend_of(reader, claiming) == name for value in node.outputs for reader, _ in value.uses())
+        view = claiming.view_of(asked[name])
+        verdict = claiming.judges.of(asked[name])(node, {"last": last})
+        if verdict.ok is False:
+            reasons = verdict.reasons
+            why = f"not on {name}: {'; '.join(reason.text for reason in reasons)}"
+            claiming.ctx.remark("missed", node, "region-end", why, source=reasons[0].source if reasons else "")
+            claiming.withdraw(node, name)
+            lost[name] = None
+        elif verdict.types != claim.ports and claiming.pins.of(node) is None:
+            claiming.enter(name, _widened(claim, view.verdict(node).types, verdict.types))
+    names = [backend.name for backend in claiming.ctx.backends]
+    for name in lost:
+        for later in claiming.ctx.backends[names.index(name) + 1 :]:
+            claiming.claim(later)
+
+
+def _backend_of(reader: ir.Node, claiming: Claiming) -> str:
+    return claiming.claimed.get(id(claiming.flat.outermost(reader)), ("",))[0]
+
+
+def _widened(claim: Claim, before: dict, after: dict) -> Claim:
+    """The claim with the types of `after` at ports where it had all that `before` allowed."""
+    ports = {
+        port: after.get(port, kinds) if kinds == before.get(port) else kinds for port, kinds in claim.ports.items()
+    }
+    return replace(claim, ports=ports)
