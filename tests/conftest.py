@@ -51,17 +51,18 @@ _NUMBERS = itertools.count()  # a package name that was imported once would be f
 
 @pytest.fixture
 def with_backend(tmp_path, monkeypatch):
-    """`with_backend(text)`: the installed plugins together with the backend that the text of a file describes."""
+    """`with_backend(text, ...)`: the installed plugins together with the backends that the texts of files describe."""
 
-    def make(text):
-        package = f"dovetail_inline_backend_{next(_NUMBERS)}"
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "__init__.py").write_text("")
-        (tmp_path / package / "inline.yaml").write_text(text)
-        monkeypatch.syspath_prepend(tmp_path)
+    def make(*texts):
         plugins = load_plugins()
-        name = next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith("backend:"))
-        plugins.registry.backend(name, f"{package}:inline.yaml")
+        monkeypatch.syspath_prepend(tmp_path)
+        for text in texts:
+            package = f"dovetail_inline_backend_{next(_NUMBERS)}"
+            (tmp_path / package).mkdir()
+            (tmp_path / package / "__init__.py").write_text("")
+            (tmp_path / package / "inline.yaml").write_text(text)
+            name = next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith("backend:"))
+            plugins.registry.backend(name, f"{package}:inline.yaml")
         return plugins
 
     return make

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dovetail.plugin import Refusal
@@ -171,6 +172,12 @@ class Backend:
     def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
         """Why it does not take a region as a whole; see `RegionRule.refusals`."""
         return self.region.refusals(counts, operators)
+
+    @cached_property
+    def asks_region(self) -> bool:
+        """Whether a limit, a row or a type depends on `region.last`."""
+        rows = [row for rule in (*self._rules.values(), self._unlisted) for row in rule.rows]
+        return any("region.last" in row.names for row in rows) or any(spec.when.limits for spec in self.types.values())
 
     @property
     def facts(self) -> frozenset[str]:

@@ -44,7 +44,8 @@ class Refusals:
 
     def add(self, backend: str, node: str, refused: Refused) -> None:
         """Refuse `node` on `backend`; the first reason stays."""
-        self._add(self._nodes.setdefault(backend, {}), node, refused)
+        if backend not in self._given_up:
+            self._add(self._nodes.setdefault(backend, {}), node, refused)
 
     def add_format(self, backend: str, node: str, text: str, refused: Refused) -> None:
         """Refuse one format of `node` on `backend`; the node may be there in another one.
@@ -55,7 +56,8 @@ class Refusals:
             text: The text of the format.
             refused: The reason.
         """
-        self._add(self._formats.setdefault(backend, {}), (node, text), refused)
+        if backend not in self._given_up:
+            self._add(self._formats.setdefault(backend, {}), (node, text), refused)
 
     def give_up(self, backend: str, refused: Refused) -> None:
         """Leave a backend out: it refuses something in every round, without an end in sight."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
-    from dovetail.planning.claim import Claims
+    from dovetail.planning.claim import Claim, Claims
     from dovetail.planning.verdict import Refusal, Verdict
 
 __all__ = [
@@ -18,7 +18,10 @@ __all__ = [
     "BackendSummary",
     "Fact",
     "FindFile",
+    "FixUp",
     "Judge",
+    "Neighbour",
+    "RegionEnds",
     "RegionLimits",
     "Source",
     "SourceFiles",
@@ -153,6 +156,16 @@ class RegionLimits(Protocol):
         """
 
 
+class RegionEnds(Protocol):
+    """What a backend may answer besides: that a verdict depends on `region.last`.
+
+    Attributes:
+        asks_region: Whether its judge wants to know whether a node is the last of its region on this backend.
+    """
+
+    asks_region: bool
+
+
 class SourceFiles(Protocol):
     """What a backend may tell besides: where it was read from. Without it, only the registered file counts.
 
@@ -219,7 +232,7 @@ class BackendFormat(Protocol):
 
 
 class View(Protocol):
-    """What a strategy sees: the nodes that nobody has claimed yet, and what one backend says of them.
+    """What a strategy sees: the nodes that it may claim, what one backend says of them, and who has the others.
 
     Attributes:
         model: The model; a strategy never edits it.
@@ -230,7 +243,7 @@ class View(Protocol):
     backend: Backend
 
     def nodes(self) -> Iterator[ir.Node]:
-        """Unclaimed nodes of the main graph in graph order; the nodes of a body belong to the node that holds it."""
+        """Nodes of the main graph that may be claimed, in graph order; those of a body belong to the node that holds it."""
 
     def whole(self, node: ir.Node) -> list[ir.Node]:
         """`node` and all nodes of its bodies, which one engine runs together."""
@@ -241,11 +254,34 @@ class View(Protocol):
     def kind(self, node: ir.Node) -> str:
         """What `node` computes: `data`, `index` or `shape`."""
 
+    def claimed(self, node: ir.Node) -> tuple[str, Claim] | None:
+        """The backend that has `node`, with its claim; None if nobody has it yet. Pins are claims of the role `pinned`."""
+
+    def producers(self, node: ir.Node) -> Iterator[Neighbour]:
+        """The nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""
+
+    def readers(self, node: ir.Node) -> Iterator[Neighbour]:
+        """The nodes that read the outputs of `node`, once per use."""
+
     def remark(
         self, kind: str, node: ir.Node | str, rule: str, why: str, *, because: object = (), suggest: str = "",
         source: str = "",
     ) -> None:  # fmt: skip
         """Say why something was decided; see `dovetail.planning.remark.Remark`."""
+
+
+class Neighbour(Protocol):
+    """A node beside another one.
+
+    Attributes:
+        port: The port of the node that was asked about.
+        node: The node at the other end of the value.
+        its_port: The port of that node.
+    """
+
+    port: str
+    node: ir.Node
+    its_port: str
 
 
 class Strategy(Protocol):
@@ -257,4 +293,24 @@ class Strategy(Protocol):
     """
 
     def claim(self, view: View, backend: Backend) -> Claims:
-        """Claim nodes of `view` for `backend`; what is not claimed goes to the next backend, and last to the host."""
+        """Claim nodes of `view` for `backend`; what is not claimed goes to the next backend, and last to the host.
+
+        A verdict whose `ok` is None depends on whether the node will be the last of its region: the node may be
+        claimed, and is judged again once all backends have claimed.
+        """
+
+
+class FixUp(Protocol):
+    """What a strategy may do besides: reconsider its claims when those of all backends are known."""
+
+    def fix_up(self, view: View, claims: Claims) -> Claims:
+        """The claims that stay, the same objects or narrowed to fewer formats.
+
+        It is asked until it leaves everything as it is. It may neither add claims nor touch pinned ones. What it
+        withdraws is offered to the backends behind it; in the next round of deciding, if there is one, it is claimed
+        and withdrawn anew.
+
+        Args:
+            view: Shows the claims of all backends.
+            claims: The present claims for the view's backend.
+        """

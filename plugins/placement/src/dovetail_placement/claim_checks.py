@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dovetail.ir.flat_graph import FlatGraph
     from dovetail.planning.claim import Claim
     from dovetail.plugin.protocols import Backend, Strategy, View
+
+    from dovetail_placement.view import View as OwnView
 
 __all__ = ["ask_for_claims", "check_claims", "check_place_keys"]
 
@@ -49,18 +51,16 @@ def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -
     return claims
 
 
-def check_claims(
-    claims: Sequence[Claim], flat: FlatGraph, hides: Callable[[ir.Node], bool], who: str, whole: bool
-) -> None:
+def check_claims(claims: Sequence[Claim], flat: FlatGraph, view: OwnView, who: str, whole: bool) -> None:
     """Refuse claims that contradict each other, or are on nodes that the strategy was not offered.
 
     Args:
         claims: What the strategy claims.
         flat: The nodes of the model.
-        hides: Whether the strategy was not offered a node: another claim has it, or it was refused before.
+        view: What the strategy saw.
         who: The strategy, for messages.
-        whole: Control-flow nodes must be claimed with all of their bodies. The host claims what it can run; what it
-            leaves is then the model's fault, not the strategy's.
+        whole: Nodes must be legal, and control-flow nodes claimed with all of their bodies. The host claims what it
+            can run; what it leaves is then the model's fault, not the strategy's.
 
     Raises:
         DovetailError: A node is claimed twice, was not offered, belongs to no graph of the model, or is claimed without
@@ -75,7 +75,7 @@ def check_claims(
                 f"{who} claims '{node.name}' ({node.op_type}), which is not a node of the model",
                 "a strategy claims the nodes that its view gives it, and copies none of them",
             )
-        if hides(node):
+        if view.hides(node):
             raise DovetailError(
                 f"{who} claims '{node.name}' ({node.op_type}), which was not offered to it: it is pinned, claimed by a "
                 "backend named earlier, or was refused before",
@@ -86,6 +86,12 @@ def check_claims(
                 f"{who} claims '{node.name}' ({node.op_type}) twice", "a strategy makes one claim per node"
             )
         claimed.add(id(node))
+        if whole and (verdict := view.verdict(node)).ok is False:
+            why = "; ".join(reason.text for reason in verdict.reasons)
+            raise DovetailError(
+                f"{who} claims '{node.name}' ({node.op_type}), which the backend does not take: {why}",
+                "claim only nodes whose `view.verdict(node).ok` is not False",
+            )
     if whole and flat.holders:
         _check_whole(claims, flat, claimed, who)
 

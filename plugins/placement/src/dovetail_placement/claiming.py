@@ -71,7 +71,7 @@ class Claiming:
         strategy, who = self.strategy_of(backend)
         view = self.view_of(backend)
         claims = ask_for_claims(strategy, view, backend, who).claims
-        check_claims(claims, self.flat, view.hides, who, whole=not host)
+        check_claims(claims, self.flat, view, who, whole=not host)
         for claim in claims:
             self.enter(backend.name, claim)
 
