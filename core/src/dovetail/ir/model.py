@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,7 +117,9 @@ class Model:
         checked = self._checked and not self.revision
         if self._ir is None:
             return Model(path=self.path, skeleton=self._skeleton.copy(), checked=checked)
-        return Model(self._ir.clone(), self.path, checked=checked)
+        copied = self._ir.clone()
+        _unshare_types(copied.graph)
+        return Model(copied, self.path, checked=checked)
 
     def interface(self) -> tuple[list[str], list[str]]:
         """Return the names of the graph's inputs and outputs, in order, without building the graph."""
@@ -155,6 +158,22 @@ class Model:
         from dovetail.ir.printer import print_model
 
         return print_model(self)
+
+
+def _unshare_types(graph: ir.Graph) -> None:
+    """Give every value of a cloned graph a type of its own: onnx-ir's clones share them, and `dtype` changes them."""
+    import onnx_ir as ir
+
+    values = [*graph.inputs, *graph.initializers.values()]
+    for node in all_nodes(graph):
+        values.extend(node.outputs)
+        for _, body in named_bodies(node):
+            values.extend((*body.inputs, *body.initializers.values()))
+    for value in values:
+        if isinstance(value.type, ir.TensorType):
+            value.type = ir.TensorType(value.type.dtype, denotation=value.type.denotation)
+        elif value.type is not None:
+            value.type = copy.deepcopy(value.type)
 
 
 def _graphs(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph]]:

@@ -243,7 +243,7 @@ class View(Protocol):
     backend: Backend
 
     def nodes(self) -> Iterator[ir.Node]:
-        """Nodes of the main graph that may be claimed, in graph order; those of a body belong to the node that holds it."""
+        """Nodes of the main graph that may be claimed, in graph order; see `whole` for those in bodies."""
 
     def whole(self, node: ir.Node) -> list[ir.Node]:
         """`node` and all nodes of its bodies, which one engine runs together."""
@@ -255,7 +255,7 @@ class View(Protocol):
         """What `node` computes: `data`, `index` or `shape`."""
 
     def claimed(self, node: ir.Node) -> tuple[str, Claim] | None:
-        """The backend that has `node`, with its claim; None if nobody has it yet. Pins are claims of the role `pinned`."""
+        """The backend that has `node`, with its claim (`pinned` by role if it is pinned); None if nobody has it."""
 
     def producers(self, node: ir.Node) -> Iterator[Neighbour]:
         """The nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""
