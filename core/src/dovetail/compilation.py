@@ -26,7 +26,7 @@ __all__ = ["Planner", "preferred_engines", "too_large"]
 
 _PREPARE = ("normalise", "analyse")
 _DECIDE = ("place", "type")
-_CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "lower")
+_CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "emit")
 
 _ROUNDS = 8
 _LARGEST_TRIED = 1 << 30  # bytes of weights; engines need as much again

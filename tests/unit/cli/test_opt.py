@@ -31,7 +31,7 @@ def register(registry):
 class Sigmoid(Pass):
     """Turn every Relu into a Sigmoid."""
     name = "acme-sigmoid"
-    stage = "lower"
+    stage = "emit"
     def run(self, model, ctx):
         for node in model.nodes():
             if node.op_type == "Relu":

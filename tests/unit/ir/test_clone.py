@@ -26,7 +26,7 @@ def test_a_change_of_the_clone_leaves_the_model_as_it_was():
     model = open_text(MODEL, "model")
     _ = model.ir  # otherwise a proto is copied
     before = str(model)
-    for value in values(model.clone()):
+    for value in list(values(model.clone())):
         value.dtype = DataType.DOUBLE
         value.name += "_changed"
     assert str(model) == before

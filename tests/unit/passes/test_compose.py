@@ -27,7 +27,7 @@ def compose_of(monkeypatch):
 def test_stages_come_in_order_and_names_break_ties(compose_of):
     passes = [
         make_pass("z", "normalise"),
-        make_pass("lowers", "lower"),
+        make_pass("lowers", "emit"),
         make_pass("b", "place"),
         make_pass("a", "place"),
         make_pass("manual", None),

@@ -24,7 +24,7 @@ STAGES = (
     "join",
     "weights",
     "outline",
-    "lower",
+    "emit",
 )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.runtime.artifacts import ArtifactFolder, artifact_of
 from dovetail.runtime.engine import Engine, Executed, RegionModel
 from dovetail.runtime.extraction import extract
 from dovetail.runtime.feeds import DeclaredInputs
@@ -35,6 +37,7 @@ class Executor:
             default where there are several regions: threads that one region leaves spinning slow the next one down.
         backend_of: The backend of a node.
         regions: The regions to run it in; without them they are formed by backend.
+        artifacts: The files that emitters made of regions.
 
     Attributes:
         regions: The regions in the order in which they run.
@@ -53,10 +56,12 @@ class Executor:
         options: Mapping[str, object] | None = None,
         backend_of: Callable[[ir.Node], str] = placed_backend,
         regions: Sequence[Region] | None = None,
+        artifacts: ArtifactFolder | None = None,
     ):
         self.notes: list[str] = []
         self.regions = form_regions(model.graph, backend_of) if regions is None else list(regions)
         self._model = model
+        self._artifacts = artifacts
         self.options = dict(options or {})
         self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")
         self._caveats: dict[str, str] = {}
@@ -133,10 +138,17 @@ class Executor:
         if not engines:
             raise DovetailError(f"no engine runs {described(region)}: " + ("; ".join(self.notes) or "it names none"))
         options = {"spin": len(self.regions) == 1, **self.options}
-        runner = RegionRunner(region, self._region_model(region), engines, options, self._note)
+        runner = RegionRunner(region, self._with_artifact(region), engines, options, self._note)
         if self._caveats[runner.engine]:
             self._note(f"{runner.engine}: {self._caveats[runner.engine]}")
         return runner
+
+    def _with_artifact(self, region: Region) -> RegionModel:
+        """The region as a model, with the artifact that one of its nodes stands for."""
+        name = next(filter(None, map(artifact_of, region.nodes)), "")
+        if not name or self._artifacts is None:
+            return self._region_model(region)
+        return replace(self._region_model(region), artifact=self._artifacts.of(name))
 
     def _region_model(self, region: Region) -> RegionModel:
         """The region as a model; in a file where its weights do not fit in memory or lie in files already."""
