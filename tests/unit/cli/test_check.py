@@ -54,7 +54,8 @@ BROKEN = {
     "engine": ("engines: [onnxruntime-cpu]", "engines: [onnxruntime-cup]", "(did you mean 'onnxruntime-cpu'?)"),
     "strategy": ("strategy: autocast", "strategy: autocsat", "unknown strategy 'autocsat' (did you mean 'autocast'?)"),
     "former": (
-        "strategy: autocast", "strategy: autocast, regions: wavse",
+        "strategy: autocast",
+        "strategy: autocast, regions: wavse",
         "unknown region former 'wavse' (did you mean 'waves'?)",
     ),
     "range": ("{policy: lower}", "{shape: {X: N C KH KW}, limits: {KH: 1-7}}", "'1-7' is no range; did you mean 1..7?"),

@@ -30,7 +30,9 @@ def run(args: argparse.Namespace) -> int:
         for entry in plugins.registry.pipeline.entries
     ]
     if args.json:
-        print_json({"passes": found, "pipelines": pipelines, "plugins": [record.as_dict() for record in plugins.plugins]})
+        print_json(
+            {"passes": found, "pipelines": pipelines, "plugins": [record.as_dict() for record in plugins.plugins]}
+        )
         return 0
     for heading, stage in [*((stage, stage) for stage in STAGES), (_BY_HAND, None)]:
         rows = [
@@ -67,4 +69,6 @@ def _document(registry: Registry, entry: Entry) -> dict[str, Any]:
     }
 
 
-PASSES = PlainCommand("passes", "List passes by stage, named pipelines, and plugins that are broken.", no_arguments, run)
+PASSES = PlainCommand(
+    "passes", "List passes by stage, named pipelines, and plugins that are broken.", no_arguments, run
+)

@@ -167,8 +167,8 @@ class Registry:
     def __init__(self, owner: str = "this program"):
         self.owner = owner
         self.pass_ = Table("pass", self)
-        self.pipeline = Table("pipeline", self)
         self.strategy = Table("strategy", self)
+        self.pipeline = Table("pipeline", self)
         self.region_former = Table("region_former", self)
         self.backend = Table("backend", self)
         self.backend_format = Table("backend_format", self)

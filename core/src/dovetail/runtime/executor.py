@@ -11,9 +11,9 @@ from dovetail.errors import DovetailError
 from dovetail.runtime.engine import Engine, Executed, RegionModel
 from dovetail.runtime.extraction import extract
 from dovetail.runtime.feeds import DeclaredInputs
+from dovetail.runtime.forming import annotated_regions
 from dovetail.runtime.guard import GuardedEngine, guarded
 from dovetail.runtime.region_runner import Refusal, RegionRunner, described
-from dovetail.runtime.forming import annotated_regions
 from dovetail.runtime.regions import Region
 from dovetail.runtime.serialise import needs_file
 from dovetail.runtime.waves import form_regions

@@ -62,9 +62,7 @@ def wave_groups(
         waves = _merged(waves, labels, users)
     # A unit is a single node, or by the numbers behind those a formed group.
     first = len(single)
-    return [
-        list(formed[wave[0] - first]) if wave[0] >= first else [single[i] for i in sorted(wave)] for wave in waves
-    ]
+    return [list(formed[wave[0] - first]) if wave[0] >= first else [single[i] for i in sorted(wave)] for wave in waves]
 
 
 def _dependencies(single: Sequence[ir.Node], formed: Groups, reads: Reads) -> tuple[list[list[int]], list[int]]:
@@ -85,9 +83,7 @@ def _dependencies(single: Sequence[ir.Node], formed: Groups, reads: Reads) -> tu
     return users, waiting
 
 
-def _waves(
-    names: list[str], labels: list[str | int], users: list[list[int]], waiting: list[int]
-) -> list[list[int]]:
+def _waves(names: list[str], labels: list[str | int], users: list[list[int]], waiting: list[int]) -> list[list[int]]:
     """Units in waves, beginning with the first backend of `names` and going round; formed groups run between waves."""
     waiting = list(waiting)
     ready: dict[str | int, list[int]] = {name: [] for name in names}
