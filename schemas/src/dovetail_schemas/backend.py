@@ -84,6 +84,7 @@ class Backend:
         border: Where conversions stand.
         strategy: Name of the strategy that claims nodes for it; empty for none.
         min_region: The smallest region worth having, in nodes.
+        regions: Name of the region former that cuts its nodes into regions; empty for the default.
         place: The other keys under `place:`, which its strategy reads.
         place_sources: File and line of each of them.
         engines: Engines in order of preference.
@@ -109,6 +110,7 @@ class Backend:
     border: Border
     strategy: str
     min_region: int
+    regions: str
     place: Mapping[str, object]
     place_sources: Mapping[str, str] = field(repr=False)
     engines: tuple[str, ...]

@@ -31,6 +31,7 @@ VARIANT_KEYS = (
     "place", "emit", "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
+_PLACE = ("strategy", "min_region", "regions")
 _MERGED = ("precision", "types", "groups", "region", "border", "place", "emit")
 _PRECISION = ("low", "high", "accumulate", "typed")
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
@@ -188,7 +189,8 @@ def _build(
     policies = _policies(layers, find, read)
     used = {name for rule in (*rules.values(), unlisted) for row in rule.rows for name in row.names}
     strategy, smallest = place.get("strategy"), place.get("min_region")
-    own = [(key, value) for key, value in place if key.raw not in ("strategy", "min_region")]
+    former = place.get("regions")
+    own = [(key, value) for key, value in place if key.raw not in _PLACE]
     return Backend(
         name=tree.require("backend").text("backend"),
         summary=node.text("summary") if (node := top.get("summary")) else "",
@@ -205,6 +207,7 @@ def _build(
         border=Border(*(border.choice(key, ("inside", "outside"), "outside") for key in ("in", "out"))),
         strategy=strategy.text("strategy") if strategy else "",
         min_region=_count(smallest, "min_region") if smallest else 1,
+        regions=former.text("regions") if former else "",
         place={key.raw: value.plain() for key, value in own},
         place_sources={key.raw: key.where for key, _ in own},
         engines=_words(emit, "engines"),

@@ -36,7 +36,11 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.plugin.backend_files import format_of
 
     backend = load_backend_file(registry, args.file, dict(args.option))
-    known = {"engine": list(registry.engine), "strategy": list(registry.strategy)}
+    known = {
+        "engine": list(registry.engine),
+        "strategy": list(registry.strategy),
+        "region former": list(registry.region_former),
+    }
     format_of(registry, args.file).check(
         args.file, known, lambda options: load_backend_file(registry, args.file, options)
     )

@@ -14,7 +14,11 @@ from dovetail_schemas.yaml_source import Entries, Node, load_tree
 __all__ = ["lint_backend"]
 
 _MOST_COMBINATIONS = 64
-_NAMED = {"strategy": ("place", "strategy"), "engine": ("emit", "engines")}
+_NAMED = {
+    "strategy": ("place", "strategy"),
+    "region former": ("place", "regions"),
+    "engine": ("emit", "engines"),
+}
 
 
 def lint_backend(
@@ -22,11 +26,11 @@ def lint_backend(
 ) -> None:
     """Check what loading a file with its default options leaves out.
 
-    Names of engines and strategies must be registered, the opset must exist, and every variant must load.
+    Names of engines, strategies and region formers must be registered, the opset must exist, and every variant load.
 
     Args:
         source: The file.
-        known: Registered names by kind: `engine`, `strategy`.
+        known: Registered names by kind: `engine`, `strategy`, `region former`.
         load: Loads the file with values of its options.
 
     Raises:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes import Fixpoint, Pass, Pipeline
+from dovetail.passes import Fixpoint, Nested, Pass, Pipeline
 from dovetail.plugin.registry import Registry
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +45,8 @@ class Needy(Pass):
 
 
 REGISTRY = Registry("acme")
+REGISTRY.pipeline("twice", "plain,plain")
+REGISTRY.pipeline("more", "twice,fixpoint(typed{whole=2}),backend:npu(twice)")
 for cls in (Plain, Typed, Needy):
     REGISTRY.pass_(cls.name, f"{__name__}:{cls.__name__}")
 
@@ -78,7 +80,10 @@ passes = (
 )
 steps = st.recursive(
     passes,
-    lambda inner: st.builds(Fixpoint, st.lists(inner, max_size=3).map(tuple), st.integers(1, 99)),
+    lambda inner: (
+        st.builds(Fixpoint, st.lists(inner, max_size=3).map(tuple), st.integers(1, 99))
+        | st.builds(Nested, st.just("npu"), st.lists(passes, max_size=3).map(tuple))
+    ),
     max_leaves=6,
 )
 
@@ -109,6 +114,8 @@ def test_any_text_is_a_pipeline_or_a_usage_error(text):
         'typed{word="a b"}',
         "fixpoint(plain,typed),plain",
         "fixpoint{limit=3}(fixpoint(plain),plain)",
+        "plain,backend:bpu-int8(plain,fixpoint(typed)),plain",
+        "fixpoint(backend:acme(plain))",
     ],
 )
 def test_canonical_text_stays_as_it_is(text):
@@ -146,6 +153,14 @@ def test_other_spellings_mean_the_same():
         ("fixpoint(plain", "column 15: ')' expected, the end found"),
         ("fixpoint{limit=0}(plain)", "'limit' of fixpoint must be a positive integer"),
         ("fixpoint{rounds=2}(plain)", "fixpoint has no option 'rounds'"),
+        ("backend:npu", "column 12: '(' expected, the end found"),
+        ("backend:(plain)", "a nested pipeline needs the name of a backend"),
+        ("backend:npu{limit=2}(plain)", "backend:npu has no options"),
+        ("backend:npu(backend:gpu(plain))", "backend:gpu(plain) is inside of backend:npu(...)"),
+        ("backend:gpu(more)", "backend:npu(plain,plain) is inside of backend:gpu(...)"),
+        ("twice{n=2}", "pipeline 'twice' of acme has no options"),
+        ("twize", "unknown pass 'twize' (did you mean 'twice'?)"),
+        ("fixpoint(" * 60 + ")" * 60, "brackets are nested deeper than 50 levels"),
         ('typed{word="a', "column 12: a string is not closed"),
         ('typed{word="\\q"}', "column 12: not a string"),
     ],
@@ -169,6 +184,39 @@ def test_registered_things_that_are_no_passes_are_named():
         Pipeline.parse("not-a-pass", registry)
     with pytest.raises(DovetailError, match="'other-name' of acme calls itself 'plain'"):
         Pipeline.parse("other-name", registry)
+
+
+def test_a_registered_pipeline_stands_for_its_steps():
+    assert str(parse("more,plain")) == "plain,plain,fixpoint(typed{whole=2}),backend:npu(plain,plain),plain"
+    assert parse("fixpoint(twice)") == Pipeline([Fixpoint((Plain(), Plain()))])
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"a": "plain,a"}, "pipeline 'a' of acme contains itself: a -> a"),
+        ({"a": "b", "b": "plain,fixpoint(c)", "c": "b"}, "pipeline 'b' of acme contains itself: b -> c -> b"),
+        ({"a": "plian"}, "pipeline 'a' of acme: unknown pass 'plian' (did you mean 'plain'?)"),
+        ({"a": "plain plain"}, "pipeline 'a' of acme: pipeline text, column 7"),
+        ({"a": "b", "b": "typed{hole=1}"}, "pipeline 'b' of acme: pass 'typed' has no option 'hole'"),
+        ({"a": "plain", "plain": "a"}, "pipeline 'plain' of acme has the name of a pass of acme"),
+    ],
+)
+def test_a_registered_pipeline_that_is_at_fault_is_named(texts, message):
+    registry = Registry("acme")
+    registry.pass_("plain", f"{__name__}:Plain")
+    registry.pass_("typed", f"{__name__}:Typed")
+    for name, content in texts.items():
+        registry.pipeline(name, content)
+    with pytest.raises(DovetailError) as caught:
+        Pipeline.parse("plain" if "plain" in texts else "a", registry)
+    assert message in str(caught.value)
+    assert caught.value.exit_code == 1
+
+
+def test_an_empty_pipeline_cannot_be_registered():
+    with pytest.raises(DovetailError, match="target ' ' of pipeline 'a' is not of the form"):
+        Registry("acme").pipeline("a", " ")
 
 
 def test_pipelines_are_edited_by_name():

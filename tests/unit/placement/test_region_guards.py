@@ -118,7 +118,7 @@ UNREAD = [
     ),
     (
         PLACE.replace("autocast}", "autocast, min_regions: 7}"),
-        "does not read 'min_regions' under place (did you mean 'min_region'?)",
+        "does not read 'min_regions' under place (did you mean 'min_region' or 'regions'?)",
     ),
 ]
 

@@ -9,7 +9,8 @@ from dovetail.errors import DovetailError
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.runtime.executor import Executor
 from dovetail.runtime.extraction import extract
-from dovetail.runtime.regions import form_regions, slices
+from dovetail.runtime.regions import slices
+from dovetail.runtime.waves import form_regions
 from dovetail_host.reference import ReferenceEngine
 from hypothesis import given, settings
 from hypothesis import strategies as st

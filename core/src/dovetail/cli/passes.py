@@ -1,4 +1,4 @@
-"""`dovetail passes`: the installed passes by stage."""
+"""`dovetail passes`: the installed passes by stage, and the named pipelines."""
 
 from __future__ import annotations
 
@@ -25,8 +25,14 @@ def run(args: argparse.Namespace) -> int:
 
     plugins = plugins_of(args)
     found = [_document(plugins.registry, entry) for entry in plugins.registry.pass_.entries]
+    pipelines = [
+        {"name": entry.name, "distribution": entry.owner, "text": entry.target}
+        for entry in plugins.registry.pipeline.entries
+    ]
     if args.json:
-        print_json({"passes": found, "plugins": [record.as_dict() for record in plugins.plugins]})
+        print_json(
+            {"passes": found, "pipelines": pipelines, "plugins": [record.as_dict() for record in plugins.plugins]}
+        )
         return 0
     for heading, stage in [*((stage, stage) for stage in STAGES), (_BY_HAND, None)]:
         rows = [
@@ -36,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
         ]
         if rows:
             print("\n".join([f"{heading}:", *columns(rows, indent="    ")]))
+    if pipelines:
+        print("\n".join(["pipelines:", *columns([tuple(item.values()) for item in pipelines], indent="    ")]))
     failed = [(item["name"], item["distribution"], item["error"]) for item in found if item["error"]]
     if failed:
         print("\n".join(["cannot be loaded:", *columns(failed, indent="    ")]))
@@ -61,4 +69,6 @@ def _document(registry: Registry, entry: Entry) -> dict[str, Any]:
     }
 
 
-PASSES = PlainCommand("passes", "List passes by stage, and plugins that are broken.", no_arguments, run)
+PASSES = PlainCommand(
+    "passes", "List passes by stage, named pipelines, and plugins that are broken.", no_arguments, run
+)

@@ -10,7 +10,7 @@ _PUBLIC = {
     **dict.fromkeys(("Analysis", "Context"), "dovetail.passes.context"),
     "Instrumentation": "dovetail.passes.instrumentation",
     "Manager": "dovetail.passes.manager",
-    "Fixpoint": "dovetail.passes.steps",
+    **dict.fromkeys(("Fixpoint", "Nested"), "dovetail.passes.steps"),
     "Pipeline": "dovetail.passes.pipeline",
     "run_reproducer": "dovetail.passes.replay",
     **dict.fromkeys(("BackendChoice", "Request"), "dovetail.passes.request"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.passes.steps import Fixpoint, names_in, passes_in
+from dovetail.passes.steps import Step, names_in, passes_in
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """Steps in order: passes and fixpoints.
+    """Steps in order: passes, fixpoints, and nested pipelines.
 
     Attributes:
         steps: A list that may be edited until the pipeline runs.
     """
 
-    def __init__(self, steps: Iterable[Pass | Fixpoint] = ()):
-        self.steps: list[Pass | Fixpoint] = list(steps)
+    def __init__(self, steps: Iterable[Step] = ()):
+        self.steps: list[Step] = list(steps)
 
     @classmethod
     def parse(cls, text: str, registry: Registry) -> Pipeline:
@@ -65,11 +65,11 @@ class Pipeline:
         return Manager(self, context, instrumentation).run(model)
 
     def passes(self) -> Iterator[Pass]:
-        """Return every pass in order, including those in fixpoints."""
+        """Return every pass in order, including those in fixpoints and nested pipelines."""
         return passes_in(self.steps)
 
     def index(self, name: str) -> int:
-        """Return the position of the first step that is the pass `name`, or a fixpoint that contains it.
+        """Return the position of the first step that is the pass `name`, or a step that contains it.
 
         Raises:
             DovetailError: There is no such step.
@@ -79,11 +79,11 @@ class Pipeline:
                 return position
         raise DovetailError(f"no pass {name!r} in this pipeline{did_you_mean(name, names_in(self.steps))}")
 
-    def insert_before(self, name: str, step: Pass | Fixpoint) -> None:
+    def insert_before(self, name: str, step: Step) -> None:
         """Insert `step` before the first step that runs the pass `name`."""
         self.steps.insert(self.index(name), step)
 
-    def insert_after(self, name: str, step: Pass | Fixpoint) -> None:
+    def insert_after(self, name: str, step: Step) -> None:
         """Insert `step` after the first step that runs the pass `name`."""
         self.steps.insert(self.index(name) + 1, step)
 
@@ -98,7 +98,7 @@ class Pipeline:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __iter__(self) -> Iterator[Pass | Fixpoint]:
+    def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
 
     def __len__(self) -> int:

@@ -1,13 +1,15 @@
-"""Steps of pipelines: passes, and fixpoints of passes."""
+"""Steps of pipelines: passes, fixpoints of passes, and passes over the regions of a backend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from dovetail.errors import UsageError
 from dovetail.passes.base import Pass
 
-__all__ = ["Fixpoint", "names_in", "passes_in"]
+__all__ = ["Fixpoint", "Nested", "Step", "names_in", "nested_in", "passes_in"]
 
 _DEFAULT_LIMIT = 10
 
@@ -21,7 +23,7 @@ class Fixpoint:
         limit: The maximum number of rounds; a remark reports if the model still changed in the last one.
     """
 
-    steps: tuple[Pass | Fixpoint, ...]
+    steps: tuple[Step, ...]
     limit: int = _DEFAULT_LIMIT
 
     def __str__(self) -> str:
@@ -29,17 +31,52 @@ class Fixpoint:
         return f"fixpoint{options}({','.join(map(str, self.steps))})"
 
 
-def passes_in(steps: Iterable[Pass | Fixpoint]) -> Iterator[Pass]:
-    """Yield every pass in `steps` in order, including those in fixpoints."""
+@dataclass(frozen=True)
+class Nested:
+    """Passes that run over every region of a backend by itself, as over a model of its own.
+
+    Attributes:
+        backend: Name of the backend, the anchor of the nested pipeline.
+        steps: The passes; may contain fixpoints, and no other nested pipeline.
+
+    Raises:
+        UsageError: It contains another nested pipeline: a region has nodes of one backend only.
+    """
+
+    backend: str
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        if inner := next(nested_in(self.steps), None):
+            raise UsageError(f"{inner} is inside of backend:{self.backend}(...)", "write one after the other")
+
+    def __str__(self) -> str:
+        return f"backend:{self.backend}({','.join(map(str, self.steps))})"
+
+
+Step: TypeAlias = "Pass | Fixpoint | Nested"
+
+
+def _walk(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield every step in order, including those inside of others."""
     stack = list(steps)[::-1]
     while stack:
         step = stack.pop()
-        if isinstance(step, Fixpoint):
+        yield step
+        if isinstance(step, (Fixpoint, Nested)):
             stack.extend(reversed(step.steps))
-        else:
-            yield step
 
 
-def names_in(steps: Iterable[Pass | Fixpoint]) -> list[str]:
+def passes_in(steps: Iterable[Step]) -> Iterator[Pass]:
+    """Yield every pass in `steps` in order, including those in fixpoints and nested pipelines."""
+    return (step for step in _walk(steps) if not isinstance(step, (Fixpoint, Nested)))
+
+
+def nested_in(steps: Iterable[Step]) -> Iterator[Nested]:
+    """Yield every nested pipeline in `steps`, including those in fixpoints."""
+    return (step for step in _walk(steps) if isinstance(step, Nested))
+
+
+def names_in(steps: Iterable[Step]) -> list[str]:
     """Return the names of all passes in `steps`."""
     return [pass_.name for pass_ in passes_in(steps)]

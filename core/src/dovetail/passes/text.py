@@ -1,7 +1,8 @@
 """The grammar of pipeline text.
 
     pipeline ::= [ element { "," element } ]
-    element  ::= "fixpoint" [ options ] "(" pipeline ")"  |  pass [ options ]
+    element  ::= "fixpoint" [ options ] "(" pipeline ")"  |  "backend:" name "(" pipeline ")"  |  pass [ options ]
+                 |  name of a registered pipeline
     options  ::= "{" [ option { "," option } ] "}"
     option   ::= key [ "=" value ]                        a key alone means true
     value    ::= word | string | "[" [ value { "," value } ] "]"
@@ -9,9 +10,10 @@
     string   ::= '"' JSON string '"'
 
 A word is parsed by the type of its option; a string is always text. Blanks between tokens are ignored. `fixpoint`
-repeats its passes until none changes the model, at most `limit` times.
+repeats its passes until none changes the model, at most `limit` times. `backend:acme(...)` runs its passes over every
+region of the backend `acme` by itself. The name of a registered pipeline stands for its steps, and is printed as these.
 
-Example: `normalise{opset=22},place{backends=bpu-int8},fixpoint(fold-constants,dead-code),join`
+Example: `normalise{opset=22},place,fixpoint(fold-constants,dead-code),backend:bpu-int8(fold-constants),join`
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.errors import UsageError
-from dovetail.passes.base import Pass, load_pass
+from dovetail.errors import DovetailError, UsageError
+from dovetail.passes.base import load_pass
 from dovetail.passes.options import WORD, Value, Word, build
-from dovetail.passes.steps import Fixpoint
+from dovetail.passes.steps import Fixpoint, Nested, Step
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["parse_steps"]
 
+_ANCHOR = "backend:"
+_DEEPEST = 50  # levels of brackets
 _TOKEN = re.compile(rf'(?P<string>"(?:[^"\\]|\\.)*")|(?P<word>{WORD.pattern})|(?P<mark>[{{}}()\[\],=])', re.DOTALL)
 
 
@@ -40,24 +44,36 @@ class _Token(NamedTuple):
     column: int
 
 
-def parse_steps(text: str, registry: Registry) -> list[Pass | Fixpoint]:
-    """Parse pipeline text into steps.
+def parse_steps(text: str, registry: Registry) -> list[Step]:
+    """Parse pipeline text into steps; registered pipelines are replaced by theirs.
 
     Raises:
         UsageError: The text is malformed, or names an unknown pass or option.
-        DovetailError: A known pass cannot be loaded.
+        DovetailError: A known pass cannot be loaded, or a registered pipeline is malformed or contains itself.
     """
-    parser = _Parser(text, registry)
-    steps = parser.steps(closing="end")
-    parser.take("end")
-    return steps
+    return _Parser(text, registry).whole()
 
 
 class _Parser:
-    def __init__(self, text: str, registry: Registry):
+    """Parses one text.
+
+    Args:
+        text: The text.
+        registry: Has the passes and pipelines.
+        inside: Names of the registered pipelines that led to this text, the outermost first.
+    """
+
+    def __init__(self, text: str, registry: Registry, inside: tuple[str, ...] = ()):
         self._registry = registry
         self._tokens = list(_tokens(text))
         self._next = 0
+        self._inside = inside
+        self._depth = 0
+
+    def whole(self) -> list[Step]:
+        steps = self.steps(closing="end")
+        self.take("end")
+        return steps
 
     @property
     def token(self) -> _Token:
@@ -76,30 +92,71 @@ class _Parser:
             self._next += 1
         return token
 
-    def steps(self, closing: str) -> list[Pass | Fixpoint]:
-        found = []
+    def steps(self, closing: str) -> list[Step]:
+        found: list[Step] = []
+        first = True
         while not (self.at("end") if closing == "end" else self.at("mark", closing)):
-            if found:
+            if not first:
                 self.take("mark", closing if self.at("end") else ",")
-            found.append(self.step())
+            found += self.element()
+            first = False
         return found
 
-    def step(self) -> Pass | Fixpoint:
+    def element(self) -> list[Step]:
+        """One step, or the steps of a registered pipeline."""
         name = self.take("word").text
         options = self.options() if self.at("mark", "{") else {}
         if name == "fixpoint":
-            return self.fixpoint(options)
-        if name not in self._registry.pass_:
+            return [self.fixpoint(options)]
+        if name.startswith(_ANCHOR):
+            return [self.nested(name, options)]
+        passes, pipelines = self._registry.pass_, self._registry.pipeline
+        if name in pipelines:
+            return self.named(name, options)
+        if name not in passes:
             raise UsageError(
-                f"unknown pass {name!r}{did_you_mean(name, self._registry.pass_)}",
+                f"unknown pass {name!r}{did_you_mean(name, [*passes, *pipelines])}",
                 "`dovetail passes` lists the installed ones",
             )
-        return build(load_pass(self._registry, name), options)
+        return [build(load_pass(self._registry, name), options)]
 
-    def fixpoint(self, options: dict[str, Value]) -> Fixpoint:
-        self.take("mark", "(")
+    def named(self, name: str, options: dict[str, Value]) -> list[Step]:
+        """The steps of the registered pipeline `name`."""
+        title = f"pipeline {name!r} of {self._registry.pipeline.entry(name).owner}"
+        if name in self._registry.pass_:
+            owner = self._registry.pass_.entry(name).owner
+            raise DovetailError(f"{title} has the name of a pass of {owner}", "leave one of them out with --no-plugin")
+        if options:
+            raise UsageError(f"{title} has no options", "its passes have: write them out instead")
+        if name in self._inside:
+            way = " -> ".join((*self._inside[self._inside.index(name) :], name))
+            raise DovetailError(f"{title} contains itself: {way}", "take its name out of one of these texts")
+        try:
+            return _Parser(self._registry.pipeline[name], self._registry, (*self._inside, name)).whole()
+        except UsageError as error:
+            raise DovetailError(f"{title}: {error.message}", error.hint) from error
+
+    def nested(self, name: str, options: dict[str, Value]) -> Nested:
+        if options:
+            raise UsageError(f"{name} has no options", f"write {name}(...)")
+        backend = name.removeprefix(_ANCHOR)
+        if not backend:
+            raise UsageError("a nested pipeline needs the name of a backend", "write backend:NAME(...)")
+        return Nested(backend, self.inner())
+
+    def inner(self) -> tuple[Step, ...]:
+        """The steps in a pair of brackets."""
+        column = self.take("mark", "(").column
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise UsageError(f"pipeline text, column {column}: brackets are nested deeper than {_DEEPEST} levels")
         steps = tuple(self.steps(closing=")"))
         self.take("mark", ")")
+        self._depth -= 1
+        return steps
+
+    def fixpoint(self, options: dict[str, Value]) -> Fixpoint:
+        steps = self.inner()
         limit = options.pop("limit", None)
         if options:
             raise UsageError(f"fixpoint has no option {next(iter(options))!r}", "its option: limit")

@@ -8,7 +8,9 @@ import sys
 import warnings
 from collections.abc import Iterator
 
-__all__ = ["PluginWarning", "described", "foreign_output"]
+from dovetail.errors import DovetailError
+
+__all__ = ["PluginWarning", "calling", "described", "foreign_output"]
 
 
 class PluginWarning(RuntimeWarning):
@@ -32,6 +34,26 @@ def foreign_output(owner: str) -> Iterator[None]:
         if text := printed.getvalue():
             warnings.warn(f"{owner} prints to standard output; shown here instead", PluginWarning, stacklevel=4)
             sys.stderr.write(text if text.endswith("\n") else text + "\n")
+
+
+@contextlib.contextmanager
+def calling(who: str) -> Iterator[None]:
+    """Call foreign code: what it prints goes to standard error, and whatever it raises is an error that names it.
+
+    Args:
+        who: The thing with its distribution: `edit 'unit-conv' of dovetail-acme`.
+
+    Raises:
+        DovetailError: The block raised it, or something else, SystemExit included.
+    """
+    try:
+        with foreign_output(who):
+            yield
+    except DovetailError:
+        raise
+    except (Exception, SystemExit, GeneratorExit) as error:
+        hint = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
+        raise DovetailError(f"{who} failed: {described(error)}", hint) from error
 
 
 def described(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ __all__ = [
     "Judge",
     "Neighbour",
     "RegionEnds",
+    "RegionFormer",
     "RegionLimits",
+    "RegionView",
     "Source",
     "SourceFiles",
     "Strategy",
@@ -166,6 +168,41 @@ class RegionEnds(Protocol):
     asks_region: bool
 
 
+class RegionView(Protocol):
+    """What a region former sees.
+
+    Attributes:
+        graph: The main graph; a former never edits it.
+        backends: The backends that name the former.
+        nodes: Their nodes in graph order, which are to be cut into regions.
+        formed: Regions that other formers made before.
+        reads: The values that each node of the graph uses; those that bodies capture are among them.
+    """
+
+    graph: ir.Graph
+    backends: tuple[str, ...]
+    nodes: Sequence[ir.Node]
+    formed: Sequence[Sequence[ir.Node]]
+    reads: Mapping[ir.Node, tuple[ir.Value, ...]]
+
+    def backend_of(self, node: ir.Node) -> str:
+        """The backend of any node of the graph."""
+
+
+class RegionFormer(Protocol):
+    """Cuts the nodes of backends into regions, parts that run as one unit; called without arguments to make one.
+
+    A backend names its former in its attribute `regions` (in a file: `place: {regions: NAME}`); without one it has
+    `waves`, which makes as few regions as possible.
+    """
+
+    def form(self, view: RegionView) -> Iterable[Iterable[ir.Node]]:
+        """The regions: every node of `view.nodes` in exactly one, each of one backend.
+
+        A region must be convex, and no two may wait for each other, by way of `view.formed` either.
+        """
+
+
 class SourceFiles(Protocol):
     """What a backend may tell besides: where it was read from. Without it, only the registered file counts.
 
@@ -223,7 +260,7 @@ class BackendFormat(Protocol):
 
         Args:
             source: The file.
-            known: Registered names by kind: `engine`, `strategy`.
+            known: Registered names by kind: `engine`, `strategy`, `region former`.
             load: Loads the file with other options.
 
         Raises:

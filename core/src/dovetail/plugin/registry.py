@@ -15,17 +15,21 @@ from dovetail.suggestions import did_you_mean
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
+__all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
-CODE_KINDS = ("pass", "strategy", "engine", "fact", "backend_format", "command", "option")
+CODE_KINDS = ("pass", "strategy", "region_former", "engine", "fact", "backend_format", "command", "option")
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
 """Kinds of which each thing is a file or a class; only the name of a file has a dot behind the colon."""
+
+TEXT_KINDS = ("pipeline",)
+"""Kinds of which each thing is the registered text itself."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _DATA = re.compile(r"[A-Za-z_][\w.]*:[\w][\w./\-]*\.\w+")
+_TEXT = re.compile(r".*\S.*", re.DOTALL)
 
 
 class Entry(NamedTuple):
@@ -33,7 +37,7 @@ class Entry(NamedTuple):
 
     Attributes:
         name: What users write.
-        target: `module:Attribute` of code, `package:path/to/file.yaml` of data.
+        target: `module:Attribute` of code, `package:path/to/file.yaml` of data, the text of a pipeline.
         owner: The distribution that registered it.
     """
 
@@ -62,7 +66,8 @@ class Table:
         """
         if not _NAME.fullmatch(name):
             raise DovetailError(f"{self.kind} name {name!r} may hold letters, digits, '-', '_' and '.' only")
-        if not any(form.fullmatch(target) for form in self._forms.values()) or ".." in target:
+        known_form = any(form.fullmatch(target) for form in self._forms.values())
+        if not known_form or ".." in target and self.kind not in TEXT_KINDS:
             forms = " or ".join(map(repr, self._forms))
             raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {forms}")
         entry = Entry(name, target, self._registry.owner)
@@ -75,12 +80,14 @@ class Table:
         self._entries[name] = entry
 
     def __getitem__(self, name: str) -> Any:
-        """Load what is registered as `name`: the attribute of a module, or the Traversable of a data file.
+        """Load what is registered as `name`: the attribute of a module, the Traversable of a data file, or a text.
 
         Raises:
             DovetailError: Nobody registered the name, or its module does not import.
         """
         entry = self.entry(name)
+        if self.kind in TEXT_KINDS:
+            return entry.target
         try:
             if self.is_file(name):
                 return _resource(entry.target)
@@ -104,6 +111,8 @@ class Table:
         """What a target of this kind looks like, with how it is called in messages."""
         if self.kind in CODE_KINDS:
             return {"module:Attribute": _CODE}
+        if self.kind in TEXT_KINDS:
+            return {"pass,pass{option=1}": _TEXT}
         file = {"package:path/to/file.yaml": _DATA}
         return file if self.kind in DATA_KINDS else {**file, "module:Class": _CLASS}
 
@@ -159,6 +168,8 @@ class Registry:
         self.owner = owner
         self.pass_ = Table("pass", self)
         self.strategy = Table("strategy", self)
+        self.pipeline = Table("pipeline", self)
+        self.region_former = Table("region_former", self)
         self.backend = Table("backend", self)
         self.backend_format = Table("backend_format", self)
         self.engine = Table("engine", self)

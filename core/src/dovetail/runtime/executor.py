@@ -13,10 +13,12 @@ from dovetail.runtime.artifacts import ArtifactFolder, artifact_of
 from dovetail.runtime.engine import Engine, Executed, RegionModel
 from dovetail.runtime.extraction import extract
 from dovetail.runtime.feeds import DeclaredInputs
+from dovetail.runtime.forming import annotated_regions
 from dovetail.runtime.guard import GuardedEngine, guarded
 from dovetail.runtime.region_runner import Refusal, RegionRunner, described
-from dovetail.runtime.regions import Region, form_regions, placed_backend
+from dovetail.runtime.regions import Region
 from dovetail.runtime.serialise import needs_file
+from dovetail.runtime.waves import form_regions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,8 +37,8 @@ class Executor:
         engines_of: The engines of every backend, in order of preference.
         options: Passed to every engine (`threads`, `profile`, ...); each takes what it knows. `spin` is false by
             default where there are several regions: threads that one region leaves spinning slow the next one down.
-        backend_of: The backend of a node.
-        regions: The regions to run it in; without them they are formed by backend.
+        backend_of: The backend of a node, instead of its placement's.
+        regions: The regions to run it in; without them those that the placements name, or formed by backend.
         artifacts: The files that emitters made of regions.
 
     Attributes:
@@ -54,12 +56,12 @@ class Executor:
         model: Model,
         engines_of: Mapping[str, Sequence[Engine | GuardedEngine]],
         options: Mapping[str, object] | None = None,
-        backend_of: Callable[[ir.Node], str] = placed_backend,
+        backend_of: Callable[[ir.Node], str] | None = None,
         regions: Sequence[Region] | None = None,
         artifacts: ArtifactFolder | None = None,
     ):
         self.notes: list[str] = []
-        self.regions = form_regions(model.graph, backend_of) if regions is None else list(regions)
+        self.regions = _regions(model.graph, backend_of) if regions is None else list(regions)
         self._model = model
         self._artifacts = artifacts
         self.options = dict(options or {})
@@ -167,6 +169,10 @@ class Executor:
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+
+def _regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] | None) -> list[Region]:
+    return annotated_regions(graph) if backend_of is None else form_regions(graph, backend_of)
 
 
 def _last_uses(regions: Sequence[Region]) -> list[list[str]]:

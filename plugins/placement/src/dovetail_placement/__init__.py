@@ -13,3 +13,4 @@ def register(registry):
     registry.pass_("form-regions", "dovetail_placement.form_regions:FormRegions")
     registry.strategy("autocast", "dovetail_placement.strategies.autocast:Autocast")
     registry.strategy("host", "dovetail_placement.strategies.host:Host")
+    registry.region_former("waves", "dovetail_placement.form_regions:Waves")

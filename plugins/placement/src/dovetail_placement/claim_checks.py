@@ -106,7 +106,7 @@ def check_place_keys(backend: Backend, strategy: Strategy, name: str) -> None:
     for key in getattr(backend, "place", ()):
         if key not in read:
             where = getattr(backend, "place_sources", {}).get(key, backend.source)
-            near = did_you_mean(key, ("strategy", "min_region", *read))
+            near = did_you_mean(key, ("strategy", "min_region", "regions", *read))
             reads = f"it reads {', '.join(read)}" if read else "it reads no key of its own"
             raise DovetailError(f"{where}: strategy '{name}' does not read '{key}' under place{near}", reads)
 

@@ -10,10 +10,27 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.plugin.protocols import RegionView
+    from dovetail.runtime.regions import Region
 
-__all__ = ["FormRegions"]
+__all__ = ["DEFAULT_FORMER", "FormRegions", "Waves", "number_regions", "regions_of"]
+
+DEFAULT_FORMER = "waves"
+"""The former of the backends that name none."""
+
+
+class Waves:
+    """Forms as few regions as possible: see `dovetail.runtime.waves`."""
+
+    def form(self, view: RegionView) -> list[list[ir.Node]]:
+        """Return the regions of `view.nodes`, with those that are formed already in their places."""
+        from dovetail.runtime.waves import wave_groups
+
+        groups = wave_groups(view.graph, view.backend_of, view.reads, view.formed)
+        return [group for group in groups if view.backend_of(group[0]) in view.backends]
 
 
 @dataclass(frozen=True)
@@ -35,10 +52,8 @@ class FormRegions(Pass):
 
 def number_regions(model: Model, ctx: Context) -> None:
     """Number the regions of `model`. Runs twice: for the plan before casts are inserted, and again afterwards."""
-    from dovetail.runtime.regions import form_regions
-
     flat = ctx.analysis(FlatGraph, model)
-    regions = form_regions(model.graph, lambda node: get_placement(node).backend)
+    regions = regions_of(model, ctx)
     for region in regions:
         # Nodes that share a placement keep sharing one. Keys stay valid: all looked-up placements outlive this loop.
         moved: dict[int, Placement] = {}
@@ -48,3 +63,19 @@ def number_regions(model: Model, ctx: Context) -> None:
                 after = moved.get(id(before)) or moved.setdefault(id(before), before.in_region(region.index))
                 set_placement(part, after)
     ctx.count("regions", len(regions))
+
+
+def regions_of(model: Model, ctx: Context) -> list[Region]:
+    """Return the regions of a placed model, formed as its backends want them.
+
+    Raises:
+        DovetailError: A former is not installed, or breaks its contract.
+    """
+    from dovetail.runtime.forming import formed_regions
+    from dovetail.runtime.regions import placed_backend
+
+    former_of = {backend.name: getattr(backend, "regions", "") or DEFAULT_FORMER for backend in ctx.backends}
+    former_of.setdefault(ctx.host.name, getattr(ctx.host, "regions", "") or DEFAULT_FORMER)
+    # Waves go around the regions of other formers, so they come last.
+    ordered = sorted(former_of, key=lambda name: former_of[name] == DEFAULT_FORMER)
+    return formed_regions(model.graph, {name: former_of[name] for name in ordered}, ctx.registry, placed_backend)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.planning.identity import operator_name
-from dovetail.planning.placement import get_placement
-from dovetail.runtime.regions import Region, form_regions, used_values
+from dovetail.runtime.regions import Region, used_values
+
+from dovetail_placement.form_regions import regions_of
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -28,7 +29,7 @@ def refuse_regions(model: Model, ctx: Context) -> None:
     if not asked:
         return
     flat = ctx.analysis(FlatGraph, model)
-    for region in form_regions(model.graph, lambda node: get_placement(node).backend):
+    for region in regions_of(model, ctx):
         reasons = _judged(region, asked[region.backend], flat) if region.backend in asked else ()
         if reasons:
             _refuse(region, reasons, ctx)

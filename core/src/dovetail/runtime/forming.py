@@ -1,0 +1,181 @@
+"""Regions from the formers that backends name, checked; and from the annotations that record them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.planning.placement import get_placement
+from dovetail.plugin.isolation import calling
+from dovetail.runtime.regions import Groups, Reads, Region, placed_backend, reads_of, regions_from
+from dovetail.runtime.waves import form_regions
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.plugin.registry import Registry
+
+__all__ = ["PlacedNodes", "annotated_regions", "formed_regions"]
+
+_SHOWN = 8  # regions of a cycle
+
+
+@dataclass(frozen=True)
+class PlacedNodes:
+    """What a former sees; see `dovetail.plugin.RegionView`."""
+
+    graph: ir.Graph
+    backends: tuple[str, ...]
+    nodes: Sequence[ir.Node]
+    formed: Groups
+    reads: Reads
+    backend_of: Callable[[ir.Node], str]
+
+
+def annotated_regions(graph: ir.Graph) -> list[Region]:
+    """Return the regions that the placements of a model name, in the order in which they can run.
+
+    They are formed by waves where a node has no region, or the numbers contradict the graph, as after an edit.
+    """
+    groups: dict[tuple[int, str], list[ir.Node]] = {}
+    for node in graph:
+        placement = get_placement(node)
+        if placement is None or placement.region is None:
+            return form_regions(graph)
+        groups.setdefault((placement.region, placement.backend), []).append(node)
+    ordered, reads = [groups[key] for key in sorted(groups)], reads_of(graph)
+    return regions_from(graph, ordered, placed_backend, reads) if _in_order(ordered, reads) else form_regions(graph)
+
+
+def formed_regions(
+    graph: ir.Graph, former_of: Mapping[str, str], registry: Registry, backend_of: Callable[[ir.Node], str]
+) -> list[Region]:
+    """Cut `graph` into regions: each former cuts the nodes of all backends that name it.
+
+    Args:
+        graph: The graph, with a backend for every node.
+        former_of: The name of the former of every backend; formers are asked in this order.
+        registry: Has the formers.
+        backend_of: The backend of a node.
+
+    Raises:
+        DovetailError: A former is not installed, fails, returns no partition of its nodes, or regions that cannot run
+            one after the other.
+    """
+    reads, nodes = reads_of(graph), list(graph)
+    position = {node: i for i, node in enumerate(nodes)}
+    backends_of = {node: backend_of(node) for node in nodes}
+    backend_of = backends_of.__getitem__
+    formed: list[list[ir.Node]] = []
+    for name in dict.fromkeys(former_of.values()):
+        backends = tuple(backend for backend, former in former_of.items() if former == name)
+        own = [node for node in nodes if backend_of(node) in backends]
+        if not own:
+            continue
+        who = f"region former '{name}' of {registry.region_former.entry(name).owner}"
+        former = registry.region_former[name]
+        with calling(who):
+            view = PlacedNodes(graph, backends, own, tuple(map(tuple, formed)), reads, backend_of)
+            groups = _partition([list(group) for group in former().form(view)], own, view, position, who)
+        formed = _arranged([*formed, *groups], nodes, reads, position, who)
+    return regions_from(graph, formed, backend_of, reads)
+
+
+def _partition(
+    groups: list[list[ir.Node]], own: Sequence[ir.Node], view: PlacedNodes, position: Mapping[ir.Node, int], who: str
+) -> list[list[ir.Node]]:
+    """Return the groups with their nodes in graph order, if they hold exactly the nodes that were given."""
+    left = set(own)
+    for group in groups:
+        if not group:
+            raise DovetailError(f"{who} returns an empty region", "every region has nodes")
+        for node in group:
+            if node not in left:
+                raise _misplaced(node, view, position, who)
+            left.discard(node)
+        names = {view.backend_of(node) for node in group}
+        if len(names) > 1:
+            raise DovetailError(f"{who} puts nodes of {' and '.join(sorted(names))} into one region", _CONTRACT)
+    if left:
+        lost = min(left, key=position.__getitem__)
+        raise DovetailError(f"{who} puts '{_name(lost)}' into no region", _CONTRACT)
+    return [sorted(group, key=position.__getitem__) for group in groups]
+
+
+def _misplaced(node: ir.Node, view: PlacedNodes, position: Mapping[ir.Node, int], who: str) -> DovetailError:
+    if node not in position:
+        return DovetailError(f"{who} puts something into a region that is no node of the graph", _CONTRACT)
+    if view.backend_of(node) not in view.backends:
+        return DovetailError(f"{who} takes '{_name(node)}' of {view.backend_of(node)}", _CONTRACT)
+    return DovetailError(f"{who} puts '{_name(node)}' into two regions", _CONTRACT)
+
+
+def _in_order(units: Groups, reads: Reads) -> bool:
+    """Whether every unit stands behind those that it reads from."""
+    home = {node: i for i, unit in enumerate(units) for node in unit}
+    return all(
+        home.get(value.producer(), 0) <= i for i, unit in enumerate(units) for node in unit for value in reads[node]
+    )
+
+
+def _arranged(
+    groups: list[list[ir.Node]], nodes: Sequence[ir.Node], reads: Reads, position: Mapping[ir.Node, int], who: str
+) -> list[list[ir.Node]]:
+    """Return the groups in an order in which they can run; the given one if it is such an order.
+
+    Until all nodes are in groups, each of the others is a group by itself.
+    """
+    held = {node for group in groups for node in group}
+    if len(held) == len(nodes) and _in_order(groups, reads):
+        return groups
+    units = [*groups, *([node] for node in nodes if node not in held)]
+    home = {node: i for i, unit in enumerate(units) for node in unit}
+    before = [
+        {home[p] for node in unit for value in reads[node] if (p := value.producer()) is not None} - {i}
+        for i, unit in enumerate(units)
+    ]
+    users: list[list[int]] = [[] for _ in units]
+    for i, producers in enumerate(before):
+        for producer in producers:
+            users[producer].append(i)
+    waiting = [len(producers) for producers in before]
+    ready = [(position[unit[0]], i) for i, unit in enumerate(units) if not waiting[i]]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        order.append(i)
+        for user in users[i]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, (position[units[user][0]], user))
+    if len(order) < len(units):
+        raise _circular(units, before, set(range(len(units))).difference(order), who)
+    return [units[i] for i in order if i < len(groups)]
+
+
+def _circular(units: list[list[ir.Node]], before: list[set[int]], stuck: set[int], who: str) -> DovetailError:
+    trail = [min(stuck)]
+    while trail[-1] not in trail[:-1]:
+        trail.append(min(before[trail[-1]] & stuck))
+    cycle = trail[trail.index(trail[-1]) :]
+    texts = [_unit(units[i]) for i in cycle[:_SHOWN]]
+    more = f", and {len(cycle) - _SHOWN} more" if len(cycle) > _SHOWN else ""
+    return DovetailError(
+        f"{who} forms regions that cannot run one after the other: {', which waits for '.join(texts)}{more}",
+        "a region must be convex: no path may leave it and come back, not by way of other regions either",
+    )
+
+
+def _unit(unit: Sequence[ir.Node]) -> str:
+    return f"'{_name(unit[0])}'" if len(unit) == 1 else f"the region from '{_name(unit[0])}' to '{_name(unit[-1])}'"
+
+
+def _name(node: ir.Node) -> str:
+    return node.name or next((value.name for value in node.outputs if value.name), "") or node.op_type
+
+
+_CONTRACT = "a former returns every node of `view.nodes` in exactly one region, each of one backend"

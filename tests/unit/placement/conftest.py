@@ -1,0 +1,84 @@
+"""Region formers for tests, good and broken ones, and the digits with an image."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+
+
+@pytest.fixture
+def digits_and_image():
+    """The path of a small convolutional net, and one input for it."""
+    return DIGITS / "digits.onnx", {"image": np.load(DIGITS / "test.npz")["image"][:1]}
+
+
+class OneByOne:
+    """Every node is a region."""
+
+    def form(self, view):
+        return [[node] for node in view.nodes]
+
+
+class AllInOne:
+    """All nodes are one region, convex or not."""
+
+    def form(self, view):
+        return [view.nodes]
+
+
+class ByBackend:
+    """One region per backend."""
+
+    def form(self, view):
+        return [[node for node in view.nodes if view.backend_of(node) == name] for name in view.backends]
+
+
+class Loses(OneByOne):
+    def form(self, view):
+        return [part for part in super().form(view) if part[0].name != "n1"]
+
+
+class Doubles(OneByOne):
+    def form(self, view):
+        return [*super().form(view), [view.nodes[0]]]
+
+
+class Empty(OneByOne):
+    def form(self, view):
+        return [*super().form(view), []]
+
+
+class Foreign(OneByOne):
+    def form(self, view):
+        return [[node] for node in view.graph]
+
+
+class Junk:
+    def form(self, view):
+        return ["n0", "n1"]
+
+
+class Crash:
+    def form(self, view):
+        return 1 / 0
+
+
+class Leaves:
+    def form(self, view):
+        raise SystemExit(3)
+
+
+FORMERS = {
+    "one-by-one": OneByOne,
+    "all-in-one": AllInOne,
+    "by-backend": ByBackend,
+    "loses": Loses,
+    "doubles": Doubles,
+    "empty": Empty,
+    "foreign": Foreign,
+    "junk": Junk,
+    "crash": Crash,
+    "leaves": Leaves,
+}

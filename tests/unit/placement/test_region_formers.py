@@ -1,0 +1,157 @@
+"""Formers cut the nodes of a backend into regions; what they return is checked, and the executor runs it."""
+
+import dovetail
+import numpy as np
+import onnx_ir as ir
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.planning.placement import Placement, get_placement, set_placement
+from dovetail.plugin import Registry
+from dovetail.runtime.executor import Executor
+from dovetail.runtime.forming import annotated_regions, formed_regions
+from dovetail.runtime.regions import placed_backend
+from dovetail.runtime.waves import form_regions
+from dovetail_host.reference import ReferenceEngine
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .conftest import FORMERS
+
+
+@pytest.fixture
+def registry():
+    made = Registry("acme")
+    for name in FORMERS:
+        made.region_former(name, f"{FORMERS[name].__module__}:{FORMERS[name].__name__}")
+    made.region_former("waves", "dovetail_placement.form_regions:Waves")
+    return made
+
+
+def chain(*backends, reads=()):
+    """A graph n0, n1, ...: each node reads the one before, or what `reads` says, and has the backend given."""
+    x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([2]))
+    values, nodes = [x], []
+    for i, backend in enumerate(backends):
+        sources = dict(reads).get(i, (i - 1,))
+        node = ir.node("Sum", [values[source + 1] for source in sources], name=f"n{i}")
+        node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = f"v{i}", x.type, x.shape
+        set_placement(node, Placement(backend))
+        nodes.append(node)
+        values.append(node.outputs[0])
+    return ir.Graph([x], [values[-1]], nodes=nodes, opset_imports={"": 17}, name="g")
+
+
+def names(regions):
+    return [[node.name for node in region.nodes] for region in regions]
+
+
+def test_a_former_cuts_the_nodes_of_its_backend_alone(registry):
+    graph = chain("a", "a", "b", "b", "a")
+    regions = formed_regions(graph, {"a": "one-by-one", "b": "waves"}, registry, placed_backend)
+    assert names(regions) == [["n0"], ["n1"], ["n2", "n3"], ["n4"]]
+    assert [region.index for region in regions] == [0, 1, 2, 3]
+    assert [value.name for value in regions[2].inputs] == ["v1"]
+
+
+def test_waves_go_around_what_another_former_made(registry):
+    # b0 could join b3 in one wave, if the region of a did not stand between them.
+    graph = chain("b", "a", "a", "b", reads={1: (0,), 2: (-1,), 3: (1, 2)})
+    regions = formed_regions(graph, {"a": "all-in-one", "b": "waves"}, registry, placed_backend)
+    assert names(regions) == [["n0"], ["n1", "n2"], ["n3"]]
+
+
+@pytest.mark.parametrize(
+    ("former", "message"),
+    [
+        ("loses", "region former 'loses' of acme puts 'n1' into no region"),
+        ("doubles", "region former 'doubles' of acme puts 'n0' into two regions"),
+        ("empty", "region former 'empty' of acme returns an empty region"),
+        ("foreign", "region former 'foreign' of acme takes 'n2' of b"),
+        ("junk", "region former 'junk' of acme puts something into a region that is no node of the graph"),
+        ("crash", "region former 'crash' of acme failed: ZeroDivisionError: division by zero"),
+        ("leaves", "region former 'leaves' of acme failed: SystemExit: 3"),
+        (
+            "all-in-one",
+            "region former 'all-in-one' of acme forms regions that cannot run one after the other: "
+            "the region from 'n0' to 'n3', which waits for 'n2', which waits for the region from 'n0' to 'n3'",
+        ),
+        ("al-in-one", "unknown region_former 'al-in-one' (did you mean 'all-in-one'?)"),
+    ],
+)
+def test_a_former_that_breaks_its_contract_is_named(registry, former, message):
+    graph = chain("a", "a", "b", "a")
+    with pytest.raises(DovetailError) as caught:
+        formed_regions(graph, {"a": former, "b": "waves"}, registry, placed_backend)
+    assert message in str(caught.value)
+
+
+def test_two_formers_whose_regions_wait_for_each_other(registry):
+    # a0 -> b1 and b2 -> a3: each former is right by itself, and both together are not.
+    graph = chain("a", "b", "b", "a", reads={1: (0,), 2: (-1,), 3: (2,)})
+    with pytest.raises(DovetailError, match="region former 'by-backend' of acme forms regions that cannot run"):
+        formed_regions(graph, {"a": "all-in-one", "b": "by-backend"}, registry, placed_backend)
+
+
+@st.composite
+def placed_graphs(draw):
+    size = draw(st.integers(1, 20))
+    backends = draw(st.lists(st.sampled_from("abc"), min_size=size, max_size=size))
+    reads = {i: tuple(draw(st.lists(st.integers(-1, i - 1), min_size=1, max_size=3))) for i in range(size)}
+    return chain(*backends, reads=reads)
+
+
+@settings(max_examples=150, deadline=None)
+@given(placed_graphs())
+def test_the_regions_of_a_random_graph_compute_what_the_whole_graph_computes(graph):
+    registry = Registry("acme")
+    registry.region_former("one-by-one", f"{FORMERS['one-by-one'].__module__}:{FORMERS['one-by-one'].__name__}")
+    registry.region_former("waves", "dovetail_placement.form_regions:Waves")
+    regions = formed_regions(graph, {"a": "one-by-one", "b": "waves", "c": "waves"}, registry, placed_backend)
+    assert sorted(node.name for region in regions for node in region.nodes) == sorted(node.name for node in graph)
+    for region in regions:
+        for node in region.nodes:
+            set_placement(node, get_placement(node).in_region(region.index))
+    assert names(annotated_regions(graph)) == names(regions)
+    model = dovetail.open(ir.Model(graph, ir_version=8))
+    engines = {name: [ReferenceEngine()] for name in "abc"}
+    feeds = {"x": np.array([1, -2], np.float32)}
+    whole = Executor(model, engines, backend_of=lambda _: "a").run(feeds)
+    (name,) = whole
+    np.testing.assert_array_equal(whole[name], Executor(model, engines, regions=regions).run(feeds)[name])
+
+
+def test_default_formers_make_the_regions_of_waves(registry):
+    graph = chain(*"abacbcab", reads={3: (0, 1), 5: (2, 4), 6: (3, 5)})
+    waves = formed_regions(graph, dict.fromkeys("abc", "waves"), registry, placed_backend)
+    assert names(waves) == names(form_regions(graph))
+
+
+def test_numbers_that_an_edit_made_wrong_are_formed_anew():
+    graph = chain("a", "b", "a")
+    for node, region in zip(graph, (1, 0, 2)):
+        set_placement(node, get_placement(node).in_region(region))
+    assert names(annotated_regions(graph)) == [["n0"], ["n1"], ["n2"]]
+
+
+def test_the_former_that_a_backend_file_names_decides_what_the_executor_runs(with_backend, digits_and_image):
+    path, image = digits_and_image
+    file = """
+backend: acme
+device: npu
+opset: 13..22
+precision: {low: float32, high: float32}
+ops:
+  Conv, Relu, MaxPool: {policy: pass}
+unlisted: refuse
+place: {strategy: autocast, regions: one-by-one}
+emit: {engines: [onnxruntime-cpu]}
+"""
+    plugins = with_backend(file)
+    plugins.registry.region_former("one-by-one", f"{FORMERS['one-by-one'].__module__}:OneByOne")
+    compiled = dovetail.compile(path, "acme", plugins=plugins)
+    single = [region for region in compiled.regions if region.backend == "acme"]
+    assert len(single) > 3
+    assert all(len(region.nodes) == 1 for region in single)
+    plain = dovetail.compile(path, "host")
+    (name,) = plain.run(image)
+    np.testing.assert_allclose(plain.run(image)[name], compiled.run(image)[name], rtol=1e-4, atol=1e-5)
