@@ -1,0 +1,66 @@
+"""Types of the values that single nodes compute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["infer_outputs"]
+
+# Elements of constants whose values inference may need: axes and shapes, and scales.
+_MOST_INTEGERS, _MOST_FLOATS = 1024, 16
+
+
+def infer_outputs(node: ir.Node, version: int) -> None:
+    """Set the types and shapes of outputs that have none, by onnx's inference of this one node.
+
+    Values stay without types if an input has none, or if onnx has no inference for the operator.
+
+    Args:
+        node: A node without bodies.
+        version: The version of its domain that it is written in.
+    """
+    import onnx
+    import onnx_ir as ir
+
+    read = [value for value in node.inputs if value is not None]
+    if any(value.type is None for value in read) or all(value.type is not None for value in node.outputs):
+        return
+    # Values may have no names yet, so positions stand for them.
+    names = {id(value): f"in{index}" for index, value in enumerate(node.inputs) if value is not None}
+    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
+    proto.input.extend("" if value is None else names[id(value)] for value in node.inputs)
+    proto.output.extend(f"out{index}" for index in range(len(node.outputs)))
+    proto.attribute.extend(ir.to_proto(attribute) for attribute in node.attributes.values())
+    types = {names[id(value)]: _type_of(value) for value in read}
+    data = {
+        names[id(value)]: ir.to_proto(value.const_value)
+        for value in read
+        if value.const_value is not None and _is_small(value.const_value) and not value.is_graph_input()
+    }
+    try:
+        schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+        imports = [onnx.helper.make_opsetid(node.domain, version)]
+        inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=imports)
+    except Exception:  # no schema, or a C++ exception of any kind: no information
+        return
+    for index, value in enumerate(node.outputs):
+        found = inferred.get(f"out{index}")
+        if found is not None and value.type is None:
+            value.type = ir.serde.deserialize_type_proto_for_type(found)
+            value.shape = value.shape or ir.serde.deserialize_type_proto_for_shape(found)
+
+
+def _is_small(tensor: ir.TensorProtocol) -> bool:
+    return tensor.size <= (_MOST_INTEGERS if tensor.dtype.is_integer() else _MOST_FLOATS)
+
+
+def _type_of(value: ir.Value):
+    import onnx_ir as ir
+
+    found = ir.to_proto(value.type)
+    if value.shape is not None:
+        ir.serde.serialize_shape_into(found, value.shape)
+    return found

@@ -1,0 +1,142 @@
+"""Patterns of rewrites: small trees of operators that are matched against the producers of a node."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Match", "Operator", "Variable", "match", "pattern_of"]
+
+_MANY = 64  # readers
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An input that may be any value; it is bound to the name of the pattern's parameter.
+
+    Attributes:
+        name: The parameter.
+        optional: The input may be absent: the parameter has None as its default.
+    """
+
+    name: str
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A node that must be there.
+
+    Attributes:
+        op_types: The operators that it may be.
+        domain: Their domain; empty for the default one.
+        inputs: What its inputs must be; an ellipsis at the end stands for any further ones.
+        called: The name that it is bound to, and that it has in messages; empty for its operator.
+    """
+
+    op_types: tuple[str, ...]
+    domain: str
+    inputs: tuple[Operator | Variable | Any, ...]
+    called: str = ""
+
+    def is_operator_of(self, node: ir.Node) -> bool:
+        """Whether `node` is one of its operators."""
+        return node.op_type in self.op_types and (node.domain or "ai.onnx") == (self.domain or "ai.onnx")
+
+
+class _Operators:
+    """The first argument of a pattern: `op.Conv(x, w)`, `op.any_of("Conv", "Gemm", called="product")(x, w)`."""
+
+    def any_of(self, *op_types: str, domain: str = "", called: str = "") -> Callable[..., Operator]:
+        return lambda *inputs: Operator(op_types, domain, inputs, called)
+
+    def __getattr__(self, op_type: str) -> Callable[..., Operator]:
+        return lambda *inputs, domain="", called="": Operator((op_type,), domain, inputs, called)
+
+
+def pattern_of(function: Callable[..., Any]) -> Operator:
+    """Call a pattern function with variables for its parameters after the first, and return the root.
+
+    Raises:
+        TypeError: It returns something other than an operator.
+    """
+    _, *parameters = inspect.signature(function).parameters.values()
+    root = function(_Operators(), *(Variable(one.name, one.default is None) for one in parameters))
+    if not isinstance(root, Operator):
+        raise TypeError(f"the pattern {function.__qualname__} returns {root!r}, which is no operator")
+    return root
+
+
+@dataclass
+class Match:
+    """The nodes and values that a pattern was matched with.
+
+    Attributes:
+        bound: Values by parameter, nodes by the name that the pattern calls them; `node` is the root.
+        nodes: The matched nodes, readers before producers.
+        why: Why it failed; empty if it did not.
+    """
+
+    bound: dict[str, Any] = field(default_factory=dict)
+    nodes: list[ir.Node] = field(default_factory=list)
+    why: str = ""
+
+
+def match(root: Operator, node: ir.Node, widely_read: set[int]) -> Match:
+    """Match the pattern below `root` with `node`.
+
+    Args:
+        root: A pattern.
+        node: The node that computes its result.
+        widely_read: The `id`s of values with many readers. Counting them takes time, so each is counted once.
+    """
+    found = Match({"node": node})
+    found.why = _match_operator(root, node, found, widely_read)
+    return found
+
+
+def _match_operator(wanted: Operator, node: ir.Node, found: Match, widely_read: set[int]) -> str:
+    found.nodes.append(node)
+    if wanted.called:
+        found.bound[wanted.called] = node
+    open_ended = bool(wanted.inputs) and wanted.inputs[-1] is ...
+    inputs = wanted.inputs[:-1] if open_ended else wanted.inputs
+    if not open_ended and any(value is not None for value in node.inputs[len(inputs) :]):
+        return f"it has more than {len(inputs)} inputs"
+    for index, part in enumerate(inputs):
+        value = node.inputs[index] if index < len(node.inputs) else None
+        why = (
+            _match_variable(part, value, index, found)
+            if isinstance(part, Variable)
+            else _match_producer(part, value, node, found, widely_read)
+        )
+        if why:
+            return why
+    return ""
+
+
+def _match_variable(part: Variable, value: ir.Value | None, index: int, found: Match) -> str:
+    if value is None and not part.optional:
+        return f"its input {index} ({part.name}) is absent"
+    if found.bound.setdefault(part.name, value) is not value:
+        return f"its input {index} is another value than {part.name}"
+    return ""
+
+
+def _match_producer(part: Operator, value: ir.Value | None, node: ir.Node, found: Match, widely_read: set[int]) -> str:
+    name = part.called or " or ".join(part.op_types)
+    producer = value.producer() if value is not None else None
+    if producer is None or producer.graph is not node.graph or not part.is_operator_of(producer):
+        return f"its input is not computed by a {name}"
+    for output in producer.outputs:
+        readers = _MANY if id(output) in widely_read else len(output.uses())
+        if readers >= _MANY:
+            widely_read.add(id(output))
+        if readers > (output is value) or output.is_graph_output():
+            return f"the {name} has other readers"
+    return _match_operator(part, producer, found, widely_read)
