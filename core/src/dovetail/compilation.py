@@ -49,7 +49,7 @@ class Planner:
         self._original, self._ctx, self._passes = original, ctx, passes
         self._watch = instrumentation or Instrumentation()
         self._prepared: Model | None = None
-        self._runs = 0
+        self._rounds = 0
         self._before, self._after = ctx.mark(), Mark()
         self._refusals = ctx.refusals
 
@@ -120,25 +120,24 @@ class Planner:
         """Decide on a fresh graph, with everything that was refused so far."""
         from dovetail.planning.plan import Plan
 
-        work = self._fresh()
-        self._run(work, _DECIDE)
+        self._rounds += 1
+        if self._rounds == 1:
+            # Most requests decide once, so that the first time keeps no copy of what is decided on.
+            work = self._original.clone()
+            self._run(work, (*_PREPARE, *_DECIDE))
+        else:
+            work = self._prepare()
+            self._run(work, _DECIDE)
         with gc_paused():
             return work, Plan.extract(work, self._ctx, self._original)
 
-    def _fresh(self) -> Model:
-        """The prepared model, to be changed by the caller.
-
-        Most requests decide once, so the first one keeps no copy.
-        """
-        self._runs += 1
+    def _prepare(self) -> Model:
+        """The model that decisions are made on, to be changed by the caller."""
         if self._prepared is None:
-            work = self._original.clone()
+            self._prepared = self._original.clone()
             self._ctx.begin_round(self._before)
-            self._run(work, _PREPARE)
+            self._run(self._prepared, _PREPARE)
             self._after = self._ctx.mark()
-            if self._runs == 1:
-                return work
-            self._prepared = work
         self._ctx.begin_round(self._after)
         return self._prepared.clone()
 
