@@ -90,15 +90,17 @@ class Planner:
         """
         from dovetail.compiled import CompiledModel
 
+        ctx = self._ctx
         preferred = preferred_engines(engines, try_engines)
         tries = 0
         work, decided = self.decide(asked)
         while True:
+            ctx.decided = work.clone() if any(getattr(backend, "artifacts", ()) for backend in ctx.backends) else None
             if self._run(work, _CARRY_OUT).refused:
                 work, decided = self._round()
                 continue
-            decided.remarks = list(self._ctx.remarks)
-            compiled = CompiledModel(work, decided, engines, files=dict(self._ctx.files))
+            decided.remarks = list(ctx.remarks)
+            compiled = CompiledModel(work, decided, engines, files=dict(ctx.files), artifacts=ctx.artifacts)
             if not preferred.keys() & decided.summary["coverage"].keys():
                 break
             if try_engines is None and (why := too_large(work)):
@@ -109,11 +111,11 @@ class Planner:
                 break
             # Engines name one node at a time; where there is no end to it, what is left of the region goes as a whole.
             self._try(compiled, preferred, whole=tries >= _ROUNDS - 1)
-            if not self._ctx.refusals.fresh:
+            if not ctx.refusals.fresh:
                 break
             work, decided = self._round()
         if not asked:
-            self._refusals = self._ctx.refusals
+            self._refusals = ctx.refusals
         return compiled
 
     def _round(self) -> tuple[Model, Plan]:

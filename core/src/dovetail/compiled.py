@@ -5,18 +5,21 @@ from __future__ import annotations
 import html
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
 from dovetail.files import output_path
+from dovetail.ir.bodies import body_nodes
 from dovetail.ir.types import is_float_name
 from dovetail.planning.placement import HOST, get_placement
+from dovetail.runtime.artifacts import nodes_of
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
 
     from dovetail.ir.model import Model
     from dovetail.planning.placement import Placement
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from dovetail.planning.remark import Remark
     from dovetail.results.manifest import FileRecord, Manifest
     from dovetail.results.reading import FoundResult
+    from dovetail.runtime.artifacts import ArtifactFolder
     from dovetail.runtime.engine import Engine, Executed
     from dovetail.runtime.executor import Executor
     from dovetail.runtime.region_runner import RegionRunner
@@ -45,6 +49,7 @@ class CompiledModel:
         unchanged: The file that the model was opened from, if it is a result already.
         recorded: The result that the model was opened from, with its table of placements and its texts.
         files: Texts to save beside the model, by file name.
+        artifacts: What backends made of their regions for their own tools, or None.
         options: Passed to the engines when they load (`threads`, say); each takes what it knows.
         untried: Why the regions were not loaded when the model was compiled, or empty.
     """
@@ -57,6 +62,7 @@ class CompiledModel:
     unchanged: Path | None = None
     recorded: FoundResult | None = field(default=None, repr=False)
     files: dict[str, str] = field(default_factory=dict)
+    artifacts: ArtifactFolder | None = None
     options: dict[str, Any] = field(default_factory=dict)
     untried: str = ""
     _executor: Executor | None = field(default=None, repr=False)
@@ -94,7 +100,7 @@ class CompiledModel:
             if self._executor is None or self._executor.options != self.options:
                 from dovetail.runtime.executor import Executor
 
-                self._executor = Executor(self.model, self.engines, self.options)
+                self._executor = Executor(self.model, self.engines, self.options, artifacts=self.artifacts)
             return self._executor
 
     def unload(self) -> None:
@@ -156,7 +162,7 @@ class CompiledModel:
 
     def _table(self, executed: Mapping[str, Executed] | None) -> list[dict[str, Any]]:
         rows: Counter[tuple[str, ...]] = Counter()
-        for node in self.model.nodes():
+        for node in self._placed_nodes():
             placement = get_placement(node)
             if placement is not None:
                 row = (node.op_type, placement.backend, placement.precision)
@@ -178,7 +184,7 @@ class CompiledModel:
         """The coverage line without the verification."""
         if self.recorded is not None and not self.edited:
             return self.recorded.manifest.summary
-        coverage = Counter(placement.backend for node in self.model.nodes() if (placement := get_placement(node)))
+        coverage = Counter(placement.backend for node in self._placed_nodes() if (placement := get_placement(node)))
         total = sum(coverage.values())
         regions = Counter()
         for number, backend in {
@@ -191,6 +197,15 @@ class CompiledModel:
             parts.append(f"{backend} {number}" if backend == HOST else whole)
         joins = self.plan.summary.get("joins", 0)
         return ", ".join(parts) + f"; {counted(joins, 'join')}"
+
+    def _placed_nodes(self) -> Iterator[ir.Node]:
+        """All nodes, with those of functions and of compiled regions instead of the nodes that stand for them."""
+        if not self.model.ir.functions:
+            yield from self.model.nodes()
+            return
+        for node in self.model.graph:
+            held = nodes_of(self.model, node)
+            yield from (node, *body_nodes(node)) if held == (node,) else held
 
     def _stand_ins(self) -> str:
         """How many regions of a backend run on another engine than the one it is made for, once that is known."""

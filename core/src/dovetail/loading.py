@@ -16,8 +16,9 @@ from dovetail.planning.plan import Plan
 from dovetail.planning.plan_file import parse_plan, parse_remarks
 from dovetail.planning.remark import Remark
 from dovetail.planning.saved_plan import SavedPlan
-from dovetail.results.manifest import MODEL, PLAN, REMARKS
+from dovetail.results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
 from dovetail.results.reading import FoundResult, find_result, open_result, seal_of
+from dovetail.runtime.artifacts import ArtifactFolder
 from dovetail.stamp import stamp_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def load_result(path: Path, plugins: PluginSet | None = None) -> CompiledModel:
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, file)
     ctx = Context(Request(), plugins=plugins or load_plugins())
     names = {row["backend"] for row in found.manifest.placements} if found is not None else _backends(model)
-    return CompiledModel(model, plan, _engines(names, plan, ctx), unchanged=file, recorded=found)
+    engines = _engines(names, plan, ctx)
+    return CompiledModel(model, plan, engines, unchanged=file, recorded=found, artifacts=_artifacts_of(found))
 
 
 def recognised(model: Model, stamp: str, engines: Mapping[str, Sequence[Engine]], ctx: Context) -> CompiledModel | None:
@@ -68,7 +70,9 @@ def recognised(model: Model, stamp: str, engines: Mapping[str, Sequence[Engine]]
     found = _result_of(model, seal)
     model = annotated(model)
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, model.path)
-    return CompiledModel(model, plan, dict(engines), unchanged=model.path, recorded=found)
+    return CompiledModel(
+        model, plan, dict(engines), unchanged=model.path, recorded=found, artifacts=_artifacts_of(found)
+    )
 
 
 def _result_of(model: Model, seal: str) -> FoundResult | None:
@@ -78,6 +82,15 @@ def _result_of(model: Model, seal: str) -> FoundResult | None:
     except DovetailError:
         return None
     return found if found is not None and found.manifest.seal == seal else None
+
+
+def _artifacts_of(found: FoundResult | None) -> ArtifactFolder | None:
+    """The artifacts of a result; None if it has none."""
+    start = f"{ARTIFACTS}/"
+    if found is None or not any(name.startswith(start) for name in found.manifest.files):
+        return None
+    altered = [name.removeprefix(start) for name in found.altered if name.startswith(start)]
+    return ArtifactFolder(found.folder / ARTIFACTS, altered)
 
 
 def _plan_of(model: Model, found: FoundResult) -> Plan:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.planning.join import Join
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.protocols import Backend
+    from dovetail.runtime.artifacts import ArtifactFolder
 
 __all__ = ["Analysis", "Context", "Mark"]
 
@@ -64,6 +65,8 @@ class Context:
         refusals: What was refused in earlier rounds of deciding; passes add to it with `refuse`.
         decided_outside: Whether the caller runs pipelines again when something is refused; otherwise that is an error
             where a pipeline cannot do it itself.
+        decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
+        artifacts: What backends made of their regions in this round, if anything.
         unedited: A copy of the graph before the edits of this round, if there were any.
         asked: Overrides by accuracy goals: `high` or `low` and the goal (`--min-snr 30`), by name of a node of the
             main graph.
@@ -87,6 +90,7 @@ class Context:
         self.kept: dict[str, Any] = {}
         self.refusals = Refusals()
         self.decided_outside = False
+        self.decided: Model | None = None
         self.pipelines: list[str] = []
         self.remarks: list[Remark] = []
         self.files: dict[str, str] = {}
@@ -106,6 +110,7 @@ class Context:
         self.files = dict(mark.files)
         self.pipelines[:] = mark.pipelines
         self.joins: list[Join] = []
+        self.artifacts: ArtifactFolder | None = None
         self.unedited: Model | None = None
         self.refusals.fresh = False
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.bodies import all_nodes
 from dovetail.planning.placement import (
     Placement,
     get_placement,
@@ -15,6 +17,7 @@ from dovetail.planning.placement import (
     set_origin,
     set_placement,
 )
+from dovetail.runtime.artifacts import FUNCTIONS
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -32,9 +35,17 @@ def mirror_annotations(model: Model) -> None:
     """Write the placements, kinds and origins of all nodes into their `metadata_props`."""
     if model.untouched:
         return
-    for node in model.nodes():
+    for node in _annotated_nodes(model):
         if node.meta:
             _mirror(node)
+
+
+def _annotated_nodes(model: Model) -> Iterator[ir.Node]:
+    """All nodes, also of functions that hold regions."""
+    yield from model.nodes()
+    for function in model.ir.functions.values():
+        if function.domain.startswith(FUNCTIONS):
+            yield from all_nodes(function.graph)
 
 
 def _mirror(node: ir.Node) -> None:
@@ -64,7 +75,7 @@ def read_annotations(model: Model) -> None:
     Raises:
         DovetailError: An annotation is malformed; names file and node.
     """
-    for node in model.nodes():
+    for node in _annotated_nodes(model):
         props = node.metadata_props
         if not props:
             continue

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import all_nodes
+from dovetail.runtime.artifacts import nodes_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -37,9 +38,10 @@ def refuse_nodes(
         region = refusal.region
         if preferred.get(region.backend) != refusal.engine:
             continue
-        named = None if whole else _named(region.nodes, refusal.error.node)
-        nodes = _around(named, region.nodes, planned) if named is not None else []
-        for node in nodes or [node for node in region.nodes if node.name in planned]:
+        held = [inner for node in region.nodes for inner in nodes_of(ctx.model, node)]
+        named = None if whole else _named(held, refusal.error.node)
+        nodes = _around(named, held, planned) if named is not None else []
+        for node in nodes or [node for node in held if node.name in planned]:
             ctx.refuse(node, region.backend, refusal.error.message, rule="engine-refused", kind="failed")
 
 

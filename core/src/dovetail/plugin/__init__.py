@@ -40,6 +40,7 @@ _PUBLIC = {
     **dict.fromkeys(("Refusal", "Verdict"), "dovetail.planning.verdict"),
     **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),
     **dict.fromkeys(("Claim", "Claims"), "dovetail.planning.claim"),
+    **dict.fromkeys(("Artifact", "EmittedRegion", "Emitter", "StandIn"), "dovetail.runtime.artifacts"),
     **dict.fromkeys(
         ("Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"),
         "dovetail.runtime.engine",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
-CODE_KINDS = ("pass", "strategy", "region_former", "engine", "fact", "backend_format", "command", "option")
+CODE_KINDS = ("pass", "strategy", "region_former", "engine", "emitter", "fact", "backend_format", "command", "option")
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
 """Kinds of which each thing is a file or a class; only the name of a file has a dot behind the colon."""
@@ -173,6 +173,7 @@ class Registry:
         self.backend = Table("backend", self)
         self.backend_format = Table("backend_format", self)
         self.engine = Table("engine", self)
+        self.emitter = Table("emitter", self)
         self.policy = Table("policy", self)
         self.fact = Table("fact", self)
         self.cost_table = Table("cost_table", self)

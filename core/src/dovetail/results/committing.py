@@ -48,6 +48,7 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
         finish(folder, locked=True)
         _remove_abandoned(folder, staging)
         for name in manifest.files:
+            _check_folders(folder, name)
             if (folder / name).is_dir() and not (folder / name).is_symlink():
                 raise DovetailError(f"{folder / name} is a folder", "remove it, or name another folder to write to")
         write_text(staging / _REPLACED, json.dumps(_replaced(folder, manifest)))
@@ -103,11 +104,28 @@ def is_decided(folder: Path, staging: Path) -> bool:
 
 def _move(folder: Path, staging: Path, manifest: Manifest) -> None:
     for name in sorted(manifest.files, key=lambda name: (name == MODEL, name.endswith(".data"))):
+        if "/" in name and (staging / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # it is in its place already
             (staging / name).replace(folder / name)
     for name, record in _read_replaced(staging).items():
         _remove(folder / name, record)
+        _remove_empty_folders(folder, name)
     shutil.rmtree(staging, ignore_errors=True)
+
+
+def _check_folders(folder: Path, name: str) -> None:
+    """Refuse to write below something that is no folder, or that is a link out of this one."""
+    for parent in list(Path(name).parents)[:-1]:
+        path = folder / parent
+        if path.is_symlink() or path.exists() and not path.is_dir():
+            raise DovetailError(f"{path} is no folder", "remove it, or name another folder to write to")
+
+
+def _remove_empty_folders(folder: Path, name: str) -> None:
+    for parent in list(Path(name).parents)[:-1]:
+        with contextlib.suppress(OSError):  # it is gone already, or holds other files
+            (folder / parent).rmdir()
 
 
 def _replaced(folder: Path, manifest: Manifest) -> Mapping[str, Mapping[str, object]]:

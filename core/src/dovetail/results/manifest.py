@@ -11,9 +11,12 @@ from typing import Any
 from dovetail import __version__
 from dovetail.errors import DovetailError
 
-__all__ = ["MANIFEST", "MODEL", "PLAN", "REMARKS", "FileRecord", "Manifest", "plain_name"]
+__all__ = ["ARTIFACTS", "MANIFEST", "MODEL", "PLAN", "REMARKS", "FileRecord", "Manifest", "plain_name"]
 
 MODEL, PLAN, REMARKS, MANIFEST = "model.onnx", "plan.yaml", "remarks.json", "result.json"
+ARTIFACTS = "artifacts"
+"""The folder in a result with what backends make of regions: `artifacts/<backend>/<region>/`."""
+
 VERSION = 1
 _LARGEST = 1 << 24  # bytes
 
@@ -98,11 +101,15 @@ def _rows(rows: Any) -> list[dict[str, Any]]:
 
 
 def plain_name(name: str) -> str:
-    """`name`, if it is the name of a file in the folder, and no way out of it.
+    """`name`, if it is the name of a file of a result, and no way out of its folder.
+
+    Files lie in the folder itself, and below `artifacts` in it.
 
     Raises:
         ValueError: It is something else.
     """
-    if not name or name.startswith(".") or Path(name).name != name or {"\\", "\0"} & set(name):
+    parts = name.split("/")
+    plain = all(part and not part.startswith(".") and Path(part).name == part for part in parts)
+    if not plain or {"\\", "\0"} & set(name) or len(parts) > 1 and parts[0] != ARTIFACTS:
         raise ValueError(f"{name!r} is not the name of a file in the folder")
     return name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir.seal import SEAL, file_sha256, read_seal
 from dovetail.results.committing import finish, stagings
-from dovetail.results.manifest import MANIFEST, MODEL, FileRecord, Manifest
+from dovetail.results.manifest import ARTIFACTS, MANIFEST, MODEL, FileRecord, Manifest
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -32,7 +32,7 @@ class FoundResult:
         manifest: What belongs to the result.
         model: The model file; it lies in a staging folder if the writer was killed.
         texts: The content of the small files that are as they were saved, by name.
-        altered: The names of small files that were edited since, or removed.
+        altered: The names of small files and artifacts that were edited since, or removed.
     """
 
     folder: Path
@@ -128,7 +128,12 @@ def _look(folder: Path, text: bytes, manifest: Manifest) -> FoundResult | str:
     written = (folder / MANIFEST).stat().st_mtime_ns
     model, texts, altered = None, {}, set()
     for name, record in manifest.files.items():
-        if name == MODEL or name.endswith(".data"):
+        if name.startswith(f"{ARTIFACTS}/"):
+            if not _is_file(folder / name, record, manifest, written):
+                if any((place / name).is_file() for place in places[1:]):
+                    return "its files are being replaced"
+                altered.add(name)
+        elif name == MODEL or name.endswith(".data"):
             found = next((place / name for place in places if _is_file(place / name, record, manifest, written)), None)
             if found is None:
                 there = any((place / name).is_file() for place in places)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.files import replacing
 from dovetail.ir.saving import SavedFile, save_model
 from dovetail.ir.seal import file_sha256, read_seal
-from dovetail.results.manifest import MANIFEST, MODEL, PLAN, REMARKS
+from dovetail.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS
 from dovetail.results.reading import find_result, seal_of
-from dovetail.results.writing import Staging, staged
+from dovetail.results.writing import Staging, copied, staged
 from dovetail.stamp import STAMP
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
 __all__ = ["check_folder", "save_result"]
-
-_CHUNK = 1 << 22  # bytes
 
 
 def save_result(
@@ -39,13 +35,13 @@ def save_result(
     if external is None and _is_there(compiled, folder):
         return
     with staged(folder) as staging, _digest_of(compiled.source) as source:
-        copied = (
+        whole = (
             external is None and compiled.unchanged is not None and not compiled.edited and _copied(compiled, staging)
         )
-        if not copied:
+        if not whole:
             _save_model(compiled, staging, external, progress)
         seal = read_seal(staging.path / MODEL)
-        if copied and compiled.recorded is not None and not compiled.recorded.altered:
+        if whole and compiled.recorded is not None and not compiled.recorded.altered:
             for name, content in compiled.recorded.texts.items():
                 staging.write(name, content.decode())
         else:
@@ -53,6 +49,9 @@ def save_result(
                 compiled.plan.model |= {"path": compiled.source.name, "sha256": source.result()}
             compiled.plan.model["result"] = seal
             _write_texts(compiled, staging)
+        if compiled.artifacts is not None:
+            for name, path in compiled.artifacts.files():
+                staging.copy(f"{ARTIFACTS}/{name}", path)
         staging.commit(compiled.record(seal, staging.files))
 
 
@@ -137,13 +136,8 @@ def _copied(compiled: CompiledModel, staging: Staging) -> bool:
 
 
 def _copy(source: Path, target: Path) -> SavedFile:
-    digest, size = hashlib.sha256(), 0
-    with replacing(target) as out, source.open("rb") as original:
-        while chunk := original.read(_CHUNK):
-            out.write(chunk)
-            digest.update(chunk)
-            size += len(chunk)
-    return SavedFile(target, size, digest.hexdigest())
+    record = copied(source, target)
+    return SavedFile(target, record.size, record.sha256)
 
 
 def _add_losses(compiled: CompiledModel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import shutil
@@ -11,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dovetail.errors import DovetailError
-from dovetail.files import created_folders, named, write_text
+from dovetail.files import created_folders, named, replacing, write_text
 from dovetail.ir.saving import SavedFile
 from dovetail.ownership import hold
 from dovetail.results.committing import commit, is_decided
 from dovetail.results.manifest import MANIFEST, FileRecord, Manifest
 
-__all__ = ["Staging", "staged"]
+__all__ = ["Staging", "copied", "staged"]
+
+_CHUNK = 1 << 22  # bytes
 
 
 @dataclass
@@ -39,20 +42,24 @@ class Staging:
         for file in files:
             self.files[file.path.name] = FileRecord(file.size, file.sha256)
 
+    def copy(self, name: str, source: Path) -> None:
+        """Copy one file; `name` may have folders in it."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.files[name] = copied(source, target)
+
     def write(self, name: str, text: str) -> None:
         """Write one text.
 
         Raises:
             DovetailError: A pass wants it to be called as nothing in a result can be called.
         """
-        from hashlib import sha256
-
         taken = name in self.files or name == MANIFEST or name.endswith(".data")
         if taken or name.startswith(".") or Path(name).name != name:
             raise DovetailError(f"a pass wants to write '{name}' beside the model", "it must take another plain name")
         write_text(self.path / name, text)
         content = text.encode()
-        self.files[name] = FileRecord(len(content), sha256(content).hexdigest())
+        self.files[name] = FileRecord(len(content), hashlib.sha256(content).hexdigest())
 
     def commit(self, manifest: Manifest) -> None:
         """Put the result in the place of what the folder holds."""
@@ -79,6 +86,17 @@ def staged(folder: Path) -> Iterator[Staging]:
                 shutil.rmtree(path, ignore_errors=True)
             if descriptor is not None:
                 os.close(descriptor)
+
+
+def copied(source: Path, target: Path) -> FileRecord:
+    """Copy a file, and return its size and digest."""
+    digest, size = hashlib.sha256(), 0
+    with replacing(target) as out, source.open("rb") as original:
+        while chunk := original.read(_CHUNK):
+            out.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+    return FileRecord(size, digest.hexdigest())
 
 
 def _new_staging(folder: Path) -> tuple[Path, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin.protocols import Backend
 
-__all__ = ["ARTIFACTS", "Artifact", "ArtifactFolder", "EmittedRegion", "Emitter", "StandIn", "artifact_of"]
+__all__ = ["FUNCTIONS", "Artifact", "ArtifactFolder", "EmittedRegion", "Emitter", "StandIn", "artifact_of", "nodes_of"]
 
-ARTIFACTS = "artifacts"
-"""The folder of a result that holds them: `artifacts/<backend>/<region>/`."""
+FUNCTIONS = "dovetail."
+"""How the domains of functions that hold regions begin; the name of the backend follows."""
 
 _ARTIFACT = "dovetail.artifact"
 
@@ -118,11 +118,23 @@ class ArtifactFolder:
         folder = self.root / name
         edited = next((file for file in sorted(self._altered) if file.startswith(f"{name}/")), "")
         if edited or not folder.is_dir():
-            what = (
-                f"{ARTIFACTS}/{edited} is not the file that was saved" if edited else f"{ARTIFACTS}/{name} is missing"
-            )
-            raise DovetailError(f"{self.root.parent}: {what}", "compile again into this folder")
+            what = f"{edited} is not the file that was saved" if edited else f"{name} is missing"
+            raise DovetailError(f"{self.root}: {what}", "compile again into this folder")
         return folder
+
+
+def nodes_of(model: Model, node: ir.Node) -> Sequence[ir.Node]:
+    """The nodes that `node` stands for: those of the function that it calls, or of the region compiled into it.
+
+    Any other node stands for itself.
+    """
+    functions = model.ir.functions
+    if not functions:
+        return (node,)
+    backend, _, region = artifact_of(node).partition("/")
+    key = (f"{FUNCTIONS}{backend}", region, "") if backend else node.op_identifier()
+    function = functions.get(key) if key[0].startswith(FUNCTIONS) else None
+    return (node,) if function is None else tuple(function)
 
 
 def artifact_of(node: ir.Node, name: str | None = None) -> str:

@@ -52,6 +52,8 @@ class GuardedEngine:
         Raises:
             EngineError: The engine refuses the region, or crashes.
         """
+        if region.artifact is not None and not getattr(self._engine, "loads_artifacts", False):
+            raise EngineError(f"{self.label} does not run what was compiled for another engine")
         try:
             session = self._engine.load(region, options)
         except _ANYTHING as error:

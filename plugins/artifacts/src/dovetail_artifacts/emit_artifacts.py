@@ -1,0 +1,119 @@
+"""The `emit-artifacts` pass: let backends make files of their regions for their own tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.passes import Pass
+from dovetail.planning.identity import key_of
+from dovetail.runtime.artifacts import ArtifactFolder, EmittedRegion, artifact_of
+from dovetail.runtime.extraction import extract
+from dovetail.runtime.forming import annotated_regions
+from dovetail.runtime.regions import Region, regions_from
+
+from dovetail_artifacts.emitting import NotEmitted, emitted
+from dovetail_artifacts.outlining import outline_region, replace_region
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.plugin import Backend
+    from dovetail.runtime.artifacts import Artifact
+
+__all__ = ["EmitArtifacts"]
+
+
+@dataclass(frozen=True)
+class EmitArtifacts(Pass):
+    """Let the emitters that backends name under `emit: {artifacts: [...]}` make files of the backends' regions.
+
+    Given:  region 0 of a backend that is compiled ahead of time:  a = Conv(x, w)   y = Relu(a)
+    Result: artifacts/acme/region_0/net.blob, and y = com.acme::Blob(x) in the place of the region
+
+    A node that an emitter refuses is placed elsewhere, and everything is decided again.
+    """
+
+    name = "emit-artifacts"
+    stage = "emit"
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Emit, and replace the regions for which an emitter gives a node."""
+        backends = {backend.name: backend for backend in ctx.backends if getattr(backend, "artifacts", ())}
+        regions = [region for region in annotated_regions(model.graph) if region.backend in backends]
+        if not regions:
+            return False
+        ctx.artifacts = ctx.artifacts or ArtifactFolder()
+        sources = dict(_sources(ctx.decided or model, regions))
+        made: list[tuple[Region, Artifact]] = []
+        for region in regions:
+            given = _for_emitter(model, region, backends[region.backend], sources[region.index])
+            try:
+                made.append((region, emitted(given, ctx)))
+            except NotEmitted as refused:
+                _refuse(region, refused, ctx)
+        if ctx.refusals.fresh:
+            return False
+        return _replace(model, made, ctx)
+
+
+def _sources(decided: Model, regions: list[Region]) -> Iterator[tuple[int, Model]]:
+    """Each region, by its index, as the source model computes it."""
+    home = {key_of(node): region.index for region in regions for node in region.nodes}
+    groups: dict[object, list[ir.Node]] = {}
+    for node in decided.graph:
+        groups.setdefault(home.get(key_of(node), id(node)), []).append(node)
+    formed = regions_from(decided.graph, list(groups.values()), lambda _: "")
+    for key, region in zip(groups, formed, strict=True):
+        if key in home.values():
+            yield key, extract(decided, region)
+
+
+def _for_emitter(model: Model, region: Region, backend: Backend, source: Model) -> EmittedRegion:
+    names = tuple(node.name for node in source.graph)
+    return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names)
+
+
+def _refuse(region: Region, refused: NotEmitted, ctx: Context) -> None:
+    """Refuse the node that the emitter names, or the whole region."""
+    named = [node for node in region.nodes if refused.node and refused.node in (node.name, key_of(node))]
+    for node in named or region.nodes:
+        ctx.refuse(node, region.backend, refused.why, rule="not-emitted", kind="failed")
+
+
+def _replace(model: Model, made: list[tuple[Region, Artifact]], ctx: Context) -> bool:
+    names, replaced = ctx.analysis(FreshNames, model), False
+    for region, artifact in made:
+        what = f"{len(artifact.files)} files" if len(artifact.files) != 1 else f"the file {artifact.files[0]}"
+        if artifact.node is not None:
+            stand_in = artifact.node
+            # The function says what the node stands for; its weights are not kept.
+            call = outline_region(model, region, f"region_{region.index}", names)
+            whole = Region(region.index, region.backend, (call,), region.inputs, tuple(call.outputs))
+            node = replace_region(
+                model, whole, stand_in.op_type, stand_in.domain, list(region.inputs), stand_in.attributes,
+                stand_in.version, names,
+            )  # fmt: skip
+            artifact_of(node, f"{region.backend}/region_{region.index}")
+            replaced = True
+            why = f"it stands for the {len(region.nodes)} nodes of region {region.index}, compiled into {what}"
+            ctx.remark("passed", node, "compiled", why)
+        ctx.count("regions emitted")
+    if replaced:
+        _remove_unread_weights(model)
+        model.graph.sort()
+        model.touch()
+    return replaced
+
+
+def _remove_unread_weights(model: Model) -> None:
+    """Remove the weights that only compiled regions read: the artifacts hold them."""
+    kept = set(model.graph.outputs)
+    for _, graph in model.graphs():
+        kept.update(graph.outputs)
+    for name, value in list(model.graph.initializers.items()):
+        if not value.uses() and value not in kept and not value.is_graph_input():
+            del model.graph.initializers[name]

@@ -1,0 +1,100 @@
+"""Run the emitters of a backend on one region, and check what they wrote."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.plugin.isolation import described, foreign_output
+from dovetail.runtime.artifacts import Artifact, ArtifactFolder, StandIn
+
+if TYPE_CHECKING:
+    from dovetail.passes import Context
+    from dovetail.runtime.artifacts import EmittedRegion
+
+__all__ = ["NotEmitted", "emitted"]
+
+
+class NotEmitted(Exception):
+    """An emitter refuses a region, or fails.
+
+    Attributes:
+        why: What it said, with its name and distribution.
+        node: The node at fault; empty if it names none.
+    """
+
+    def __init__(self, why: str, node: str = ""):
+        super().__init__(why)
+        self.why, self.node = why, node
+
+
+def emitted(region: EmittedRegion, ctx: Context) -> Artifact:
+    """What the emitters of the region's backend made of it, in the folder of the region.
+
+    Each emitter writes into a folder of its own; the files of all of them are then put together.
+
+    Raises:
+        NotEmitted: An emitter refuses the region, or fails.
+        DovetailError: An emitter is not installed, or breaks its contract.
+    """
+    target = ctx.artifacts.root / region.backend.name / region.name
+    files: dict[str, str] = {}
+    node: StandIn | None = None
+    for name in region.backend.artifacts:
+        who = f"emitter '{name}' of {ctx.registry.emitter.entry(name).owner}"
+        emitter = ctx.registry.emitter[name]
+        own = ArtifactFolder()
+        made = _asked(emitter, region, own.root, who)
+        if made.node is not None:
+            if node is not None:
+                raise DovetailError(f"{who} gives a second node for {region.name} of {region.backend.name}", _ONE_NODE)
+            node = made.node
+        for file in _checked(made, own.root, who):
+            if file in files:
+                raise DovetailError(f"{who} writes '{file}', and so does {files[file]}", "leave one of them out")
+            files[file] = who
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(own.root / file, target / file)
+    return Artifact(tuple(files), node)
+
+
+_ONE_NODE = "one emitter of a backend may compile the region; the others only write files"
+
+
+def _asked(emitter, region: EmittedRegion, folder: Path, who: str) -> Artifact:
+    try:
+        with foreign_output(who):
+            made = emitter().emit(region, folder)
+    except DovetailError as error:
+        raise NotEmitted(f"{who}: {error.message}", getattr(error, "node", "")) from error
+    except (Exception, SystemExit) as error:
+        raise NotEmitted(f"{who} failed: {described(error)}") from error
+    if not isinstance(made, Artifact) or not isinstance(made.node, StandIn | None):
+        raise DovetailError(f"{who} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
+    return made
+
+
+def _checked(made: Artifact, folder: Path, who: str) -> list[str]:
+    """The files of an artifact, all of which must be ordinary files in the folder that the emitter was given."""
+    found = []
+    for file in made.files:
+        path = PurePosixPath(file)
+        if (
+            path.is_absolute()
+            or ".." in path.parts
+            or not path.parts
+            or any(part.startswith(".") for part in path.parts)
+        ):
+            raise DovetailError(f"{who} writes '{file}', which is outside of its folder", _OWN_FOLDER)
+        real = folder / path
+        if not real.exists():
+            raise DovetailError(f"{who} names '{file}', which it did not write", _OWN_FOLDER)
+        if real.is_symlink() or not real.is_file() or folder.resolve() not in real.resolve().parents:
+            raise DovetailError(f"{who} names '{file}', which is no file of its own", _OWN_FOLDER)
+        found.append(path.as_posix())
+    return found
+
+
+_OWN_FOLDER = "an emitter writes files into the folder that it is given, and names each of them"

@@ -1,0 +1,193 @@
+"""An accelerator of a vendor whose programs are compiled ahead of time: emitted, loaded, moved, and refused."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
+SAMPLES = ROOT / "examples" / "digits" / "test.npz"
+PACKAGE = "dovetail_example_engine"
+COMPILE = ("compile", DIGITS, "-o", "out", "--backend")
+
+
+@pytest.fixture(scope="module")
+def site(pip_installed):
+    return pip_installed(ROOT / "tests" / "example_engine")
+
+
+@pytest.fixture
+def acme(dovetail, site):
+    """The command line with the distribution installed."""
+
+    def run(*arguments, **environment):
+        return dovetail(*arguments, **{"PYTHONPATH": str(site), **environment})
+
+    return run
+
+
+@pytest.fixture
+def broken(site, tmp_path):
+    """The command line with one file of the distribution replaced in part."""
+
+    def change(file, old, new):
+        folder = shutil.copytree(site, tmp_path / "broken", ignore=shutil.ignore_patterns("__pycache__"))
+        path = folder / PACKAGE / file
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+        return str(folder)
+
+    return change
+
+
+def python(site, code):
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(site)}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_regions_are_compiled_and_replaced(acme, site):
+    done = acme(*COMPILE, "acme-aot", "--verify")
+    assert done.returncode == 0, done.stderr
+    assert "acme-aot 14/15 nodes in 1 region, host 1; 2 joins; SNR 1" in done.stdout
+    assert "acme-aot  float16    -         13     Relu 4, Conv 3, Gemm 2" in done.stdout  # what the program holds
+    assert files_of("artifacts") == ["acme-aot/region_0/net.program"]
+    assert "artifacts/acme-aot/region_0/net.program" in json.loads(Path("out/result.json").read_text())["files"]
+    said = acme("explain", "out", "conv_2").stdout
+    assert said.startswith("conv_2 (Conv): acme-aot, float16, region 0")
+    operators = python(site, "import onnx; print([node.op_type for node in onnx.load('out/model.onnx').graph.node])")
+    assert operators == "['Program', 'Softmax']\n"
+
+
+def test_a_result_that_is_moved_runs(acme):
+    acme(*COMPILE, "acme-aot")
+    shutil.move("out", "elsewhere")
+    assert acme("verify", DIGITS, "elsewhere").returncode == 0
+    assert acme("compile", DIGITS, "-o", "elsewhere", "--backend", "acme-aot").returncode == 0
+    assert acme("run", "elsewhere", "--data", SAMPLES).returncode == 0
+
+
+def test_a_program_that_does_not_fit_is_refused_with_the_reason_and_its_nodes_are_placed_elsewhere(acme):
+    done = acme(*COMPILE, "acme-aot:revision=3", "--backend", "cpu-bf16", "--verify")
+    assert done.returncode == 0, done.stderr
+    assert "acme-aot" not in done.stdout.splitlines()[-1]
+    assert "cpu-bf16 15/15" in done.stdout.splitlines()[-1]
+    assert not Path("out/artifacts").exists()
+    said = acme("explain", "out", "conv_1").stdout
+    assert (
+        "failed load/engine-refused: not on acme-aot: acme-runtime (dovetail-example-engine) is of revision 2" in said
+    )
+    assert acme(*COMPILE, "acme-aot:revision=3", ACME_REVISION="3").returncode == 0
+    assert files_of("artifacts") == ["acme-aot/region_0/net.program"]
+
+
+def test_on_another_machine_the_message_names_engine_revision_and_way_out(acme):
+    acme(*COMPILE, "acme-aot")
+    done = acme("run", "out", "--data", SAMPLES, ACME_REVISION="3")
+    assert done.returncode == 1
+    assert "acme-runtime (dovetail-example-engine) is of revision 3, the program of 'Program' is for 2" in done.stderr
+
+
+def test_what_the_emitter_refuses_is_placed_elsewhere(acme, broken):
+    """Layers that are too wide for it divide the net into three programs."""
+    folder = broken("compiler.py", "MOST_CHANNELS = 64", "MOST_CHANNELS = 16")
+    done = acme(*COMPILE, "acme-aot", "--verify", PYTHONPATH=folder)
+    assert done.returncode == 0, done.stderr
+    said = acme("explain", "out", "type:Conv", PYTHONPATH=folder).stdout
+    assert "emitter 'acme-compiler' of dovetail-example-engine: 'conv_2' has 32 channels" in said
+    assert len(files_of("artifacts")) == 3
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("compiler.py", "        revision =", "        exit(3)\n        revision =", "failed: SystemExit: 3"),
+        ("compiler.py", "Artifact, EngineError,", "Artifact, EngineErorr,", "cannot be loaded"),
+        ("runtime.py", "        (node,) =", "        1 / 0\n        (node,) =", "ZeroDivisionError"),
+    ],
+)  # fmt: skip
+def test_whatever_the_vendor_breaks_is_named_and_the_rest_works(acme, broken, file, old, new, says):
+    """Emitter and engine are broken; their nodes go to the host."""
+    done = acme(*COMPILE, "acme-aot", PYTHONPATH=broken(file, old, new))
+    said = done.stdout + done.stderr + acme("explain", "out", PYTHONPATH="").stdout
+    assert says in said
+    assert "dovetail-example-engine" in said
+    assert "Traceback" not in said
+    if done.returncode == 0:
+        assert done.stdout.splitlines()[-1] == "host 13; 0 joins"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("compiler.py", "(NAME,)", "('../net.program',)", "writes '../net.program', which is outside of its folder"),
+        ("compiler.py", "(NAME,)", "('/tmp/x',)", "writes '/tmp/x', which is outside of its folder"),
+        ("compiler.py", "(NAME,)", "('other',)", "names 'other', which it did not write"),
+        ("compiler.py", "return Artifact(", "return (", "`emit` returns `dovetail.plugin.Artifact`"),
+        ("compiler.py", "(folder / NAME).write", "(folder / NAME).symlink_to('/etc/hosts'), (folder / 'x').write",
+         "names 'net.program', which is no file of its own"),
+        ("chains.py", "return chains", "return chains[1:]", "puts 'conv_1' into no region"),
+        ("aot.backend.yaml", "[acme-compiler]", "[acme-compilre]", "did you mean 'acme-compiler'?"),
+    ],
+)  # fmt: skip
+def test_a_broken_contract_is_one_message(acme, broken, earlier, file, old, new, says):
+    as_it_was = earlier()
+    done = acme(*COMPILE, "acme-aot", PYTHONPATH=broken(file, old, new))
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert as_it_was()
+
+
+def test_an_edited_or_missing_program_is_named(acme):
+    acme(*COMPILE, "acme-aot")
+    Path("out/artifacts/acme-aot/region_0/net.program").write_bytes(b"ACME 2\nedited")
+    done = acme("run", "out", "--data", SAMPLES)
+    assert done.returncode == 1
+    assert "acme-aot/region_0/net.program is not the file that was saved" in done.stderr
+    shutil.rmtree("out/artifacts")
+    done = acme("run", "out", "--data", SAMPLES)
+    assert (done.returncode, "net.program is not the file that was saved" in done.stderr) == (1, True)
+
+
+def test_the_next_result_in_the_folder_removes_the_programs(acme):
+    acme(*COMPILE, "acme-aot")
+    Path("out/artifacts/mine.txt").write_text("mine")
+    acme(*COMPILE, "host")
+    assert files_of("artifacts") == ["mine.txt"], "what the user put there stays"
+
+
+def test_without_the_distribution_the_message_says_what_is_missing(acme, dovetail):
+    acme(*COMPILE, "acme-aot")
+    done = dovetail("run", "out", "--data", SAMPLES)
+    assert done.returncode == 1
+    assert "unknown backend 'acme-aot'" in done.stderr
+
+
+def test_from_python(site, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = f"""
+import numpy as np
+
+import dovetail
+
+compiled = dovetail.compile({str(DIGITS)!r}, "acme-aot")
+x = np.ones((2, 1, 8, 8), np.float32)
+before = compiled.run({{"image": x}})["probabilities"]
+compiled.save("out")
+after = dovetail.load("out").run({{"image": x}})["probabilities"]
+assert np.array_equal(before, after)
+print(compiled.regions)
+"""
+    assert python(site, code).startswith("[<region 0: 1 node of acme-aot on acme-runtime>, <region 1: 1 node of host")
+
+
+def files_of(name):
+    return sorted(path.relative_to(Path("out") / name).as_posix() for path in (Path("out") / name).rglob("*.*"))

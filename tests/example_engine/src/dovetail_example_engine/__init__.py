@@ -1,0 +1,13 @@
+"""An accelerator that runs programs: regions that were compiled ahead of time, when the model was."""
+
+from dovetail.plugin import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Say what there is; modules are imported when they are needed."""
+    registry.emitter("acme-compiler", "dovetail_example_engine.compiler:Compiler")
+    registry.engine("acme-runtime", "dovetail_example_engine.runtime:Runtime")
+    registry.region_former("acme-chains", "dovetail_example_engine.chains:Chains")

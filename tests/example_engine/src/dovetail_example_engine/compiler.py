@@ -1,0 +1,28 @@
+"""The emitter: compiles a region, and gives the node that stands for it."""
+
+from dovetail.plugin import Artifact, EngineError, StandIn
+from dovetail.runtime.engine import RegionModel
+from dovetail.runtime.serialise import source_of
+
+from dovetail_example_engine.program import DOMAIN, NAME, packed
+
+MOST_CHANNELS = 64
+
+
+class Compiler:
+    """Compiles for the revision that the backend's options name."""
+
+    def emit(self, region, folder):
+        """Write the program.
+
+        Raises:
+            EngineError: A convolution has more channels than the accelerator's memory holds.
+        """
+        for node in region.source.graph:
+            channels = node.inputs[1].shape[0] if node.op_type == "Conv" else 0
+            if channels > MOST_CHANNELS:
+                why = f"'{node.name}' has {channels} channels, the accelerator holds {MOST_CHANNELS}"
+                raise EngineError(why, node=node.name)
+        revision = region.backend.chosen["revision"]
+        (folder / NAME).write_bytes(packed(revision, source_of(RegionModel(region.model))))
+        return Artifact((NAME,), StandIn("Program", DOMAIN, {"program": NAME, "revision": int(revision)}))

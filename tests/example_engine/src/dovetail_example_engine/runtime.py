@@ -1,0 +1,59 @@
+"""The engine: runs programs. Here ONNX Runtime plays the accelerator."""
+
+import os
+
+import onnxruntime
+from dovetail.plugin import Availability, EngineError, Executed, Reads
+
+from dovetail_example_engine.program import NAME, unpacked
+
+
+class Runtime:
+    """Runs programs that were compiled for the revision of this machine."""
+
+    name = "acme-runtime"
+    loads_artifacts = True
+    reads = Reads(26, 13, frozenset({"float32", "float16", "int64", "bool"}))
+
+    def available(self):
+        """It runs everywhere."""
+        return Availability(True)
+
+    def load(self, region, options):
+        """Load a program.
+
+        Raises:
+            EngineError: There is none, or it is for another revision.
+        """
+        (node,) = region.model.graph
+        if region.artifact is None:
+            raise EngineError(
+                f"acme-runtime runs programs, and '{node.name}' was not compiled into one", node=node.name
+            )
+        try:
+            revision, model = unpacked((region.artifact / NAME).read_bytes())
+        except (OSError, ValueError) as error:
+            raise EngineError(
+                f"acme-runtime cannot read the program of '{node.name}': {error}", node=node.name
+            ) from error
+        mine = os.environ.get("ACME_REVISION", "2")
+        if revision != mine:
+            why = f"acme-runtime is of revision {mine}, the program of '{node.name}' is for {revision}"
+            raise EngineError(why, "compile for this revision: --backend acme-aot:revision=" + mine, node.name)
+        return Session(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]), node.name)
+
+
+class Session:
+    """A loaded program."""
+
+    def __init__(self, program, node):
+        self._program, self._node = program, node
+
+    def run(self, inputs):
+        """Compute all outputs by name."""
+        names = [output.name for output in self._program.get_outputs()]
+        return dict(zip(names, self._program.run(names, dict(inputs))))
+
+    def executed(self):
+        """What the accelerator says of the program."""
+        return {self._node: Executed("", "not-reported")}
