@@ -37,7 +37,8 @@ _PUBLIC = {
         ),
         "dovetail.plugin.protocols",
     ),
-    **dict.fromkeys(("Refusal", "Verdict"), "dovetail.planning.verdict"),
+    **dict.fromkeys(("ParameterRule", "PortRule", "Refusal", "Verdict"), "dovetail.planning.verdict"),
+    "Format": "dovetail.ir.formats",
     **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),
     **dict.fromkeys(("Claim", "Claims"), "dovetail.planning.claim"),
     **dict.fromkeys(
