@@ -43,7 +43,7 @@ def main():
     print("| | nodes high | Casts | SNR dB | answers changed |\n|---|---|---|---|---|")
     for name, result in (("without", without), ("with", with_it)):
         found = result.run(feeds)
-        high = sum(node.precision == "float32" for node in result.plan.nodes)
+        high = sum(str(node.precision) == "float32" for node in result.plan.nodes)
         casts = sum(node.op_type == "Cast" for node in result.model.nodes())
         changed = (expected[names[0]].argmax(-1) != found[names[0]].argmax(-1)).sum()
         print(f"| {name} | {high} | {casts} | {worst(expected, found):.1f} | {changed} of {len(found[names[0]])} |")

@@ -68,7 +68,7 @@ def snr(path, result, feeds, name="y"):
 
 
 def chosen(result):
-    return {node.output: node.precision for node in result.plan.nodes}
+    return {node.output: str(node.precision) for node in result.plan.nodes}
 
 
 def why(result, node):

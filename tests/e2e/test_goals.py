@@ -57,8 +57,8 @@ def test_a_trained_net_meets_its_goal_and_its_plan_needs_no_goal(accurate):
     assert accuracy["goals"] == {"min_snr": 60.0}
     assert accuracy["met"]
     assert accuracy["raised"]
-    assert {node.precision for node in found.nodes if node.name in accuracy["raised"]} == {"float32"}
-    assert "bfloat16" in {node.precision for node in found.nodes}, "not everything is raised"
+    assert {str(node.precision) for node in found.nodes if node.name in accuracy["raised"]} == {"float32"}
+    assert "bfloat16" in {str(node.precision) for node in found.nodes}, "not everything is raised"
     replayed = dovetail.compile(MODEL, plan=folder, data=DATA)
     assert replayed.verification.worst_snr_db == compiled.verification.worst_snr_db
 

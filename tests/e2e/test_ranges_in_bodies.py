@@ -55,7 +55,7 @@ def test_bodies_are_measured_each_time_that_they_run(weighted, text, large, solv
     beyond = {name for name, known in ranges.items() if known["absmax"] > 65504}
     assert beyond >= large.keys()
     assert bool(beyond) == bool(large)
-    chosen = {node.name: node.precision for node in result.plan.nodes}
+    chosen = {node.name: str(node.precision) for node in result.plan.nodes}
     assert {name: chosen[name] for name in ("before", *large.values())} == {
         "before": "float16", **dict.fromkeys(large.values(), "float32"),
     }  # fmt: skip

@@ -84,7 +84,7 @@ def decisions(net, variant, plugins):
         output = operator["outputs"][0]
         nodes = [planned[name] for name in made[output] if name in planned]
         # The exporter's own conversions, of integers that it scales, are no part of an operator.
-        kinds = {node.precision for node in nodes if node.op_type != "Cast" or operator["type"] == "cast"}
+        kinds = {str(node.precision) for node in nodes if node.op_type != "Cast" or operator["type"] == "cast"}
         kinds = {kind for kind in kinds if kind.startswith("float")}
         if kinds and operator["precision"] != "folded":
             theirs[output] = operator["precision"]

@@ -97,7 +97,7 @@ def test_products_are_computed_low_and_what_was_planned_is_what_is_typed(folder,
     found = types(onnx.load(folder / "result" / "model.onnx"))
     for node in result.plan.nodes:
         if node.op_type in ("MatMul", "Conv"):
-            assert (node.backend, node.precision) == ("cpu-bf16", "bfloat16")
+            assert (node.backend, str(node.precision)) == ("cpu-bf16", "bfloat16")
     for node in result.model.nodes():
         if node.op_type in ("MatMul", "Conv"):
             assert found[node.outputs[0].name] == onnx.TensorProto.BFLOAT16

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from dovetail.counting import counted
 from dovetail.files import output_path
 from dovetail.ir.bodies import body_nodes
-from dovetail.ir.types import is_float_name
 from dovetail.planning.placement import HOST, get_placement
 from dovetail.runtime.artifacts import nodes_of
 
@@ -165,7 +164,7 @@ class CompiledModel:
         for node in self._placed_nodes():
             placement = get_placement(node)
             if placement is not None:
-                row = (node.op_type, placement.backend, placement.precision)
+                row = (node.op_type, placement.backend, str(placement.precision or ""))
                 rows[row if executed is None else (*row, _reported(executed.get(node.name), placement))] += 1
         keys = ("operator", "backend", "precision", "executed")
         return [
@@ -275,8 +274,8 @@ def _reported(how: Executed | None, planned: Placement) -> str:
     """The precision that an engine reports of a node, for a table; of a conversion it may report either side."""
     if how is None or how.how == "not-reported":
         return "-"
-    if how.precision in planned.ports.values():
-        return planned.precision
-    if how.how.startswith("fused-into") and planned.precision and not is_float_name(planned.precision):
+    if how.precision in map(str, planned.ports.values()):
+        return str(planned.precision)
+    if how.how.startswith("fused-into") and planned.precision and not planned.precision.is_float:
         return "-"  # integers that a fusion of floats reads have no precision of their own
     return how.precision or how.how

@@ -25,6 +25,8 @@ from dovetail_schemas.type_specs import PortTypes
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
+    from dovetail.ir.formats import Format
+    from dovetail.plugin import PortRule
 
     from dovetail_schemas.backend import Backend
 
@@ -141,10 +143,11 @@ class Judge:
             other = view.exchanged_ports()
             said = said and said.renamed(other)
             keep = frozenset(other.get(port, port) for port in keep)
-        answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source)
+        answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source, rule.same_scale)
         reasons = [*fit.reasons, *answer.reasons, *self._dynamic(view)]
         ok = False if reasons else None if fit.pending or answer.pending else True
-        return _verdict(rule, ok, reasons, row, fit.index if len(rule.rows) > 1 else None, answer.types, keep)
+        index = fit.index if len(rule.rows) > 1 else None
+        return _verdict(rule, ok, reasons, row, index, answer.types, keep, answer.rules)
 
     def _dynamic(self, view: NodeView) -> list[Refusal]:
         """What is not known before run time of the node's shapes, where the backend takes nothing of that kind."""
@@ -228,8 +231,9 @@ def _verdict(
     reasons: list[Refusal],
     row: Row | None = None,
     index: int | None = None,
-    types: Mapping[str, tuple[str, ...]] | None = None,
+    types: Mapping[str, tuple[Format, ...]] | None = None,
     keep: frozenset[str] | None = None,
+    rules: Mapping[str, PortRule] | None = None,
 ) -> Verdict:
     row = row or Row()
     return Verdict(
@@ -242,6 +246,7 @@ def _verdict(
         rule.keep | row.keep if keep is None else keep,
         index,
         row.source or rule.source,
+        rules or {},
     )
 
 

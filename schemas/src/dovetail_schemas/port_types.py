@@ -4,7 +4,8 @@
   becomes nothing that holds less: float64 is never narrowed silently.
 * Ports with one type parameter of the schema have one type. Ports that the file does not name apart share one choice,
   except those that stay in the high precision (`keep`), and the two ends of a Cast.
-* A quantised type stands for floats by way of Q/DQ, so that the schema does not limit it.
+* A quantised format expresses floats by way of a scale, so the schema does not limit its element type. Ports that the
+  file does not name apart have one such format, too, and those of a rule with `same_scale` share their parameters.
 * Integer and boolean ports are free, unless the file names the port, or lists types for all ports among which are
   integers that are not quantised.
 * Sequences and optionals are taken only by an operator that the file lists, with the element type listed.
@@ -12,17 +13,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.ir.formats import Format
 from dovetail.ir.signatures import Port, input_name, output_name
-from dovetail.plugin import Refusal
+from dovetail.plugin import ParameterRule, PortRule, Refusal
 
 from dovetail_schemas.node_view import NodeView
 from dovetail_schemas.operators import FLOATS, dtype_name
 from dovetail_schemas.terms import Unknown
-from dovetail_schemas.type_specs import PortTypes, TypeSpec
+from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -43,14 +45,16 @@ class TypeAnswer:
     """What the types of a node may be.
 
     Attributes:
-        types: Allowed element types by port, in the order of the file.
+        types: Allowed formats by port, in the order of the file.
         reasons: Why no assignment exists; empty if one does.
         pending: Only the region can tell.
+        rules: What else is required of quantised ports.
     """
 
-    types: dict[str, tuple[str, ...]]
+    types: dict[str, tuple[Format, ...]]
     reasons: tuple[Refusal, ...] = ()
     pending: bool = False
+    rules: Mapping[str, PortRule] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -58,11 +62,27 @@ class _Port:
     name: str
     present: str
     formal: Port | None
+    rank: int | None = None
     contained: bool = False
     plain: tuple[str, ...] = ()
-    quantised: tuple[str, ...] = ()
+    quantised: Mapping[Format, ParameterRule] = field(default_factory=dict)
+    order: tuple[Format, ...] = ()
     shares: bool = False
     said: bool = True
+
+    @property
+    def follows(self) -> bool:
+        """Whether its scale is always a product of other ports, and so never shared."""
+        return all(rule.factors for rule in self.quantised.values())
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """What it may be, in the order of the file."""
+        plain = tuple(map(Format.of, self.plain))
+        if not self.quantised:
+            return plain
+        allowed = {*plain, *self.quantised}
+        return tuple(dict.fromkeys([format_ for format_ in self.order if format_ in allowed] + list(plain)))
 
 
 def untyped(view: NodeView) -> str:
@@ -74,7 +94,13 @@ def untyped(view: NodeView) -> str:
 
 
 def assign_types(
-    view: NodeView, said: PortTypes | None, listed: bool, high: str | None, keep: frozenset[str], source: str
+    view: NodeView,
+    said: PortTypes | None,
+    listed: bool,
+    high: str | None,
+    keep: frozenset[str],
+    source: str,
+    same_scale: bool = False,
 ) -> TypeAnswer:
     """What the ports of a node may be.
 
@@ -85,12 +111,15 @@ def assign_types(
         high: The backend's high precision.
         keep: Ports that stay in it.
         source: File and line for the reasons.
+        same_scale: All quantised ports share their parameters.
     """
     ports: list[_Port] = []
     reasons: list[Refusal] = []
     pending = False
     for name, alias, value, formal in _values(view):
-        port = _Port(name, dtype_name(value), formal, type(value.type).__name__ in ("SequenceType", "OptionalType"))
+        rank = None if value.shape is None else len(value.shape)
+        contained = type(value.type).__name__ in ("SequenceType", "OptionalType")
+        port = _Port(name, dtype_name(value), formal, rank, contained)
         if port.contained and (not listed or said is None):
             reasons.append(Refusal(f"{name} is no tensor, and {view.op_type} is not listed with types", source))
         elif said is not None:
@@ -98,6 +127,7 @@ def assign_types(
             specs = apart if apart is not None else said.common
             chosen, waits = _held(specs or (), view)
             taken = _take(port, specs, chosen, apart is not None, high, name in keep)
+            port.quantised = {format_: _resolved(rule, view) for format_, rule in port.quantised.items()}
             if not taken and waits:
                 pending = True
             elif not taken:
@@ -108,8 +138,15 @@ def assign_types(
             reasons.append(Refusal(f"{name} is {port.present}, and no type is listed for it", source))
     if not reasons and not pending:
         reasons += _tie(ports, view, source)
-    types = {port.name: tuple(dict.fromkeys((*port.plain, *port.quantised))) for port in ports}
-    return TypeAnswer({} if reasons else types, tuple(reasons), pending and not reasons)
+    if reasons:
+        return TypeAnswer({}, tuple(reasons))
+    tied = view.op_type not in _CONVERSIONS
+    rules = {
+        port.name: PortRule(port.quantised, port.shares and tied, same_scale and not port.follows)
+        for port in ports
+        if port.quantised
+    }
+    return TypeAnswer({port.name: port.formats for port in ports}, (), pending, rules)
 
 
 def _take(
@@ -157,7 +194,7 @@ def _allow_float(port: _Port, specs: tuple[TypeSpec, ...] | None, chosen: list[T
     if specs is None:
         port.plain, port.said = (port.present,), False
         return
-    listed = [dtype for spec in chosen if not spec.quantised for dtype in spec.dtype if dtype in FLOATS]
+    listed = [dtype for spec in chosen for dtype in spec.dtype if dtype in FLOATS and not spec.quantises(dtype)]
     if port.present == "float32" or port.present in listed:
         wider = _HOLDS_MORE.get(port.present, {"float32", "float64"})
         port.plain = tuple(
@@ -167,7 +204,40 @@ def _allow_float(port: _Port, specs: tuple[TypeSpec, ...] | None, chosen: list[T
             and (port.present == "float32" or dtype == port.present or dtype in wider)
         )
     if port.present in ("float32", high):
-        port.quantised = tuple(dtype for spec in chosen if spec.quantised for dtype in spec.dtype)
+        _quantise(port, chosen, port.present)
+
+
+def _quantise(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "") -> None:
+    """Fill in the quantised formats of a port, and where the parameters of each come from.
+
+    Args:
+        port: The port.
+        chosen: The types that the file lists for it.
+        expressed: The float type that they express.
+        only: The element type that they must have, or empty.
+    """
+    found: dict[Format, ParameterRule] = {}
+    order: list[Format] = []
+    for spec in chosen:
+        for dtype in spec.dtype:
+            if not spec.quantises(dtype):
+                order.append(Format.of(dtype))
+            elif only in ("", dtype):
+                for format_ in spec.formats(dtype, port.rank, expressed):
+                    found.setdefault(format_, spec.parameters)
+                    order.append(format_)
+    port.quantised, port.order = found, tuple(order)
+
+
+def _resolved(rule: ParameterRule, view: NodeView) -> ParameterRule:
+    """The rule with the factors of its scale by their names at this operator: X and W may be A and B of a Gemm."""
+    if not rule.factors:
+        return rule
+    names = [
+        port if port in view.ports else input_name(INPUTS_OF_PRODUCTS.index(port), view.signature)
+        for port in rule.factors
+    ]
+    return rule._replace(scale="*".join(names))
 
 
 def _allow_other(port: _Port, apart: bool, chosen: list[TypeSpec], specs: tuple[TypeSpec, ...] | None) -> bool:
@@ -176,8 +246,8 @@ def _allow_other(port: _Port, apart: bool, chosen: list[TypeSpec], specs: tuple[
     if port.contained or port.present in _NO_NUMBERS:
         return port.present in listed
     if apart:
-        if port.present in {dtype for spec in chosen if spec.quantised for dtype in spec.dtype}:
-            port.quantised = (port.present,)
+        if any(spec.quantises(dtype) for spec in chosen for dtype in spec.dtype if dtype == port.present):
+            _quantise(port, chosen, "float32", port.present)
         return port.present in listed
     integers = {d for spec in specs or () if not spec.quantised for d in spec.dtype if d not in FLOATS}
     return not integers or port.present in integers or len(_dtypes(port.formal)) == 1

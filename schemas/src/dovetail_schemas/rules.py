@@ -12,7 +12,7 @@ from dovetail_schemas.limits import Block, CheckNames, Guard, parse_blocks, pars
 from dovetail_schemas.operators import Names, is_position, known_names
 from dovetail_schemas.policy_file import POLICIES, parse_ports
 from dovetail_schemas.shapes import Pattern, parse_pattern
-from dovetail_schemas.type_specs import PortTypes, TypeSpec, parse_port_types
+from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec, parse_port_types
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
 __all__ = ["ROLES", "ROW_KEYS", "UNLISTED", "Context", "Row", "Rule", "compile_rule"]
@@ -203,7 +203,14 @@ class _Reader:
         if isinstance(node, Entries):
             for port, _ in node:
                 self.check_port(port, port.raw)
-        return parse_port_types(node, self.context.types)
+        types = parse_port_types(node, self.context.types)
+        for spec in (spec for specs in (types.common or (), *types.ports.values()) for spec in specs):
+            for port in spec.parameters.factors:
+                known = port in INPUTS_OF_PRODUCTS or is_position(port)
+                if self.named and port not in self.named.ports and not known:
+                    miss = near_miss(port, self.named.ports)
+                    raise node.error(f"{self.label} has no port '{port}' for the scale of type '{spec.name}'{miss}")
+        return types
 
     def keep(self, node: Node | None) -> frozenset[str]:
         return parse_ports(self.operator, node.words("keep")) if node else frozenset()

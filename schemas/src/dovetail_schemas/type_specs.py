@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from dovetail.ir.formats import SCHEMES, Format
+from dovetail.ir.types import FLOATS
+from dovetail.plugin import DovetailError, ParameterRule
 
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Guard, parse_guards
 from dovetail_schemas.yaml_source import Entries, Node
 
-__all__ = ["DTYPES", "PortTypes", "TypeSpec", "parse_dtype", "parse_port_types", "parse_type"]
+__all__ = ["DTYPES", "INPUTS_OF_PRODUCTS", "PortTypes", "TypeSpec", "parse_dtype", "parse_port_types", "parse_type"]
 
 DTYPES = (
     "float64", "float32", "float16", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
     "float8e8m0", "float6e2m3", "float6e3m2", "float4e2m1", "int64", "int32", "int16", "int8", "int4", "int2", "uint64",
     "uint32", "uint16", "uint8", "uint4", "uint2", "bool", "string", "complex64", "complex128",
 )  # fmt: skip
-_KEYS = ("dtype", "scheme", "granularity", "axis", "observer", "scale", "when")
-_SCHEMES = ("symmetric", "asymmetric")
+INPUTS_OF_PRODUCTS = ("X", "W")
+"""What a scale calls the first and the second input of an operator that has no ports of these names."""
+
+_KEYS = ("dtype", "scheme", "granularity", "axis", "group", "observer", "scale", "when")
 _GRANULARITIES = ("tensor", "channel", "group")
+_SCALE = re.compile(r"compute|[A-Za-z_]\w*(\s*\*\s*[A-Za-z_]\w*)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,9 @@ class TypeSpec:
         dtype: Element types, in order of preference.
         scheme: `symmetric`, `asymmetric`, or empty for a type that is not quantised.
         granularity: `tensor`, `channel`, `group`, or empty.
-        axis: The axis of a granularity by channel or group, or None.
+        axis: The axis of a granularity by channel or group, or None. Of a scale that is a product of ports: the axis
+            along which this port has the channels of a factor.
+        group: How many elements along the axis share a scale, or None.
         observer: Name of the observer that finds the scale, or empty.
         scale: Where the scale comes from instead: a product of ports (`X*W`), `compute`, or empty.
         when: Only while this holds.
@@ -41,6 +51,7 @@ class TypeSpec:
     scheme: str = ""
     granularity: str = ""
     axis: int | None = None
+    group: int | None = None
     observer: str = ""
     scale: str = ""
     when: Guard = field(default_factory=Guard)
@@ -49,6 +60,39 @@ class TypeSpec:
     def quantised(self) -> bool:
         """Its values stand for real numbers by way of a scale."""
         return bool(self.scheme or self.granularity or self.observer or self.scale)
+
+    @property
+    def parameters(self) -> ParameterRule:
+        """Where scale and zero point come from."""
+        return ParameterRule(self.observer, self.scale)
+
+    def quantises(self, dtype: str) -> bool:
+        """Whether `dtype`, one of its element types, needs a scale: plain floats among them never do."""
+        return self.quantised and dtype not in FLOATS
+
+    def formats(self, dtype: str, rank: int | None = None, expressed: str = "float32") -> tuple[Format, ...]:
+        """The quantised formats that it stands for, in one of its element types.
+
+        A scale that is a product of ports has the granularity of its factors: it is one scale if they have one each,
+        else one per channel. Which of these holds is known once the factors have formats, so both are returned.
+
+        Args:
+            dtype: The element type.
+            rank: The rank of the value; None if it is unknown.
+            expressed: The float type of the value.
+        """
+        axis = self.axis
+        if self.parameters.factors:
+            # A vector, such as a bias, has nothing but channels; in other values ONNX has them second.
+            along = axis if axis is not None else 0 if rank == 1 else 1
+            return tuple(_format(dtype, self.scheme, where, None, expressed) for where in (None, along))
+        return (_format(dtype, self.scheme, axis, self.group, expressed),)
+
+
+def _format(dtype: str, scheme: str, axis: int | None, group: int | None, expressed: str) -> Format:
+    words = [scheme or "symmetric"]
+    words += [f"{key}={number}" for key, number in (("axis", axis), ("group", group)) if number is not None]
+    return Format.of(f"{dtype}[{','.join((*words, f'expressed={expressed}'))}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +125,58 @@ def parse_type(name: str, node: Node) -> TypeSpec:
     if not isinstance(node, Entries):
         return TypeSpec(name, _dtypes(node))
     node.only(f"type '{name}'", _KEYS)
-    axis = node.get("axis")
-    if axis is not None and (not isinstance(axis.plain(), int) or isinstance(axis.plain(), bool)):
-        raise axis.error("axis: a whole number is expected")
 
     def only_region(place: Node, names: tuple[str, ...]) -> None:
         for used in names:
             if used != "region.last":
                 raise place.error(f"unknown name '{used}' in when of type '{name}'{near_miss(used, ['region.last'])}")
 
-    return TypeSpec(
+    observer, scale = (text.text(key) if (text := node.get(key)) else "" for key in ("observer", "scale"))
+    if not _SCALE.fullmatch(scale or "compute"):
+        raise node.get("scale").error(f"scale: '{scale}' is neither a product of ports, such as X*W, nor compute")
+    granularity = node.choice("granularity", _GRANULARITIES)
+    spec = TypeSpec(
         name,
         _dtypes(node.require("dtype")),
-        node.choice("scheme", _SCHEMES),
-        node.choice("granularity", _GRANULARITIES),
-        axis.plain() if axis else None,
-        *(text.text(key) if (text := node.get(key)) else "" for key in ("observer", "scale")),
+        node.choice("scheme", SCHEMES),
+        granularity,
+        *_granularity(node, granularity, bool(scale) and scale != "compute"),
+        observer,
+        scale,
         parse_guards(node.get("when"), only_region),
     )
+    for dtype in spec.dtype if spec.quantised else ():
+        try:
+            _ = spec.formats(dtype) if spec.quantises(dtype) else ()
+        except DovetailError as error:
+            raise node.error(f"type '{name}': {error.message}") from None
+    return spec
+
+
+def _granularity(node: Entries, granularity: str, follows: bool) -> tuple[int | None, int | None]:
+    """The axis and the size of groups, which must fit the granularity."""
+    axis, group = (_whole(node, key) for key in ("axis", "group"))
+    if group is not None and group < 1:
+        raise node.get("group").error("group: a number from 1 is expected")
+    if granularity in ("channel", "group") and axis is None:
+        raise node.error(f"a granularity by {granularity} needs an axis to run along; add `axis: 0`")
+    if (granularity == "group") != (group is not None):
+        if group is None:
+            raise node.error("a granularity by group needs the size of a group; add `group: 128`")
+        raise node.get("group").error("group: only a granularity by group has a size; add `granularity: group`")
+    if axis is not None and granularity not in ("channel", "group") and not follows:
+        raise node.get("axis").error("axis: only a granularity by channel or group runs along one")
+    return axis, group
+
+
+def _whole(node: Entries, key: str) -> int | None:
+    found = node.get(key)
+    if found is None:
+        return None
+    value = found.plain()
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise found.error(f"{key}: a whole number is expected")
+    return value
 
 
 def parse_dtype(node: Node, what: str) -> str:

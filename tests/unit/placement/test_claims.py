@@ -46,6 +46,10 @@ class Listed:
     def claim(self, view, backend):
         return [Claim(node) for node in view.nodes()]
 
+class Textual:
+    def claim(self, view, backend):
+        return Claims([Claim(node, {"X": ("float16",)}) for node in view.nodes()])
+
 class Foreign:
     def claim(self, view, backend):
         import onnx_ir
@@ -83,6 +87,7 @@ def plan(with_backend, tmp_path):
         ("Broken", {}, "failed: AttributeError: 'View' object has no attribute 'nodes_of_the_model'"),
         ("Leaving", {}, "failed: SystemExit: 3"),
         ("Listed", {}, "returns list"),
+        ("Textual", {}, "claims 'first' (Relu) with 'float16' for port 'X', which is no format"),
         ("Foreign", {}, "claims 'invented' (Relu), which is not a node of the model"),
     ],
 )

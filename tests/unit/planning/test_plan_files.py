@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 from dovetail.errors import DovetailError
+from dovetail.ir.formats import Format
 from dovetail.planning.join import Join
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_entries import PlannedNode, SourceNode
@@ -22,15 +23,16 @@ def folder(tmp_path, monkeypatch):
 
 
 def plan_of(names):
-    ports = {"W": "float32"}
+    low, weights, high = map(Format.of, ("int8[symmetric]", "int8[symmetric,axis=0]", "float32"))
+    ports = {"W": weights}
     nodes = [
-        PlannedNode(name, f"{name}_out", f"key{i}", "Conv", "npu", "float16", "", (name, "bn"), i, "data", ports)
+        PlannedNode(name, f"{name}_out", f"key{i}", "Conv", "npu", low, "", (name, "bn"), i, "data", ports)
         for i, name in enumerate(names)
     ]
     remarks = [Remark("passed", name, "p", "r", f"'{name}' goes from a to b", ("x", name)) for name in names]
     remarks += [Remark("missed", name, "p", "q", "too large", (), "make it smaller", "npu.yaml:3") for name in names]
     remarks += [Remark("analysis", "", "p", "all", "of the model")]
-    joins = [Join(name, "float32", "float16", "cast", name, None) for name in names]
+    joins = [Join(name, high, low, "quantize", name, None) for name in names]
     return Plan(
         {"path": "m.onnx", "nodes": len(names)},
         [{"name": "npu", "strategy": "autocast"}],
@@ -58,7 +60,7 @@ def test_every_yaml_tool_reads_the_same(folder):
     for loader in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         data = yaml.load(text, loader)
         assert [row[0] for row in data["nodes"]] == NASTY
-        assert [row[6]["ports"] for row in data["nodes"]] == [{"W": "float32"}] * len(NASTY)
+        assert [row[6]["ports"] for row in data["nodes"]] == [{"W": "int8[symmetric,axis=0]"}] * len(NASTY)
 
 
 def test_remarks_with_one_reason_share_a_line():
@@ -92,9 +94,9 @@ nodes:
 
 def test_yaml_of_another_layout_is_read(folder):
     Path("plan.yaml").write_text(HANDWRITTEN)
-    assert [(node.name, node.backend, node.precision) for node in Plan.load("plan.yaml").nodes] == [
+    assert [(node.name, node.backend, str(node.precision)) for node in Plan.load("plan.yaml").nodes] == [
         ("conv_1", "npu", "float16"),
-        ("conv_2", "host", ""),
+        ("conv_2", "host", "None"),
     ]
 
 
@@ -115,7 +117,12 @@ MISTAKES = [
     ("nodes:\n- [conv, y, Conv, npu, 0, key, {ports: [W]}]\n", "plan.yaml:3: node 'conv': ports must map"),
     ("nodes:\n- conv\n", "plan.yaml:3: 'conv' is not a node"),
     ("nodes:\n- {name: conv, output: y, backend: npu\n\n", "plan.yaml:5"),
-    ("nodes: {}\njoins:\n- [x]\n", "plan.yaml:4: malformed"),
+    ("nodes: {}\njoins:\n- [x]\n", "plan.yaml:4: 1 values instead of 5 or 6"),
+    (
+        'nodes:\n- [conv, y, Conv, "npu/int8[symetric]"]\n',
+        "plan.yaml:3: node 'conv': 'int8[symetric]': 'symetric' is no scheme",
+    ),
+    ("joins:\n- [x, float61, float32, cast, y]\n", "plan.yaml:3: 'float61': there is no element type 'float61'"),
     ("nodes: []\nnodes: []\n", "plan.yaml:3: 'nodes' is a duplicate key"),
     ("backends: [npu]\n", "an entry of 'backends' is malformed"),
     ("backends: [{name: npu, options: {cores: 2}}]\n", "an entry of 'backends' is malformed"),
@@ -168,11 +175,9 @@ def test_json_plans_that_are_none(folder, text):
 
 def test_a_large_plan_is_small_on_disk(folder):
     """A hundred bytes for a node with its reason, beyond its names."""
-    names = [f"n{index}" for index in range(10_000)]
+    names, low = [f"n{index}" for index in range(10_000)], Format.of("bfloat16")
     reason = ("passed", "assign-types", "policy-pass", "bfloat16, the type of its input")
-    plan = Plan(
-        nodes=[PlannedNode(n, f"{n}o", "0123456789ab", "Relu", "cpu-bf16", "bfloat16", region=0) for n in names]
-    )
+    plan = Plan(nodes=[PlannedNode(n, f"{n}o", "0123456789ab", "Relu", "cpu-bf16", low, region=0) for n in names])
     kind, pass_, rule, why = reason
     plan.remarks = [Remark(kind, name, pass_, rule, why, (name,), "", "cpu_bf16.yaml:55") for name in names]
     plan.save("plan.yaml")

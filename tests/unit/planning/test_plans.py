@@ -9,6 +9,7 @@ import pytest
 import yaml
 from dovetail import api
 from dovetail.errors import DovetailError
+from dovetail.ir.formats import Format
 from dovetail.planning.plan import Plan
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
@@ -28,7 +29,7 @@ def model(tmp_path, monkeypatch):
 
 
 def placements(plan):
-    return {node.name: (node.backend, node.precision) for node in plan.nodes if node.op_type != "Cast"}
+    return {node.name: (node.backend, str(node.precision)) for node in plan.nodes if node.op_type != "Cast"}
 
 
 def by_node(document):
@@ -118,7 +119,7 @@ def test_an_entry_that_was_exchanged_after_a_look_at_the_plan_counts(model):
     plan = api.plan(model, ["cpu-bf16"])
     assert plan.find("b").backend == "cpu-bf16"
     (at,) = [index for index, node in enumerate(plan.nodes) if node.output == "b"]
-    plan.nodes[at] = replace(plan.nodes[at], backend="host", precision="float32")
+    plan.nodes[at] = replace(plan.nodes[at], backend="host", precision=Format.of("float32"))
     assert plan.find("b").backend == "host"
     assert placements(api.compile(model, plan=plan).plan)["act"] == ("host", "float32")
 
@@ -197,9 +198,9 @@ def test_explain_follows_what_forced_a_node(model):
 
 WRONG = [
     # what stands in the plan instead of bfloat16, what is said
-    ("float31", "plan: node 'act': unknown precision 'float31'"),
+    ("float31", "node 'act': 'float31': there is no element type 'float31' (did you mean"),
     ("int8", "plan: node 'act': unknown precision 'int8'"),
-    ("bfloat17", "plan: node 'act': unknown precision 'bfloat17'"),
+    ("bfloat17", "node 'act': 'bfloat17': there is no element type 'bfloat17' (did you mean"),
     ("float64", "cannot compute 'act' in float64"),
 ]
 
@@ -213,12 +214,12 @@ def test_an_edited_precision_meets_the_rules_of_pins(model, precision, says):
     with pytest.raises(DovetailError) as caught:
         api.compile(model, plan="plan.yaml")
     assert says in caught.value.message
-    assert "float16" in caught.value.hint or "bfloat16" in caught.value.hint
+    assert "float16" in str(caught.value)
 
 
 def test_a_port_that_a_node_does_not_have(model):
     plan = api.plan(model, ["cpu-bf16"])
-    plan.nodes[1] = replace(plan.nodes[1], ports={"bais": "float32"})
+    plan.nodes[1] = replace(plan.nodes[1], ports={"bais": Format.of("float32")})
     with pytest.raises(DovetailError, match="'act' has no port 'bais'") as caught:
         api.compile(model, plan=plan)
     assert "its ports are input, output" in caught.value.hint
@@ -230,7 +231,7 @@ def test_types_that_nobody_chooses_are_no_mistake(tmp_path, monkeypatch):
     Path("m.onnxtxt").write_text("""<ir_version: 10, opset_import: ["": 22]>
     g (float[N,8] x) => (int64[2] s, float[N,8] y) { [shape] s = Shape (x)  [act] y = Tanh (x) }""")
     plan = api.plan("m.onnxtxt", ["cpu-bf16"])
-    assert {node.name: node.precision for node in plan.nodes}["shape"] in ("float32", "int64")
+    assert {node.name: str(node.precision) for node in plan.nodes}["shape"] in ("float32", "int64")
     assert placements(api.compile("m.onnxtxt", plan=plan).plan) == placements(plan)
 
 

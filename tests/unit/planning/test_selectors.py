@@ -75,17 +75,42 @@ def test_what_matches_nothing_is_an_error_with_near_misses(model, selector, near
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("conv=npu", ("conv", "npu", "")),
-        ("conv=npu/float16", ("conv", "npu", "float16")),
-        ("a=b=npu/float16", ("a=b", "npu", "float16")),
-        ("type:Conv=host/float32", ("type:Conv", "host", "float32")),
+        ("conv=npu", ("conv", "npu", {})),
+        ("conv=npu/float16", ("conv", "npu", {"": "float16"})),
+        ("a=b=npu/float16", ("a=b", "npu", {"": "float16"})),
+        ("type:Conv=host/float32", ("type:Conv", "host", {"": "float32"})),
+        ("Conv_3=acme/int8[symmetric,axis=0]", ("Conv_3", "acme", {"": "int8[symmetric,axis=0]"})),
+        ("conv_[ab]=npu/int4[asymmetric,axis=1,group=128]",
+         ("conv_[ab]", "npu", {"": "int4[asymmetric,axis=1,group=128]"})),
+        ("Conv_3=bpu-int8/X:int16[symmetric],Y:int8[symmetric]",
+         ("Conv_3", "bpu-int8", {"X": "int16[symmetric]", "Y": "int8[symmetric]"})),
+        ("Conv_3=npu/float16, W: int8[symmetric,axis=0]",
+         ("Conv_3", "npu", {"": "float16", "W": "int8[symmetric,axis=0]"})),
+    ],
+)  # fmt: skip
+def test_pins(text, parts):
+    selector, backend, formats = parse_pin(text)
+    assert (selector, backend, {port: str(format_) for port, format_ in formats.items()}) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("conv=npu/bfloat61", "pin 'conv=npu/bfloat61': 'bfloat61': there is no element type 'bfloat61' (did you mean"),
+        ("conv=npu/X:int8[symetric]", "'symetric' is no scheme (did you mean 'symmetric'"),
+        ("conv=npu/int8[symmetric,axes=0]", "'axes=0' is not understood (did you mean 'axis'"),
+        ("conv=npu/X:float16,X:float32", "gives port 'X' twice"),
+        ("conv=npu/float16,float32", "gives a format for all ports twice"),
+        ("conv=npu/X:", "pin 'conv=npu/X:': '' is no format"),
     ],
 )
-def test_pins(text, parts):
-    assert parse_pin(text) == parts
+def test_a_pin_whose_formats_do_not_parse(text, says):
+    with pytest.raises(DovetailError) as caught:
+        parse_pin(text)
+    assert says in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["conv", "conv=", "=npu", "", "conv=/float16"])
+@pytest.mark.parametrize("text", ["conv", "conv=", "=npu", "", "conv=/float16", "conv=npu/int8[symmetric,axis=0"])
 def test_what_is_no_pin(text):
     with pytest.raises(DovetailError, match="is not a pin"):
         parse_pin(text)

@@ -29,7 +29,7 @@ def solved(placed):
     def make(name, text, **request):
         problem = placed(text, solver=name, **request)
         solver(name)(problem)
-        return problem, {v.node.outputs[0].name: v.chosen for v in reversed(problem.variables)}
+        return problem, {v.node.outputs[0].name: str(v.chosen) for v in reversed(problem.variables)}
 
     return make
 
@@ -43,6 +43,6 @@ def typed(fp16):
         ctx = Context(Request.of("test-fp16", solver=name, **request), plugins=fp16)
         Pipeline.parse("normalise,edge-kinds,place,assign-types", fp16.registry).run(model, ctx)
         remarks = {remark.node: remark for remark in ctx.remarks if remark.pass_ == "assign-types"}
-        return remarks, [(join.value, join.wanted) for join in ctx.joins]
+        return remarks, [(join.value, str(join.wanted)) for join in ctx.joins]
 
     return make

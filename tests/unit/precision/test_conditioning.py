@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from dovetail.ir.formats import Format
 from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
 from dovetail_precision.problem import TypingProblem
@@ -40,7 +41,7 @@ def test_nothing_has_a_type_that_something_speaks_against(fp16, path, backend, n
 @pytest.mark.parametrize("name", ["fixpoint", "forward", "min-cut"])
 def test_no_low_variable_reads_a_value_that_does_not_fit(fp16, name):
     problem, evidence = problem_of(fp16, INTEGERS, "gpu-fp16:policies=lean", name)
-    low = [variable for variable in problem.variables if variable.chosen == "float16"]
+    low = [variable for variable in problem.variables if variable.chosen is Format.of("float16")]
     made = {value.name for variable in low for _, value in variable.outputs}
     assert ("y" in made, "t" in made, "z" in made) == (True, True, False)
     read = {value.name for variable in low for _, value in (*variable.inputs, *variable.outputs)}

@@ -66,7 +66,7 @@ def casts(tmp_path, monkeypatch):
         from dovetail.planning.placement import get_placement
 
         return {
-            (get_placement(node).ports["input"], get_placement(node).precision): get_placement(node).backend
+            (str(get_placement(node).ports["input"]), str(get_placement(node).precision)): get_placement(node).backend
             for node in compiled.model.nodes()
             if node.op_type == "Cast"
         }

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from dovetail.cli.main import main
+from dovetail.ir.formats import Format
 from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
 from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.solvers import solver
@@ -116,5 +117,5 @@ def test_costs_count_every_join_and_version_once(placed):
 def test_compute_is_bytes_and_operations(placed, text, moved, operations):
     (variable,) = placed(text).variables
     costs = MovedBytes()
-    assert costs.compute(variable, "float32") == moved * 4 // 10 + operations // 50
-    assert costs.compute(variable, "float16") == moved * 2 // 10 + operations // 400
+    assert costs.compute(variable, Format.of("float32")) == moved * 4 // 10 + operations // 50
+    assert costs.compute(variable, Format.of("float16")) == moved * 2 // 10 + operations // 400

@@ -2,6 +2,7 @@
 
 import pytest
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.formats import Format
 from dovetail.ir.opening import open_text
 from dovetail_precision.costs import MovedBytes, cost_of
 from dovetail_precision.solvers import solver
@@ -56,10 +57,10 @@ def test_conversions_stand_around_a_loop_rather_than_in_it(placed):
     problem = placed(loop("three").partition("\n")[2])
     solver("min-cut")(problem)
     state = next(variable for variable in problem.variables if variable.node.op_type == "Loop")
-    assert state.chosen == "float32"
+    assert state.chosen is Format.of("float32")
     unaware = MovedBytes(problem.cost_table)
     as_it_is = cost_of(problem, MovedBytes(problem.cost_table, problem.trip_counts)), cost_of(problem, unaware)
-    state.chosen = "float16"
+    state.chosen = Format.of("float16")
     low = cost_of(problem, MovedBytes(problem.cost_table, problem.trip_counts)), cost_of(problem, unaware)
     assert low[0] > as_it_is[0]
     assert low[1] < as_it_is[1]

@@ -78,7 +78,7 @@ def test_a_plan_or_remarks_that_do_not_belong_are_not_taken(saved, name, how):
         move(name)
     compiled = api.load("out")
     (node,) = [node for node in compiled.plan.nodes if node.op_type == "MatMul"]
-    assert (node.name, node.backend, node.precision) == ("first", "cpu-bf16", "bfloat16")
+    assert (node.name, node.backend, str(node.precision)) == ("first", "cpu-bf16", "bfloat16")
     (said,) = [remark for remark in compiled.remarks if remark.rule == "altered"]
     assert said.why.startswith(f"{name} is not the file that this model was saved with")
 

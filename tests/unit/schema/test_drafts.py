@@ -49,8 +49,9 @@ def test_conv(file, options, conv, expected, judge):
     assert reasons(verdict) == expected
     if not expected:
         wide = options.get("march") == "bayes"
-        assert verdict.types == {"X": ("int8", "int16") if wide else ("int8",), "W": ("int8",),
-                                 "Y": ("int8", "int16") if wide else ("int8",)}  # fmt: skip
+        formats = {port: tuple(map(str, allowed)) for port, allowed in verdict.types.items()}
+        data = ("int8[symmetric]", "int16[symmetric]") if wide else ("int8[symmetric]",)
+        assert formats == {"X": data, "W": ("int8[symmetric,axis=0]",), "Y": data}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 import onnx_ir as ir
 import pytest
+from dovetail.ir.formats import Format
 from dovetail_schemas import Judge, SchemaError
+
+INT8, INT16 = Format.of("int8[symmetric]"), Format.of("int16[symmetric]")
 
 
 @pytest.fixture
@@ -330,12 +333,12 @@ class TestBothOrdersOfACommutativeOperator:
         rules = "Mul: {shape: {A: N C H W, B: 1 C 1 1}, types: {A: q, B: w, C: q}}"
         written = judge(rules, self.graph.format("2,4,8,8", "1,4,1,1"), types=types)
         swapped = judge(rules, self.graph.format("1,4,1,1", "2,4,8,8"), types=types)
-        assert (written.types["A"], written.types["B"]) == (("int8",), ("int16",))
-        assert (swapped.types["A"], swapped.types["B"]) == (("int16",), ("int8",))
+        assert (written.types["A"], written.types["B"]) == ((INT8,), (INT16,))
+        assert (swapped.types["A"], swapped.types["B"]) == ((INT16,), (INT8,))
 
     def test_positions_are_exchanged_as_names_are(self, judge):
         types = "{q: {dtype: int8, scheme: symmetric}, w: {dtype: int16, scheme: symmetric}}"
         rules = "Max: {shape: {in0: N C H W, in1: 1 C 1 1}, types: {in0: q, in1: w, out0: q}}"
         graph = "(float[1,4,1,1] a, float[2,4,8,8] b) => (float[2,4,8,8] y) { y = Max(a, b) }"
         verdict = judge(rules, graph, types=types)
-        assert (verdict.types["in0"], verdict.types["in1"]) == (("int16",), ("int8",))
+        assert (verdict.types["in0"], verdict.types["in1"]) == ((INT16,), (INT8,))

@@ -77,7 +77,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     add("--strategy", metavar="NAME", help="how nodes are claimed, instead of what the backends say")
     add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint or min-cut")
     add("--costs", metavar="FILE|NAME", help="what min-cut counts; `dovetail bench costs` measures such a table")
-    add("--pin", action="append", default=[], metavar="SELECTOR=backend/precision", help="a manual choice (repeatable)")
+    add("--pin", action="append", default=[], metavar="SELECTOR=backend/FORMAT", help="a manual choice (repeatable)")
     low, high = "compute nodes in the low precision", "compute nodes in the source model's types"
     add("--low", action="append", default=[], metavar="SELECTOR", help=f"{low} whatever their policy is (repeatable)")
     add("--high", action="append", default=[], metavar="SELECTOR", help=f"{high} (repeatable)")

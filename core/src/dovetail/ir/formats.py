@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.errors import UsageError
-from dovetail.ir.types import FLOATS, promote
+from dovetail.ir.types import FLOATS, dtype_name, from_name, promote
 from dovetail.suggestions import did_you_mean
 
-__all__ = ["SCHEMES", "Format"]
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["FLOAT32", "FLOAT_FORMATS", "SCHEMES", "Format", "float_format", "format_of"]
 
 SCHEMES = ("symmetric", "asymmetric", "power-of-two")
 """How a scale and a zero point are chosen: without a zero point, with one, or without one and a scale that is 2^k."""
 
 _ELEMENTS = (
     *FLOATS,
-    *("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0", "float4e2m1"),
+    *("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0"),
+    *("float6e2m3", "float6e3m2", "float4e2m1"),
     *("int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32", "uint16", "uint8", "uint4", "uint2"),
     *("bool", "string", "complex64", "complex128"),
 )
@@ -81,6 +85,15 @@ class Format:
     def is_float(self) -> bool:
         """Whether it is one of the float types of mixed precision, not quantised."""
         return not self.scheme and self.element in FLOATS
+
+    @property
+    def dtype(self) -> ir.DataType:
+        """The element type, as onnx-ir has it."""
+        return from_name(self.element)
+
+    def fits_in(self, other: Format) -> bool:
+        """Whether the float format `other` represents every value of this one; False unless both are floats."""
+        return self.is_float and other.is_float and other.element in FLOATS[self.element]
 
     def __str__(self) -> str:
         return self.text
@@ -169,3 +182,28 @@ def _interned(element: str, scheme: str, expressed: str, axis: int | None, group
         object.__setattr__(made, name, value)
     # `setdefault` is atomic, so that threads agree on one object.
     return Format._known.setdefault(text, made)
+
+
+FLOAT_FORMATS = tuple(map(Format.of, FLOATS))
+"""The float formats of mixed precision, the narrow ones first."""
+
+FLOAT32 = Format.of("float32")
+
+
+def float_format(value: ir.Value | None) -> Format | None:
+    """Return the float format of `value`; None if it is no float tensor or its type is unknown."""
+    kind = None if value is None else value.type
+    return _of_float(kind.dtype) if kind.__class__.__name__ == "TensorType" else None
+
+
+@cache
+def _of_float(dtype: ir.DataType) -> Format | None:
+    name = dtype_name(dtype)
+    return Format.of(name) if name in FLOATS else None
+
+
+@cache
+def format_of(dtype: ir.DataType | None) -> Format | None:
+    """Return the plain format of an element type; None if it is None or undefined."""
+    name = "undefined" if dtype is None else dtype_name(dtype)
+    return None if name == "undefined" else Format.of(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FLOATS", "dtype_name", "float_name", "from_name", "is_float_name", "our_name", "promote", "type_text"]
+__all__ = ["FLOATS", "dtype_name", "float_name", "from_name", "our_name", "promote", "type_text"]
 
 # Each float type with the types that represent all of its values. float16 has more precision and bfloat16 more range,
 # so they meet in float32.
@@ -30,11 +30,6 @@ def promote(*names: str) -> str:
     """
     common = frozenset.intersection(*(FLOATS[name] for name in names))
     return next(name for name in _ORDER if name in common)
-
-
-def is_float_name(name: str) -> bool:
-    """Whether `name` is a float type of mixed precision."""
-    return name in FLOATS
 
 
 def our_name(text: str) -> str:

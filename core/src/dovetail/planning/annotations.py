@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.bodies import all_nodes
+from dovetail.ir.formats import Format
 from dovetail.planning.placement import (
     Placement,
     get_placement,
@@ -53,10 +54,10 @@ def _mirror(node: ir.Node) -> None:
     placement = get_placement(node)
     if placement is not None:
         texts[_BACKEND] = placement.backend
-        texts[_PRECISION] = placement.precision
+        texts[_PRECISION] = str(placement.precision or "")
         texts[_KIND] = kind_of(node)
         if placement.ports:
-            texts[_PORTS] = json.dumps(dict(sorted(placement.ports.items())))
+            texts[_PORTS] = json.dumps({port: str(format_) for port, format_ in sorted(placement.ports.items())})
         if placement.region is not None:
             texts[_REGION] = str(placement.region)
     origin = origin_of(node)
@@ -82,23 +83,23 @@ def read_annotations(model: Model) -> None:
         try:
             if _BACKEND in props:
                 region, ports = props.get(_REGION), _mapping(props.get(_PORTS, "{}"))
-                precision = props.get(_PRECISION, "")
+                precision = Format.of(text) if (text := props.get(_PRECISION)) else None
                 set_placement(node, Placement(props[_BACKEND], precision, ports, int(region) if region else None))
                 set_kind(node, props.get(_KIND, "data"))
             if _ORIGIN in props:
                 set_origin(node, _names(props[_ORIGIN]))
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, UsageError) as error:
             raise DovetailError(
                 f"{model.path or 'the model'}: node '{node.name}': an annotation of Dovetail cannot be read: {error}",
                 "compile the source model again, or remove the entries `dovetail.*` from the node's metadata_props",
             ) from None
 
 
-def _mapping(text: str) -> dict[str, str]:
+def _mapping(text: str) -> dict[str, Format]:
     value = json.loads(text)
     if not isinstance(value, dict) or not all(isinstance(kind, str) for kind in value.values()):
         raise ValueError(f"{_PORTS} is not a mapping of port to type")
-    return value
+    return {port: Format.of(kind) for port, kind in value.items()}
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from dovetail.ir.formats import Format
+    from dovetail.planning.verdict import PortRule
+
 __all__ = ["Claim", "Claims", "Edit"]
 
 
@@ -18,21 +21,24 @@ class Claim:
 
     Attributes:
         node: The node.
-        ports: Allowed types by port name; a port that is not listed may have any type the schema allows.
+        ports: Allowed formats by port name, in order of preference; a port that is not listed may have any type that
+            the schema allows.
         role: How the backend treats it: `active`, `passive`, `manual`, or a policy (`lower`, `pass`, ...).
         because: The reason, in one sentence.
         source: File and line of the rule.
         keep: Ports that stay in the high precision.
         set: Attributes to set if the node is typed low.
+        rules: What the backend requires of quantised ports, by port name; empty for ports that stay floats.
     """
 
     node: ir.Node
-    ports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ports: Mapping[str, tuple[Format, ...]] = field(default_factory=dict)
     role: str = ""
     because: str = ""
     source: str = ""
     keep: frozenset[str] = frozenset()
     set: Mapping[str, object] = field(default_factory=dict)
+    rules: Mapping[str, PortRule] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

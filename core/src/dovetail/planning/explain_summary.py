@@ -39,7 +39,7 @@ def coverage_line(nodes: Sequence[PlannedNode]) -> str:
     numbers: dict[str, Counter[str]] = {}
     regions: dict[str, set[int]] = {}
     for node in nodes:
-        numbers.setdefault(node.backend, Counter())[node.precision or "no float"] += 1
+        numbers.setdefault(node.backend, Counter())[str(node.precision or "no float")] += 1
         regions.setdefault(node.backend, set()).update(() if node.region is None else (node.region,))
     parts = []
     for backend, kinds in sorted(numbers.items(), key=lambda item: (item[0] == HOST, -item[1].total())):

@@ -1,4 +1,4 @@
-"""Placements: the annotation on a node with its backend and types.
+"""Placements: the annotation on a node with its backend and formats.
 
 Annotations are the single source of truth of a plan. They are kept in `node.meta` and mirrored to `metadata_props`,
 which ONNX files keep, when a model is saved or printed.
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from dovetail.ir.formats import Format
+
 __all__ = ["HOST", "Placement", "get_placement", "kind_of", "origin_of", "set_kind", "set_origin", "set_placement"]
 
 HOST = "host"
@@ -21,22 +23,22 @@ _PLACEMENT, _KIND, _ORIGIN = "dovetail.placement", "dovetail.kind", "dovetail.or
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The backend and the types of a node.
+    """The backend and the formats of a node.
 
     Attributes:
         backend: Name of the backend; `host` if no backend claimed the node.
-        precision: Type of its data ports, as ONNX's name in lower case (`float32`, `bfloat16`, `int64`).
-        ports: Types of ports that differ from `precision`, by port name (`{"scales": "float32"}`).
+        precision: Format of its data ports; None if the node is not typed yet or has no value of a known type.
+        ports: Formats of ports that differ from `precision`, by port name; empty if none does.
         region: Number of its region; None before regions are formed.
     """
 
     backend: str = HOST
-    precision: str = ""
-    ports: Mapping[str, str] = field(default_factory=dict)
+    precision: Format | None = None
+    ports: Mapping[str, Format] = field(default_factory=dict)
     region: int | None = None
 
-    def port_type(self, port: str) -> str:
-        """Return the type of a data port."""
+    def port_format(self, port: str) -> Format | None:
+        """Return the format of a data port."""
         return self.ports.get(port, self.precision)
 
     def in_region(self, region: int) -> Placement:

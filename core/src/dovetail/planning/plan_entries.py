@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.planning.identity import operator_name
 from dovetail.planning.placement import Placement
+
+if TYPE_CHECKING:
+    from dovetail.ir.formats import Format
 
 __all__ = ["VERSION", "PlannedNode", "SourceNode"]
 
@@ -24,12 +27,12 @@ class PlannedNode:
     key: str
     op_type: str
     backend: str
-    precision: str
+    precision: Format | None
     domain: str = ""
     origin: tuple[str, ...] = ()
     region: int | None = None
     kind: str = "data"
-    ports: Mapping[str, str] = field(default_factory=dict)
+    ports: Mapping[str, Format] = field(default_factory=dict)
 
     @property
     def placement(self) -> Placement:
@@ -46,7 +49,7 @@ class PlannedNode:
         data: dict[str, Any] = {"name": self.name, "output": self.output, "key": self.key, "op_type": self.op_type}
         if self.domain:
             data["domain"] = self.domain
-        data |= {"backend": self.backend, "precision": self.precision}
+        data |= {"backend": self.backend, "precision": str(self.precision or "")}
         if self.region is not None:
             data["region"] = self.region
         return data | self.unusual()
@@ -59,7 +62,7 @@ class PlannedNode:
         if self.kind != "data":
             data["kind"] = self.kind
         if self.ports:
-            data["ports"] = dict(sorted(self.ports.items()))
+            data["ports"] = {port: str(format_) for port, format_ in sorted(self.ports.items())}
         return data
 
 

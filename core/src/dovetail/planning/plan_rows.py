@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from dovetail.errors import DovetailError
+from dovetail.ir.formats import Format
 from dovetail.planning.join import Join
 from dovetail.planning.plan_entries import PlannedNode, SourceNode
 
 __all__ = ["NODE_FIELDS", "join_of", "join_row", "node_of", "node_row", "source_of"]
 
 NODE_FIELDS = {field.name for field in fields(PlannedNode)}
+_JOIN = ("value", "from", "to", "kind", "at", "bytes")
 _UNUSUAL = {"origin", "kind", "ports"}
 
 
@@ -31,12 +34,13 @@ def node_of(entry: Any) -> PlannedNode:
         return _node_of_row(entry)
     if not isinstance(entry, dict):
         raise ValueError(f"{str(entry)[:40]!r} is not a node")
-    values = {"name": "", "key": "", "op_type": "", "precision": "", **entry}
+    values = {"name": "", "key": "", "op_type": "", **entry}
     for key in entry:
         if key not in NODE_FIELDS:
             raise ValueError(f"node '{values['name']}': unknown key '{key}'")
     if "output" not in entry or "backend" not in entry:
         raise ValueError(f"node '{values['name']}': no output or no backend")
+    values["precision"], values["ports"] = _formats(values["name"], entry.get("precision"), entry.get("ports"))
     return _checked(PlannedNode(**{**values, "origin": tuple(_listed(entry.get("origin")))}))
 
 
@@ -51,10 +55,26 @@ def _node_of_row(row: list[Any]) -> PlannedNode:
     domain, _, op_type = operator.rpartition("::")
     backend, _, precision = placement.partition("/")
     origin = tuple(_listed(unusual.get("origin")))
-    kind, ports = unusual.get("kind", "data"), unusual.get("ports") or {}
+    kind, ports = unusual.get("kind", "data"), unusual.get("ports")
+    format_, formats = _formats(name, precision, ports)
     return _checked(
-        PlannedNode(name, output, key or "", op_type, backend, precision, domain, origin, region, kind, ports)
+        PlannedNode(name, output, key or "", op_type, backend, format_, domain, origin, region, kind, formats)
     )
+
+
+def _formats(name: Any, precision: Any, ports: Any) -> tuple[Format | None, dict[str, Format]]:
+    """Parse the formats of an entry."""
+    if ports is not None and not isinstance(ports, dict):
+        raise ValueError(f"node '{name}': ports must map port to format")
+    parts = (precision or "", *(ports or {}).values())
+    wrong = next((part for part in parts if not isinstance(part, str)), None)
+    if wrong is not None:
+        raise ValueError(f"node '{name}': {wrong!r} is not the text of a format")
+    try:
+        found = {port: Format.of(text) for port, text in ports.items()} if ports else {}
+        return (Format.of(precision) if precision else None), found
+    except DovetailError as error:
+        raise ValueError(f"node '{name}': {error.message}") from None
 
 
 def _listed(origin: Any) -> list[Any]:
@@ -64,16 +84,14 @@ def _listed(origin: Any) -> list[Any]:
 
 
 def _checked(node: PlannedNode) -> PlannedNode:
-    texts = (node.name, node.output, node.key, node.op_type, node.backend, node.precision, node.domain, node.kind)
+    texts = (node.name, node.output, node.key, node.op_type, node.backend, node.domain, node.kind)
     if set(map(type, texts)) != {str}:
         wrong = next(text for text in texts if type(text) is not str)
         raise ValueError(f"node '{node.name}': {wrong!r} is not a string")
     if node.region is not None and type(node.region) is not int:
         raise ValueError(f"node '{node.name}': region {node.region!r} is not an integer")
-    if node.ports or node.origin:
-        texts = (*node.origin, *node.ports.values()) if isinstance(node.ports, dict) else (None,)
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"node '{node.name}': ports must map port to type, origin must be a list of names")
+    if not all(isinstance(text, str) for text in node.origin):
+        raise ValueError(f"node '{node.name}': origin must be a list of names")
     if not node.backend:
         raise ValueError(f"node '{node.name}': no output or no backend")
     return node
@@ -81,7 +99,7 @@ def _checked(node: PlannedNode) -> PlannedNode:
 
 def join_row(join: Join) -> list[Any]:
     """Return [value, from, to, kind, first reader, bytes]."""
-    return [join.value, join.held, join.wanted, join.kind, join.at, join.bytes]
+    return [join.value, str(join.held), str(join.wanted), join.kind, join.at, join.bytes]
 
 
 def join_of(entry: Any) -> Join:
@@ -90,7 +108,15 @@ def join_of(entry: Any) -> Join:
     Raises:
         TypeError, KeyError, ValueError: The entry is malformed.
     """
-    join = Join(*entry) if isinstance(entry, list) else Join.from_dict(entry)
+    if isinstance(entry, list) and not len(_JOIN) - 1 <= len(entry) <= len(_JOIN):
+        raise ValueError(f"{len(entry)} values instead of {len(_JOIN) - 1} or {len(_JOIN)}")
+    values = dict(zip(_JOIN, entry)) if isinstance(entry, list) else dict(entry)
+    if not all(isinstance(values[key], str) for key in ("from", "to")):
+        raise ValueError(f"{str(entry)[:40]!r} is not a join")
+    try:
+        join = Join.from_dict(values)
+    except DovetailError as error:
+        raise ValueError(error.message) from None
     *texts, size = join_row(join)
     if not all(isinstance(text, str) for text in texts) or not isinstance(size, (int, type(None))):
         raise ValueError(f"{str(entry)[:40]!r} is not a join")

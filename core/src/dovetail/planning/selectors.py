@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.formats import Format
 from dovetail.planning.identity import identity, operator_name, walk
 from dovetail.planning.placement import get_placement
 from dovetail.suggestions import near_misses
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["parse_pin", "select"]
 
 _FORMS = ("name", "type", "region")
+# The last `=` outside of a format: formats have some inside of their brackets.
+_PIN = re.compile(r"(?P<selector>.+)=(?P<backend>[^=/\[\]]+)(?:/(?P<formats>.*))?")
+_OPEN_BRACKET = re.compile(r"=[^=/]+/[^\]]*\[[^\]]*$")
+_COMMA = re.compile(r",(?![^\[]*\])")
+_PIN_FORMS = (
+    "write SELECTOR=backend/FORMAT, for example 'type:Softmax=host/float32', or one format per port: "
+    "'Conv_3=backend/X:int16[symmetric],Y:int8[symmetric]'"
+)
 
 
 def select(model: Model, selector: str) -> list[ir.Node]:
@@ -74,16 +84,29 @@ def _by_name(model: Model, wanted: str) -> tuple[list[ir.Node], list[str]]:
     return exact or globbed, names
 
 
-def parse_pin(text: str) -> tuple[str, str, str]:
-    """Split `SELECTOR=backend/precision`; the precision is optional.
+def parse_pin(text: str) -> tuple[str, str, dict[str, Format]]:
+    """Split `SELECTOR=backend/FORMAT` or `SELECTOR=backend/PORT:FORMAT,PORT:FORMAT`; formats are optional.
+
+    Returns:
+        The selector, the backend, and the required formats by port; `""` stands for all ports that are not named.
 
     Raises:
-        DovetailError: The text has no `=`, or no backend after it.
+        DovetailError: The text has no `=`, no backend after it, a format that does not parse, or a port twice.
     """
-    selector, equals, target = text.rpartition("=")
-    backend, _, precision = target.partition("/")
-    if not equals or not selector or not backend:
-        raise DovetailError(
-            f"'{text}' is not a pin", "write SELECTOR=backend/precision, for example 'type:Softmax=host/float32'"
-        )
-    return selector, backend, precision
+    found = _PIN.fullmatch(text)
+    if found is None or _OPEN_BRACKET.search(text):
+        raise DovetailError(f"'{text}' is not a pin", _PIN_FORMS)
+    selector, backend, written = found["selector"], found["backend"], found["formats"]
+    formats: dict[str, Format] = {}
+    for part in _COMMA.split(written) if written else ():
+        port, _, format_ = part.rpartition(":")
+        port = port.strip()
+        try:
+            parsed = Format.of(format_.strip())
+        except DovetailError as error:
+            raise DovetailError(f"pin '{text}': {error.message}", error.hint or _PIN_FORMS) from None
+        if port in formats:
+            what = f"port '{port}'" if port else "a format for all ports"
+            raise DovetailError(f"pin '{text}' gives {what} twice", "remove one of them")
+        formats[port] = parsed
+    return selector, backend, formats

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["Refusal", "Verdict"]
+if TYPE_CHECKING:
+    from dovetail.ir.formats import Format
+
+__all__ = ["ParameterRule", "PortRule", "Refusal", "Verdict"]
 
 
 class Refusal(NamedTuple):
@@ -24,6 +27,39 @@ class Refusal(NamedTuple):
         return f"{self.text} [{self.source}]" if self.source else self.text
 
 
+class ParameterRule(NamedTuple):
+    """Where the parameters of a port come from, in one quantised format.
+
+    Attributes:
+        observer: Name of the observer that derives them from data; empty for the default one.
+        scale: Source of the scale if it is not observed: a product of ports (`X*W`), whose granularity it has, or
+            `compute`; empty if an observer finds it.
+    """
+
+    observer: str = ""
+    scale: str = ""
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The ports whose scales are multiplied; empty if the scale is no product."""
+        return tuple(part.strip() for part in self.scale.split("*")) if self.scale != "compute" and self.scale else ()
+
+
+@dataclass(frozen=True, slots=True)
+class PortRule:
+    """What a backend requires of a port that may be quantised, besides its formats.
+
+    Attributes:
+        parameters: Where scale and zero point come from, by quantised format.
+        one_choice: The port has the same format as every other port of the node with this mark.
+        same_scale: The port shares its parameters, and so its format, with every other port of the node with this mark.
+    """
+
+    parameters: Mapping[Format, ParameterRule] = field(default_factory=dict)
+    one_choice: bool = False
+    same_scale: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The legality of one node on a backend.
@@ -33,20 +69,23 @@ class Verdict:
         reasons: Why it is not supported; empty unless `ok` is False.
         role: Its role, or empty.
         policy: Its autocast policy, or empty.
-        types: Allowed element types by port, only for ports that carry floats or that the file quantises; elements of
-            a variadic port are named `in0`, `in1`, ... Empty if the file does not restrict types.
+        types: Allowed formats by port in order of preference, only for ports that carry floats or that the file
+            quantises; elements of a variadic port are named `in0`, `in1`, ... Empty if the file does not restrict
+            types.
         set: Attributes to set if it is typed low.
         keep: Ports that stay in the high precision; `types` ignores them.
         row: Index of the row that decided; None if the rule has no rows or none matches.
         source: File and line that decided.
+        rules: What else the backend requires of ports that may be quantised, by port; empty if there are none.
     """
 
     ok: bool | None
     reasons: tuple[Refusal, ...] = ()
     role: str = ""
     policy: str = ""
-    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    types: Mapping[str, tuple[Format, ...]] = field(default_factory=dict)
     set: Mapping[str, object] = field(default_factory=dict)
     keep: frozenset[str] = frozenset()
     row: int | None = None
     source: str = ""
+    rules: Mapping[str, PortRule] = field(default_factory=dict)

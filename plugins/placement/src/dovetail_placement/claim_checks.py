@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.formats import Format
 from dovetail.planning.claim import Claims
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail.suggestions import did_you_mean
@@ -63,11 +64,12 @@ def check_claims(claims: Sequence[Claim], flat: FlatGraph, view: OwnView, who: s
             can run; what it leaves is then the model's fault, not the strategy's.
 
     Raises:
-        DovetailError: A node is claimed twice, was not offered, belongs to no graph of the model, or is claimed without
-            the rest of the control-flow node that it belongs to.
+        DovetailError: A claim holds something else than formats; or a node is claimed twice, was not offered, belongs
+            to no graph of the model, or is claimed without the rest of the control-flow node that it belongs to.
     """
     known = {id(node) for node in flat.nodes}
     claimed: set[int] = set()
+    checked: dict[int, object] = {}
     for claim in claims:
         node = claim.node
         if id(node) not in known:
@@ -92,8 +94,20 @@ def check_claims(claims: Sequence[Claim], flat: FlatGraph, view: OwnView, who: s
                 f"{who} claims '{node.name}' ({node.op_type}), which the backend does not take: {why}",
                 "claim only nodes whose `view.verdict(node).ok` is not False",
             )
+        # Equal claims share their mapping of ports.
+        if id(claim.ports) not in checked:
+            checked[id(claim.ports)] = claim.ports
+            _check_formats(claim, who)
     if whole and flat.holders:
         _check_whole(claims, flat, claimed, who)
+
+
+def _check_formats(claim: Claim, who: str) -> None:
+    for port, formats in claim.ports.items():
+        wrong = next((format_ for format_ in formats if not isinstance(format_, Format)), None)
+        if wrong is not None:
+            what = f"{who} claims '{claim.node.name}' ({claim.node.op_type}) with {wrong!r} for port '{port}'"
+            raise DovetailError(f"{what}, which is no format", "make formats with `dovetail.plugin.Format.of`")
 
 
 def check_place_keys(backend: Backend, strategy: Strategy, name: str) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import body_nodes
-from dovetail.ir.types import FLOATS, dtype_name
+from dovetail.ir.formats import Format, format_of
+from dovetail.ir.types import FLOATS
 from dovetail.planning.identity import identity, operator_name, structural_keys, walk
 from dovetail.planning.placement import HOST
 from dovetail.planning.selectors import parse_pin, select
+from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +30,8 @@ __all__ = ["Pin", "Pins", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pi
 
 _UNFIT_SHOWN = 20
 _NUMBERED = re.compile(r"(in|out)\d+")  # names of ports of control flow
+_NO_CHOICE = "unknown precision '{}'"
+_CHOICES = f"one of {', '.join(FLOATS)}, or a quantised format such as int8[symmetric]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +41,13 @@ class Pin:
     Attributes:
         node: The node.
         backend: The required backend.
-        ports: Required types by port name; `""` stands for all other ports. Empty: types are not pinned.
+        ports: Required formats by port name; `""` stands for all other ports. Empty: formats are not pinned.
         text: Origin of the pin, for messages.
     """
 
     node: ir.Node
     backend: str
-    ports: Mapping[str, str]
+    ports: Mapping[str, Format]
     text: str
 
 
@@ -107,15 +111,16 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
     known = (*backends, HOST)
     pins = {}
     for text in texts:
-        selector, backend, precision = parse_pin(text)
+        selector, backend, formats = parse_pin(text)
         where = f"pin '{text}'"
         if backend not in known:
             chosen = f"chosen: {', '.join(known)}"
             raise DovetailError(f"{where} names backend '{backend}', which was not chosen", chosen)
-        if precision and precision not in FLOATS:
-            raise DovetailError(f"{where}: unknown precision '{precision}'", f"one of {', '.join(FLOATS)}")
+        wrong = next((format_ for format_ in formats.values() if not _is_choice(format_)), None)
+        if wrong is not None:
+            raise DovetailError(f"{where}: {_NO_CHOICE.format(wrong)}", _CHOICES)
         for node in select(model, selector):
-            pins[id(node)] = Pin(node, backend, {"": precision} if precision else {}, where)
+            pins[id(node)] = Pin(node, backend, formats, where)
     return pins
 
 
@@ -139,7 +144,7 @@ def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dic
             raise DovetailError(
                 f"{where} is on '{entry.backend}', which was not chosen", f"add --backend {entry.backend}"
             )
-        pins[id(node)] = Pin(node, entry.backend, _planned_types(node, entry, where), where)
+        pins[id(node)] = Pin(node, entry.backend, _planned_formats(node, entry, where), where)
     if not pins and plan.nodes:
         raise DovetailError("the plan was made for another model: it knows no node of this one")
     return pins, unfit
@@ -178,19 +183,24 @@ def _same_operator(entry: PlannedNode, node: ir.Node) -> bool:
     return not entry.op_type or entry.operator == operator_name(node.domain, node.op_type)
 
 
-def _planned_types(node: ir.Node, entry: PlannedNode, where: str) -> dict[str, str]:
-    """Return the types that an entry requires, by port; empty if none of them can be chosen.
+def _planned_formats(node: ir.Node, entry: PlannedNode, where: str) -> dict[str, Format]:
+    """Return the formats that an entry requires, by port; empty if none of them can be chosen.
 
     Raises:
-        DovetailError: One of them is not a precision.
+        DovetailError: One of them is neither a float format nor quantised.
     """
-    values = (value for value in (*node.inputs, *node.outputs) if value is not None and value.dtype is not None)
-    fixed = {dtype_name(value.dtype) for value in values}
-    for precision in (entry.precision, *entry.ports.values()):
+    fixed = {format_of(value.dtype) for value in (*node.inputs, *node.outputs) if value is not None}
+    for format_ in (entry.precision, *entry.ports.values()):
         # Nodes without floats are listed with the type they have, which is not a choice.
-        if precision and precision not in FLOATS and precision not in fixed:
-            raise DovetailError(f"{where}: unknown precision '{precision}'", f"one of {', '.join(FLOATS)}")
-    return {"": entry.precision, **entry.ports} if entry.precision in FLOATS or entry.ports else {}
+        if format_ is not None and not _is_choice(format_) and format_ not in fixed:
+            raise DovetailError(f"{where}: {_NO_CHOICE.format(format_)}", _CHOICES)
+    chosen = entry.precision is not None and _is_choice(entry.precision)
+    return {"": entry.precision, **entry.ports} if chosen or entry.ports else {}
+
+
+def _is_choice(format_: Format) -> bool:
+    """Whether a node can be asked to compute in it."""
+    return format_.is_float or format_.quantised
 
 
 def pins_of_bodies(model: Model, pins: Mapping[int, Pin]) -> dict[int, Pin]:
@@ -220,10 +230,10 @@ def pins_of_bodies(model: Model, pins: Mapping[int, Pin]) -> dict[int, Pin]:
 
 
 def pinned_claim(claim: Claim, pin: Pin) -> Claim:
-    """Return `claim` with its types narrowed to the pinned ones.
+    """Return `claim` with its formats narrowed to the pinned ones.
 
     Raises:
-        DovetailError: No port can have the pinned type, or the node has no port of a pinned name.
+        DovetailError: No port can have the pinned format, or the node has no port of a pinned name.
     """
     unknown = next(
         (port for port in pin.ports if port and port not in claim.ports and not _NUMBERED.fullmatch(port)), ""
@@ -235,21 +245,22 @@ def pinned_claim(claim: Claim, pin: Pin) -> Claim:
     if not pin.ports:
         return replace(claim, because=because)
     ports, fitted = {}, False
-    for port, types in claim.ports.items():
-        wanted = pin.ports.get(port, pin.ports.get("", ""))
-        fits = wanted in types
+    everywhere = pin.ports.get("")
+    for port, formats in claim.ports.items():
+        wanted = pin.ports.get(port, everywhere)
+        fits = wanted in formats
         fitted |= fits
         if port in pin.ports and not fits:
-            raise _cannot(pin, claim, wanted)
-        ports[port] = (wanted,) if fits else types
-    if claim.ports and not fitted and pin.ports.get("", "") in FLOATS:
-        raise _cannot(pin, claim, pin.ports[""])
+            raise _cannot(pin, claim, wanted, formats)
+        ports[port] = (wanted,) if fits else formats
+    if claim.ports and not fitted and everywhere is not None and _is_choice(everywhere):
+        raise _cannot(pin, claim, everywhere, [format_ for formats in claim.ports.values() for format_ in formats])
     return replace(claim, ports=ports, role="pinned", because=because, keep=frozenset())
 
 
-def _cannot(pin: Pin, claim: Claim, wanted: str) -> DovetailError:
-    offered = sorted({kind for types in claim.ports.values() for kind in types})
+def _cannot(pin: Pin, claim: Claim, wanted: Format, offered: Iterable[Format]) -> DovetailError:
+    texts = sorted({str(format_) for format_ in offered})
     return DovetailError(
-        f"{pin.text}: {pin.backend} cannot compute '{claim.node.name}' in {wanted}",
-        f"it offers {', '.join(offered)} there",
+        f"{pin.text}: {pin.backend} cannot compute '{claim.node.name}' in {wanted}{did_you_mean(str(wanted), texts)}",
+        f"it offers {', '.join(texts)} there",
     )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
-from dovetail.ir.types import dtype_name, float_name, from_name
+from dovetail.ir.formats import FLOAT32, Format, float_format, format_of
 from dovetail.passes import Pass
 from dovetail.planning.join import Join as PlannedJoin
+from dovetail.planning.join import conversion_kind
 from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import claim_on
@@ -73,9 +74,10 @@ def _refuse(node: ir.Node, why: str, ctx: Context) -> None:
 def _join(conversion: Conversion) -> PlannedJoin:
     shape, size = conversion.value.shape, None
     if shape is not None and shape.is_static():
-        size = math.prod(shape.numpy()) * from_name(conversion.wanted).bitwidth // 8
+        size = math.prod(shape.numpy()) * conversion.wanted.dtype.bitwidth // 8
     at = conversion.uses[0][0].name if conversion.uses else conversion.value.name
-    return PlannedJoin(conversion.value.name, conversion.held, conversion.wanted, "cast", at, size)
+    held, wanted = conversion.held, conversion.wanted
+    return PlannedJoin(conversion.value.name, held, wanted, conversion_kind(held, wanted), at, size)
 
 
 def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
@@ -85,43 +87,43 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
         by_node.setdefault(id(variable.node), []).append(variable)
         _remark(problem, variable, ctx)
     remark_overrides(problem, ctx)
-    counts: Counter[str] = Counter()
-    plain: dict[tuple[str, str], Placement] = {}
+    counts: Counter[Format | None] = Counter()
+    plain: dict[tuple[str, Format | None], Placement] = {}
     for node in ctx.analysis(FlatGraph, model).nodes:
         variables = by_node.get(id(node), ())
         precision = _precision(node, variables)
         chosen = {name: variable.chosen for variable in variables for name, _ in (*variable.inputs, *variable.outputs)}
         if not variables or holds_bodies(node):
             chosen = _ports_without_variable(node) | chosen
-        ports = {name: kind for name, kind in chosen.items() if kind != precision}
+        ports = {name: format_ for name, format_ in chosen.items() if format_ is not precision}
         set_placement(node, _placement(get_placement(node).backend, precision, ports, plain))
         counts[precision] += 1
     for precision, number in counts.items():
-        if precision:
-            ctx.count(precision, number)
+        if precision is not None:
+            ctx.count(str(precision), number)
 
 
-def _placement(backend: str, precision: str, ports: dict[str, str], plain: dict) -> Placement:
-    """Return a shared placement for nodes whose ports all have the node's type."""
+def _placement(backend: str, precision: Format | None, ports: dict[str, Format], plain: dict) -> Placement:
+    """Return a shared placement for nodes whose ports all have the node's format."""
     if ports:
         return Placement(backend, precision, ports)
     return plain.get((backend, precision)) or plain.setdefault((backend, precision), Placement(backend, precision))
 
 
-def _precision(node: ir.Node, variables) -> str:
-    """Return the type a node computes in: that of its first variable that is not `keep`, else of its results."""
+def _precision(node: ir.Node, variables) -> Format | None:
+    """Return the format a node computes in: that of its first variable that is not `keep`, else of its results."""
     for variable in variables:
         if variable.policy != "keep":
             return variable.chosen
     kinds = [value.dtype for value in (*node.outputs, *node.inputs) if value is not None and value.dtype is not None]
-    return dtype_name(kinds[0]) if kinds else ""
+    return format_of(kinds[0]) if kinds else None
 
 
-def _ports_without_variable(node: ir.Node) -> dict[str, str]:
-    """Return the present types of all float ports, for ports that no variable covers."""
+def _ports_without_variable(node: ir.Node) -> dict[str, Format]:
+    """Return the present formats of all float ports, for ports that no variable covers."""
     named = {f"in{index}": value for index, value in enumerate(node.inputs)}
     named |= {f"out{index}": value for index, value in enumerate(node.outputs)}
-    return {name: kind for name, value in named.items() if (kind := float_name(value)) is not None}
+    return {name: found for name, value in named.items() if (found := float_format(value)) is not None}
 
 
 def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
@@ -151,7 +153,7 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
     chosen, policy = variable.chosen, variable.policy
     if policy == "pinned":
         return f"{chosen}, as pinned{_conditioning_warning(problem, variable)}"
-    if variable.present != "float32":
+    if variable.present is not FLOAT32:
         return f"stays {chosen}: the source model uses {variable.present} here"
     if variable.override:
         return why_overridden(variable, _why_high(problem, variable)) + _conditioning_warning(problem, variable)

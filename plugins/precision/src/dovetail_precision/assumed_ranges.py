@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
+from dovetail.ir.formats import Format
 
 from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.ranges.range import NARROW
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["remark_assumed_ranges"]
 
 _RULE = "assumed-range"
+_NARROW = Format.of(NARROW)
 _OF_NODE = f"the range of its values is unknown without data; they are assumed to fit {NARROW}"
 
 
@@ -31,7 +33,7 @@ def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) ->
     overflow = ctx.analysis(OverflowAnalysis, model)
     assumed: dict[int, str] = {}
     for variable in problem.variables:
-        if variable.chosen != NARROW or variable.present == NARROW:
+        if variable.chosen is not _NARROW or variable.present is _NARROW:
             continue
         read = [value for _, value in variable.inputs if not problem.is_constant(value)]
         unknown = [value for value in (*read, *(value for _, value in variable.outputs)) if not overflow.knows(value)]

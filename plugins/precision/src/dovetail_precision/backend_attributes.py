@@ -30,7 +30,7 @@ def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
         if claim is None or not claim.set:
             continue
         placement = get_placement(node)
-        if placement.precision != low.get(placement.backend):
+        if placement.precision is None or placement.precision.element != low.get(placement.backend):
             continue
         for name, value in claim.set.items():
             before = node.attributes.get(name)

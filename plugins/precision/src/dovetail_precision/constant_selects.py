@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_precision.constraints import activations, legal_type, required_type
+from dovetail_precision.constraints import activations, legal_format, required_format
 from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.type_attributes import has_type_attribute
 
@@ -34,7 +34,7 @@ def find_constant_selects(problem: TypingProblem) -> list[Variable]:
         picks = node.op_type == "Where" or fills
         if not picks and not (values and node.op_type in _DATA_MOVEMENT):
             continue
-        if node.domain not in ("", "ai.onnx") or not fills and required_type(variable) is not None:
+        if node.domain not in ("", "ai.onnx") or not fills and required_format(variable) is not None:
             continue
         read = activations(problem, variable)
         if (picks or read) and values.issuperset(map(id, read)):
@@ -51,7 +51,7 @@ def take_types_of_readers(problem: TypingProblem, selects: list[Variable]) -> li
     followed = []
     for variable in reversed(selects):  # readers first
         wanted = set().union(*(chains[id(value)].wanted for _, value in variable.outputs))
-        if wanted == {variable.low} == {legal_type(problem, variable, variable.low)}:
+        if wanted == {variable.low} == {legal_format(problem, variable, variable.low)}:
             variable.chosen, variable.because = variable.low, ()
             followed.append(variable)
     return followed[::-1]

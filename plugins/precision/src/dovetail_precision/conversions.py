@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.ir.formats import float_format
 from dovetail.ir.signatures import Signatures, input_name, output_name
-from dovetail.ir.types import float_name
 from dovetail.planning.placement import HOST, get_placement
 
 from dovetail_precision.recurrent_io import find_recurrent_io
@@ -15,6 +15,7 @@ from dovetail_precision.type_equalities import type_equalities
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
+    from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
 
 __all__ = ["Conversion", "PlannedTypes", "find_conversions"]
@@ -22,19 +23,19 @@ __all__ = ["Conversion", "PlannedTypes", "find_conversions"]
 
 @dataclass(slots=True)
 class Conversion:
-    """One conversion of one value to one type, shared by all readers of that type.
+    """One conversion of one value to one format, shared by all readers of that format.
 
     Attributes:
         value: The value to convert.
-        held: The type it is computed in.
-        wanted: The type it is read in.
+        held: The format it is computed in.
+        wanted: The format it is read in.
         uses: Readers, with the index of the input.
         outputs: Graphs that return it, with the index of the output.
     """
 
     value: ir.Value
-    held: str
-    wanted: str
+    held: Format
+    wanted: Format
     uses: list[tuple[ir.Node, int]] = field(default_factory=list)
     outputs: list[tuple[ir.Graph, int]] = field(default_factory=list)
 
@@ -52,7 +53,7 @@ class Conversion:
 
 
 class PlannedTypes:
-    """The types that a plan assigns to values, to their readers, and to inputs and outputs of bodies."""
+    """The formats that a plan assigns to values, to their readers, and to inputs and outputs of bodies."""
 
     def __init__(self, model: Model, flat: FlatGraph):
         self._signatures = Signatures(model.ir.opset_imports)
@@ -65,42 +66,42 @@ class PlannedTypes:
                 self._taken.update((id(value), (holder, port)) for value in equality.body_inputs)
                 self._given.update(((id(graph), index), (holder, port)) for graph, index in equality.body_outputs)
 
-    def held(self, value: ir.Value) -> str | None:
-        """Return the float type that `value` is computed in; None if it is no float tensor."""
-        present = float_name(value)
+    def held(self, value: ir.Value) -> Format | None:
+        """Return the format that `value` is computed in; None if it is no float tensor."""
+        present = float_format(value)
         producer = value.producer()
         if producer is None and present is not None and id(value) in self._taken:
             holder, port = self._taken[id(value)]
-            return get_placement(holder).port_type(port)
+            return get_placement(holder).port_format(port)
         placement = get_placement(producer) if producer is not None else None
         if present is None or placement is None:
             return present
         if not placement.ports:
             return placement.precision
-        return placement.port_type(output_name(value.index(), self._signatures(producer)))
+        return placement.port_format(output_name(value.index(), self._signatures(producer)))
 
-    def wanted(self, node: ir.Node, index: int) -> str | None:
-        """Return the float type in which `node` reads its input `index`; None if that is no float tensor."""
-        if float_name(node.inputs[index]) is None:
+    def wanted(self, node: ir.Node, index: int) -> Format | None:
+        """Return the format in which `node` reads its input `index`; None if that is no float tensor."""
+        if float_format(node.inputs[index]) is None:
             return None
         placement = get_placement(node)
         if not placement.ports:
             return placement.precision
-        return placement.port_type(input_name(index, self._signatures(node)))
+        return placement.port_format(input_name(index, self._signatures(node)))
 
-    def body_gives(self, graph: ir.Graph, index: int) -> str | None:
-        """Return the float type of output `index` of `graph`; None if that is no float tensor."""
-        present = float_name(graph.outputs[index])
+    def body_gives(self, graph: ir.Graph, index: int) -> Format | None:
+        """Return the format of output `index` of `graph`; None if that is no float tensor."""
+        present = float_format(graph.outputs[index])
         if present is None or (id(graph), index) not in self._given:
             return present
         holder, port = self._given[id(graph), index]
-        return get_placement(holder).port_type(port)
+        return get_placement(holder).port_format(port)
 
-    def given(self, value: ir.Value) -> str:
+    def given(self, value: ir.Value) -> Format | None:
         """Return the type that a model input takes if it need not keep its own: the common type of all readers."""
         wanted = {self.wanted(node, index) for node, index in value.uses()}
         lone = len(wanted) == 1 and None not in wanted and not value.is_graph_output()
-        return wanted.pop() if lone else float_name(value)
+        return wanted.pop() if lone else float_format(value)
 
 
 def find_conversions(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True) -> list[Conversion]:
@@ -114,11 +115,11 @@ def find_conversions(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool =
         keep_io_types: Keep the source types of model outputs. Otherwise only an output that comes back as an input
             (`recurrent_io`) has a required type: that of the input.
     """
-    found: dict[tuple[int, str], Conversion] = {}
+    found: dict[tuple[int, Format], Conversion] = {}
     main = flat.graphs[0]
     overridable = {id(value) for value in main.inputs}
 
-    def conversion(value: ir.Value, held: str, wanted: str) -> Conversion:
+    def conversion(value: ir.Value, held: Format, wanted: Format) -> Conversion:
         return found.setdefault((id(value), wanted), Conversion(value, held, wanted))
 
     for node in flat.nodes:

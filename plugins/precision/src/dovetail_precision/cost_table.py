@@ -14,20 +14,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.ir.types import FLOATS
+from dovetail.errors import UsageError
+from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format
+from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin.protocols import Source
-    from dovetail_schemas.yaml_source import Node
+    from dovetail_schemas.yaml_source import Node, Scalar
 
 __all__ = ["CostTable", "load_cost_table", "table_for"]
 
 _KEYS = ("engine", "start", "bytes", "operations", "casts", "operators")
 _OTHER = "other"
+_FLOAT64 = Format.of("float64")
 
-Rates = Mapping[str, float]
-"""Rate per nanosecond by float type; `other` covers the types that are not named."""
+Rates = Mapping[Format | str, float]
+"""Rate per nanosecond by format; `other` covers the formats that are not named."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,25 @@ class CostTable:
 
     start: float = 500
     bytes: Rates = field(default_factory=lambda: {_OTHER: 10})
-    operations: Rates = field(default_factory=lambda: {"float64": 25, "float32": 50, _OTHER: 400})
+    operations: Rates = field(default_factory=lambda: {_FLOAT64: 25, FLOAT32: 50, _OTHER: 400})
     casts: float = 10
     operators: Mapping[str, Rates] = field(default_factory=dict)
 
-    def moving(self, op_type: str, kind: str) -> float:
-        """Return the bytes per nanosecond that an operator moves in a type."""
-        rates = self.operators.get(op_type, self.bytes)
-        return rates.get(kind) or rates[_OTHER]
+    def moving(self, op_type: str, format_: Format) -> float:
+        """Return the bytes per nanosecond that an operator moves in a format."""
+        return _rate(self.operators.get(op_type, self.bytes), format_)
 
-    def multiplying(self, kind: str) -> float:
-        """Return the operations per nanosecond of a matrix product in a type."""
-        return self.operations.get(kind) or self.operations[_OTHER]
+    def multiplying(self, format_: Format) -> float:
+        """Return the operations per nanosecond of a matrix product in a format."""
+        return _rate(self.operations, format_)
+
+
+def _rate(rates: Rates, format_: Format) -> float:
+    """The rate of a format; a quantised one that is not named has that of its element type."""
+    found = rates.get(format_)
+    if found is None and format_.quantised:
+        found = rates.get(Format.of(format_.element))
+    return rates[_OTHER] if found is None else found
 
 
 def table_for(ctx: Context) -> CostTable:
@@ -88,9 +98,20 @@ def load_cost_table(source: Source) -> CostTable:
 
 
 def _rates(node: Node, what: str) -> Rates:
-    entries = node.entries(what).only(what, (*FLOATS, _OTHER))
+    entries = node.entries(what)
     entries.require(_OTHER)
-    return {key.raw: _positive(value, key.raw) for key, value in entries}
+    return {_key(key, what): _positive(value, key.raw) for key, value in entries}
+
+
+def _key(key: Scalar, what: str) -> Format | str:
+    """Parse a key of rates: a float type, an integer type, a quantised format, or `other`."""
+    if key.raw == _OTHER:
+        return _OTHER
+    try:
+        return Format.of(key.raw)
+    except UsageError:
+        near = did_you_mean(key.raw, (*map(str, FLOAT_FORMATS), _OTHER))
+        raise key.error(f"unknown key '{key.raw}' in {what}{near}") from None
 
 
 def _positive(node: Node, what: str) -> float:

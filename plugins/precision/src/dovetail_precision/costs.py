@@ -6,13 +6,12 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from dovetail.ir.types import from_name
-
 from dovetail_precision.cost_table import CostTable
 from dovetail_precision.def_use import def_use_chains
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir.formats import Format
 
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
@@ -26,28 +25,28 @@ class CostModel(Protocol):
     A join from a narrower type must not cost more than one from a wider type to the same type: `min-cut` needs it.
     """
 
-    def compute(self, variable: Variable, kind: str) -> int:
+    def compute(self, variable: Variable, kind: Format) -> int:
         """Return the cost of computing the ports of `variable` in type `kind`."""
 
-    def join(self, value: ir.Value, held: str, wanted: str) -> int:
+    def join(self, value: ir.Value, held: Format, wanted: Format) -> int:
         """Return the cost of converting `value` once, for all readers of type `wanted`."""
 
-    def version(self, value: ir.Value, kind: str) -> int:
+    def version(self, value: ir.Value, kind: Format) -> int:
         """Return the cost of one stored version of the weight `value` in type `kind`."""
 
 
 class UnitJoins:
     """Counts joins: each costs one, everything else is free."""
 
-    def compute(self, variable: Variable, kind: str) -> int:
+    def compute(self, variable: Variable, kind: Format) -> int:
         """Return 0."""
         return 0
 
-    def join(self, value: ir.Value, held: str, wanted: str) -> int:
+    def join(self, value: ir.Value, held: Format, wanted: Format) -> int:
         """Return 1."""
         return 1
 
-    def version(self, value: ir.Value, kind: str) -> int:
+    def version(self, value: ir.Value, kind: Format) -> int:
         """Return 0."""
         return 0
 
@@ -69,7 +68,7 @@ class MovedBytes:
         # The variable is kept alive beside its work: otherwise another object could reuse its id.
         self._work: dict[int, tuple[int, int, Variable]] = {}
 
-    def compute(self, variable: Variable, kind: str) -> int:
+    def compute(self, variable: Variable, kind: Format) -> int:
         """Return the time to read all inputs, write all outputs, and multiply."""
         known = self._work.get(id(variable))
         if known is None:
@@ -80,12 +79,12 @@ class MovedBytes:
         moved = elements * _width(kind) / self.table.moving(variable.node.op_type, kind)
         return int(moved) + (int(operations / self.table.multiplying(kind)) if operations else 0)
 
-    def join(self, value: ir.Value, held: str, wanted: str) -> int:
+    def join(self, value: ir.Value, held: Format, wanted: Format) -> int:
         """Return the time of one Cast: overhead, reading one type and writing the other."""
         once = int(self.table.start + self._size(value) * (_width(held) + _width(wanted)) / self.table.casts)
         return once * self._trip_counts.get(id(value.graph), 1) if self._trip_counts else once
 
-    def version(self, value: ir.Value, kind: str) -> int:
+    def version(self, value: ir.Value, kind: Format) -> int:
         """Return the time to fetch the weight once more: two versions compete for the same cache."""
         return int(self._size(value) * _width(kind) / self.table.moving("", kind))
 
@@ -108,8 +107,8 @@ def cost_of(problem: TypingProblem, costs: CostModel) -> int:
 
 
 @cache
-def _width(kind: str) -> int:
-    return from_name(kind).bitwidth // 8
+def _width(kind: Format) -> int:
+    return kind.dtype.bitwidth // 8
 
 
 def _extents(value: ir.Value) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.types import float_name
+from dovetail.ir.formats import FLOAT32, float_format
 
 from dovetail_precision.constraints import choices, reads_any_type
 from dovetail_precision.recurrent_io import find_recurrent_io
@@ -13,6 +13,7 @@ from dovetail_precision.type_attributes import has_type_attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir.formats import Format
 
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
@@ -38,23 +39,23 @@ class DefUseChain:
     """
 
     value: ir.Value
-    present: str
+    present: Format
     producer: Variable | None
     constant: bool
     readers: list[Variable] = field(default_factory=list)
     cast_readers: list[Variable] = field(default_factory=list)
     kept: bool = False
-    follows: str = ""
+    follows: Format | None = None
 
     @property
-    def held(self) -> str:
+    def held(self) -> Format:
         """The type it is computed in. Valid once the producer is typed, or the readers of a value that follows them."""
         if self.producer:
             return self.producer.chosen
         return self.follows if self.wanted == {self.follows} else self.present
 
     @property
-    def wanted(self) -> set[str]:
+    def wanted(self) -> set[Format]:
         """The types it is read in. Valid once the readers are typed."""
         types = {variable.chosen for variable in (*self.readers, *self.cast_readers)}
         return types | {self.present} if self.kept else types
@@ -62,7 +63,7 @@ class DefUseChain:
     def adopt_type_of_readers(self) -> None:
         """Type a producer that follows its readers, which must be typed already."""
         producer = self.producer
-        if not self.follows or producer is None:
+        if self.follows is None or producer is None:
             return
         producer.chosen = producer.low if self.wanted == {producer.low} else producer.present
         if producer.chosen == producer.low:
@@ -82,7 +83,7 @@ def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
         known = found.get(id(value))
         if known is None:
             producer, constant = problem.defined_by(value), problem.is_constant(value)
-            known = found[id(value)] = DefUseChain(value, float_name(value), producer, constant)
+            known = found[id(value)] = DefUseChain(value, float_format(value), producer, constant)
         return known
 
     for variable in problem.variables:
@@ -117,13 +118,13 @@ def _free_inputs(problem: TypingProblem, found: dict[int, DefUseChain]) -> None:
             back.readers.append(known.readers[0])
 
 
-def _low_of_readers(problem: TypingProblem, chain: DefUseChain) -> str:
-    """Return the low type that all readers of `chain` allow; empty if there is none or their low types differ."""
-    if chain.kept or chain.cast_readers or not chain.readers or chain.present != "float32":
-        return ""
+def _low_of_readers(problem: TypingProblem, chain: DefUseChain) -> Format | None:
+    """Return the low format that all readers of `chain` allow; None if there is none or their low types differ."""
+    if chain.kept or chain.cast_readers or not chain.readers or chain.present is not FLOAT32:
+        return None
     low = chain.readers[0].low
     types = {kind for reader in chain.readers for kind in choices(problem, reader)}
-    return low if low in types and low != chain.present and types <= {low, chain.present} else ""
+    return low if low in types and low != chain.present and types <= {low, chain.present} else None
 
 
 def _kept(problem: TypingProblem) -> list[ir.Value]:

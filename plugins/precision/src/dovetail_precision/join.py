@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.formats import float_format, format_of
 from dovetail.ir.fresh_names import FreshNames
-from dovetail.ir.types import FLOATS, dtype_name, float_name, from_name
+from dovetail.ir.types import dtype_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
@@ -94,7 +95,7 @@ def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None
     if output is not None and output.dtype != dtype:
         return  # the recurrent output already has its planned type
     narrower = dtype is not None and value.dtype is not None and dtype.bitwidth < value.dtype.bitwidth
-    if narrower and float_name(value) is not None and dtype_name(dtype) in FLOATS:
+    if narrower and float_format(value) is not None and format_of(dtype).is_float:
         ctx.remark("passed", readers[0], "input-type", f"input '{value.name}' is expected in {dtype_name(dtype)}")
         value.dtype = dtype
 
@@ -129,7 +130,7 @@ class _Joiner:
         taken = (value for graph in flat.graphs[1:] for value in graph.inputs)
         for value in itertools.chain(made, taken):
             kind = self.types.held(value)
-            if kind is not None and value.dtype != (dtype := from_name(kind)):
+            if kind is not None and value.dtype != (dtype := kind.dtype):
                 yield value, dtype
 
     def join(self, conversion: Conversion) -> None:
@@ -152,7 +153,7 @@ class _Joiner:
         if conversion.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
             return None
         source = cast.inputs[0]
-        if self.types.held(source) == conversion.wanted and conversion.held in FLOATS[conversion.wanted]:
+        if self.types.held(source) is conversion.wanted and conversion.wanted.fits_in(conversion.held):
             return source
         return None
 
@@ -166,7 +167,7 @@ class _Joiner:
                 continue
             if node.domain in ("", "ai.onnx") and node.graph is home:
                 result = node.outputs[0]
-                if result.dtype == from_name(conversion.wanted) and not result.is_graph_output():
+                if result.dtype == conversion.wanted.dtype and not result.is_graph_output():
                     home.remove(node)
                     insert_after_value(home, conversion.value, node)
                     return result
@@ -176,7 +177,7 @@ class _Joiner:
         import onnx_ir as ir
 
         value, wanted = conversion.value, conversion.wanted
-        dtype = from_name(wanted)
+        dtype = wanted.dtype
         name = self._names.fresh(f"{value.name}_{wanted}")
         result = ir.Value(name=name, type=ir.TensorType(dtype), shape=value.shape)
         node = ir.node(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dovetail.ir.formats import Format
+
 from dovetail_precision.constant_range import magnitude_fits, misfit
 from dovetail_precision.ranges.range import NARROW
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Obstacles"]
 
+_NARROW = Format.of(NARROW)
+
 
 class Obstacles:
     """Collects the reasons of one model, cached per variable. Only float16 has a range narrower than float32's."""
@@ -28,24 +32,24 @@ class Obstacles:
         self._known: dict[int, str] = {}
         self._misfits: dict[int, str] = {}
 
-    def __call__(self, variable: Variable, name: str) -> str:
-        """Return the reason against float type `name` for `variable`, in one clause; empty if there is none."""
-        return self.of_values(variable, name) or self.of_conditioning(variable, name)
+    def __call__(self, variable: Variable, format_: Format) -> str:
+        """Return the reason against float format `format_` for `variable`, in one clause; empty if there is none."""
+        return self.of_values(variable, format_) or self.of_conditioning(variable, format_)
 
-    def of_values(self, variable: Variable, name: str) -> str:
-        """Return which value of `variable` leaves the range of `name`; empty if none does."""
-        if name != NARROW:
+    def of_values(self, variable: Variable, format_: Format) -> str:
+        """Return which value of `variable` leaves the range of `format_`; empty if none does."""
+        if format_ is not _NARROW:
             return ""
         known = self._known.get(id(variable))
         if known is None:
             known = self._known[id(variable)] = self._constants(variable) or self._overflow.overflow(variable)
         return known
 
-    def of_conditioning(self, variable: Variable, name: str) -> str:
-        """Return the conditioning problem of `name`; empty for pinned nodes and for `--low`, which take precedence."""
+    def of_conditioning(self, variable: Variable, format_: Format) -> str:
+        """Return the conditioning problem of `format_`; empty for pinned nodes and `--low`, which take precedence."""
         if variable.policy in ("keep", "pinned") or variable.override and variable.policy == "lower":
             return ""
-        return self._conditions.against(variable.node, name)
+        return self._conditions.against(variable.node, format_.element)
 
     def _constants(self, variable: Variable) -> str:
         for _, value in variable.inputs:

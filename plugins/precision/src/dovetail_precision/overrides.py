@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import body_nodes
+from dovetail.ir.formats import FLOAT32
 from dovetail.planning.placement import HOST
 from dovetail.planning.selectors import select
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
@@ -60,13 +62,13 @@ def find_overrides(model: Model, ctx: Context) -> Mapping[int, Override]:
     return found
 
 
-def apply_override(variable: Variable, override: Override, schema: frozenset[str], claim: Claim | None) -> str:
+def apply_override(variable: Variable, override: Override, schema: frozenset[Format], claim: Claim | None) -> str:
     """Replace the policy of `variable` by its override.
 
     Args:
         variable: A new variable; its policy is replaced.
         override: The override of its node.
-        schema: The types that the operator's schema allows.
+        schema: The formats that the operator's schema allows.
         claim: The claim on the node; pins are claims too.
 
     Returns:
@@ -82,7 +84,7 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[str
             raise _contradiction(variable.node, override.text, pin)
         return ""
     # `keep` ports keep their type, and a type other than float32 in the source model is deliberate.
-    if variable.policy == "keep" or variable.present != "float32" or not variable.policy and override.side == "high":
+    if variable.policy == "keep" or variable.present is not FLOAT32 or not variable.policy and override.side == "high":
         return ""
     if override.side == "high":
         variable.policy, variable.override = "high", override.text
@@ -116,7 +118,7 @@ def _obstacle(problem: TypingProblem, node: ir.Node) -> str:
         return "none of its ports has a type to choose"
     if variables[0].backend == HOST:
         return "it is on host, which computes in the types of the source model"
-    if variables[0].present != "float32":
+    if variables[0].present is not FLOAT32:
         return f"the source model uses {variables[0].present} here"
     return "its ports keep their types"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dovetail.ir.formats import FLOAT_FORMATS, Format
 from dovetail.ir.signatures import Port, Signature, input_name, output_name
-from dovetail.ir.types import FLOATS
 
 __all__ = ["PortGroup", "port_groups"]
 
@@ -19,27 +19,27 @@ class PortGroup:
     """Ports that the schema binds to one type parameter.
 
     Attributes:
-        present: Their current type.
-        allowed: The float types that the schema allows.
+        present: Their current format.
+        allowed: The float formats that the schema allows.
         inputs, outputs: Index and name of each port.
         names: The names of all ports.
     """
 
-    present: str
-    allowed: frozenset[str]
+    present: Format
+    allowed: frozenset[Format]
     inputs: tuple[tuple[int, str], ...]
     outputs: tuple[tuple[int, str], ...]
     names: frozenset[str]
 
 
 def port_groups(
-    sig: Signature | None, inputs: Sequence[str | None], outputs: Sequence[str | None]
+    sig: Signature | None, inputs: Sequence[Format | None], outputs: Sequence[Format | None]
 ) -> tuple[PortGroup, ...]:
     """Group the ports of a node, in the order of its ports.
 
     Args:
         sig: The operator's signature; if None, every port is a group that keeps its type.
-        inputs, outputs: The float type of each port; None for ports that are no float tensors.
+        inputs, outputs: The float format of each port; None for ports that are no float tensors.
     """
     found: dict[str, tuple[list, list, list]] = {}
     one_type = _ONE_TYPE.get((sig.domain, sig.op_type), {}) if sig else {}
@@ -67,5 +67,5 @@ def port_groups(
     )
 
 
-def _allowed(present: str, port: Port | None) -> frozenset[str]:
-    return frozenset({present}) if port is None else port.dtypes.intersection(FLOATS)
+def _allowed(present: Format, port: Port | None) -> frozenset[Format]:
+    return frozenset({present}) if port is None else frozenset(f for f in FLOAT_FORMATS if f.element in port.dtypes)

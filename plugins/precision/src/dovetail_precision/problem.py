@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format, float_format
 from dovetail.ir.signatures import Signatures, input_name, output_name
-from dovetail.ir.types import FLOATS, float_name
 from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.place import claim_on
 
@@ -61,7 +61,7 @@ class TypingProblem:
         self._signatures = Signatures(model.ir.opset_imports)
         self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
-        self._known_allowed: dict[tuple[int, int], tuple[object, frozenset[str]]] = {}
+        self._known_allowed: dict[tuple[int, int], tuple[object, frozenset[Format]]] = {}
         flat = ctx.analysis(FlatGraph, model)
         weights = (value for graph in flat.graphs for value in graph.initializers.values())
         overridable = {id(value) for value in model.graph.inputs}
@@ -87,17 +87,18 @@ class TypingProblem:
         """The cost table of the request, for solvers that minimise costs."""
         return table_for(self._ctx)
 
-    def obstacle(self, variable: Variable, name: str) -> str:
-        """Return the reason against float type `name` for `variable`: range or conditioning; empty if there is none."""
-        return self._obstacles(variable, name)
+    def obstacle(self, variable: Variable, format_: Format) -> str:
+        """Return the reason against float format `format_` for `variable`: range or conditioning; empty if none."""
+        return self._obstacles(variable, format_)
 
-    def ill_conditioned(self, variable: Variable, name: str) -> bool:
-        """Whether conditioning is the only reason against float type `name` for `variable`."""
-        return not self._obstacles.of_values(variable, name) and bool(self._obstacles.of_conditioning(variable, name))
+    def ill_conditioned(self, variable: Variable, format_: Format) -> bool:
+        """Whether conditioning is the only reason against float format `format_` for `variable`."""
+        found = self._obstacles
+        return not found.of_values(variable, format_) and bool(found.of_conditioning(variable, format_))
 
-    def conditioning_problem(self, variable: Variable, name: str) -> str:
-        """Return the conditioning problem of `name` at the node of `variable`, overrides ignored; empty if none."""
-        return self._conditions.against(variable.node, name)
+    def conditioning_problem(self, variable: Variable, format_: Format) -> str:
+        """Return the conditioning problem of `format_` at the node of `variable`, overrides ignored; empty if none."""
+        return self._conditions.against(variable.node, format_.element)
 
     def _is_trig(self, node: ir.Node) -> bool:
         return self._backends[get_placement(node).backend].takes_angles(node.domain, node.op_type)
@@ -132,8 +133,8 @@ class TypingProblem:
                 backend.name,
                 self._policy_of(group, node, claim, policy),
                 group.present,
-                backend.low or group.present,
-                backend.high or group.present,
+                Format.of(backend.low) if backend.low else group.present,
+                Format.of(backend.high) if backend.high else group.present,
                 allowed,
                 claim.source if claim is not None else "",
                 [(name, node.inputs[index]) for index, name in group.inputs],
@@ -155,10 +156,10 @@ class TypingProblem:
     def _add_equality(self, node: ir.Node, equality: TypeEquality) -> None:
         """Add one variable for the ports of `node` and of its bodies that must have one type."""
         claim, backend = claim_on(node), self._backends[get_placement(node).backend]
-        sig, present = self._signatures(node), float_name(equality.values(node)[0])
+        sig, present = self._signatures(node), float_format(equality.values(node)[0])
         given = [graph.outputs[index] for graph, index in equality.body_outputs]
         # A weight that a body returns unchanged has no reader for which a version could be stored.
-        free = present == "float32" and backend.name != HOST and not any(value.is_initializer() for value in given)
+        free = present is FLOAT32 and backend.name != HOST and not any(value.is_initializer() for value in given)
         free = free and not (id(node) in self._overrides and self._overrides[id(node)].side == "high")
         inputs = [(input_name(index, sig), node.inputs[index]) for index in equality.inputs]
         outputs = [(output_name(index, sig), node.outputs[index]) for index in equality.outputs]
@@ -168,9 +169,9 @@ class TypingProblem:
             backend.name,
             "recurse",
             present,
-            backend.low or present,
-            backend.high or present,
-            frozenset(FLOATS) if free else frozenset({present}),
+            Format.of(backend.low) if backend.low else present,
+            Format.of(backend.high) if backend.high else present,
+            frozenset(FLOAT_FORMATS) if free else frozenset({present}),
             claim.source if claim is not None else "",
             inputs + [(name, value) for value in given],
             [(name, value) for name, value in outputs if value.name]
@@ -183,15 +184,15 @@ class TypingProblem:
 
     def _groups(self, node: ir.Node) -> tuple[PortGroup, ...]:
         """Return the float ports of `node` by type parameter; cached per operator, version and port types."""
-        inputs = tuple([float_name(value) for value in node.inputs])
-        outputs = tuple([float_name(value) if value.name else None for value in node.outputs])
+        inputs = tuple([float_format(value) for value in node.inputs])
+        outputs = tuple([float_format(value) if value.name else None for value in node.outputs])
         key = (node.domain, node.op_type, node.version, inputs, outputs)
         if key not in self._known_groups:
             self._known_groups[key] = port_groups(self._signatures(node), inputs, outputs)
         return self._known_groups[key]
 
-    def _narrowed(self, group: PortGroup, claim: Claim | None) -> frozenset[str]:
-        """Return the types that schema and claim both allow; cached, as claims on equal nodes share their ports."""
+    def _narrowed(self, group: PortGroup, claim: Claim | None) -> frozenset[Format]:
+        """Return the formats that schema and claim both allow; cached, as claims on equal nodes share their ports."""
         if claim is None or not claim.ports:
             return group.allowed
         key = (id(group), id(claim.ports))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dovetail.ir.formats import FLOAT32
 from dovetail.ir.types import FLOATS, dtype_name
 
 from dovetail_precision.constant_range import misfit
@@ -38,7 +39,7 @@ def has_type_attribute(variable: Variable) -> bool:
     node = variable.node
     if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES or variable.inputs or variable.override:
         return False
-    if variable.policy not in ("follow-consumer", "pass") or variable.present != "float32":
+    if variable.policy not in ("follow-consumer", "pass") or variable.present is not FLOAT32:
         return False
     if variable.low == variable.present or variable.low not in variable.allowed:
         return False
@@ -46,7 +47,7 @@ def has_type_attribute(variable: Variable) -> bool:
         kind = node.inputs[0].dtype
         return kind is not None and (kind.is_integer() or kind.name == "BOOL")
     filled = node.attributes.get("value")
-    return "seed" not in node.attributes and (filled is None or not misfit(filled.as_tensor(), variable.low))
+    return "seed" not in node.attributes and (filled is None or not misfit(filled.as_tensor(), variable.low.element))
 
 
 def rewrite_type_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.exact_constants import keep_exact
+from dovetail.ir.formats import Format, float_format, format_of
 from dovetail.ir.fresh_names import FreshNames
-from dovetail.ir.types import dtype_name, float_name, from_name
 from dovetail.planning.placement import get_placement
 
 from dovetail_precision.cast_tensor import CastTensor
@@ -39,7 +39,7 @@ def convert_weights(model: Model, flat: FlatGraph, types: PlannedTypes, ctx: Con
     overridable = {id(value) for value in flat.graphs[0].inputs}
     for graph in flat.graphs:
         for value in list(graph.initializers.values()):
-            if id(value) not in overridable and value.const_value is not None and float_name(value):
+            if id(value) not in overridable and value.const_value is not None and float_format(value):
                 changed |= _convert(model, graph, value, types, accumulates, ctx)
     return changed
 
@@ -47,8 +47,8 @@ def convert_weights(model: Model, flat: FlatGraph, types: PlannedTypes, ctx: Con
 def _convert(
     model: Model, graph: ir.Graph, value: ir.Value, types: PlannedTypes, accumulates: set[str], ctx: Context
 ) -> bool:
-    present = dtype_name(value.dtype or value.const_value.dtype)
-    readers: dict[str, list[tuple[ir.Node, int]]] = {}
+    present = format_of(value.dtype or value.const_value.dtype)
+    readers: dict[Format, list[tuple[ir.Node, int]]] = {}
     for node, index in value.uses():
         readers.setdefault(types.wanted(node, index) or present, []).append((node, index))
     wanted = [kind for kind in readers if kind != present]
@@ -56,7 +56,7 @@ def _convert(
         return False
     ctx.count("weights converted", len(wanted))
     if len(readers) == 1 and not value.is_graph_output():
-        tensor = CastTensor(value.const_value, from_name(wanted[0]), value.name, _sentinel_share(readers[wanted[0]]))
+        tensor = CastTensor(value.const_value, wanted[0].dtype, value.name, _sentinel_share(readers[wanted[0]]))
         value.const_value, value.dtype = tensor, tensor.dtype
         _keep_digits(value, readers[wanted[0]], accumulates, ctx)
         return True
@@ -71,7 +71,7 @@ def _convert(
         "passed",
         readers[wanted[0]][0][0],
         "weight-versions",
-        f"weight '{value.name}' is stored in {' and '.join(sorted({*wanted, present}))}: it is read in each",
+        f"weight '{value.name}' is stored in {' and '.join(sorted(map(str, {*wanted, present})))}: it is read in each",
         because=tuple(users.values()),
     )
     return True
@@ -105,10 +105,10 @@ def _sentinel_share(readers: list[tuple[ir.Node, int]]) -> float:
     return 1.0 if any(node.op_type in _BOUNDING for node, _ in readers) else 0.5
 
 
-def _version(graph: ir.Graph, value: ir.Value, name: str, kind: str, sentinel_share: float) -> ir.Value:
+def _version(graph: ir.Graph, value: ir.Value, name: str, kind: Format, sentinel_share: float) -> ir.Value:
     import onnx_ir as ir
 
-    tensor = CastTensor(value.const_value, from_name(kind), name, sentinel_share)
+    tensor = CastTensor(value.const_value, kind.dtype, name, sentinel_share)
     version = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
     graph.register_initializer(version)
     return version

@@ -46,6 +46,7 @@ def claim_of(node: ir.Node, verdict: Verdict) -> Claim:
         source=verdict.source,
         keep=frozenset(verdict.keep),
         set=verdict.set,
+        rules=verdict.rules,
     )
 
 

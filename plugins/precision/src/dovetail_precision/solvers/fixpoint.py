@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from dovetail_precision.constraints import choices, required_type
+from dovetail_precision.constraints import choices, required_format
 from dovetail_precision.def_use import DefUseChain, def_use_chains
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir.formats import Format
 
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
@@ -45,7 +46,7 @@ def solve_fixpoint(problem: TypingProblem) -> None:
 
 
 def _could_be_low(variable: Variable) -> bool:
-    return variable.low in variable.allowed and required_type(variable) in (None, variable.low)
+    return variable.low in variable.allowed and required_format(variable) in (None, variable.low)
 
 
 class _CastCount:
@@ -57,7 +58,7 @@ class _CastCount:
         if chain.kept:
             self.readings[chain.present] += 1
 
-    def held(self) -> str:
+    def held(self) -> Format:
         """Return the type that it is computed in at present."""
         chain = self.chain
         if not chain.follows:
@@ -71,7 +72,7 @@ class _CastCount:
 
     def state(self) -> tuple:
         """Return what neighbours' decisions depend on: per type, whether no, one or several uses have it."""
-        return self.held(), tuple(sorted((kind, min(n, 2)) for kind, n in self.readings.items() if n))
+        return self.held(), frozenset((kind, min(n, 2)) for kind, n in self.readings.items() if n)
 
 
 class _Worklist:
@@ -166,7 +167,7 @@ def _ends(chain: DefUseChain) -> list[Variable]:
     return list({id(variable): variable for variable in ends}.values())
 
 
-def _retype(variable: Variable, around: list[tuple[_CastCount, int]], kind: str) -> None:
+def _retype(variable: Variable, around: list[tuple[_CastCount, int]], kind: Format) -> None:
     for joins, times in around:
         joins.readings[variable.chosen] -= times
         joins.readings[kind] += times

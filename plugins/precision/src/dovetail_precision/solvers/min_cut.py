@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.formats import FLOAT32
 
 from dovetail_precision.constraints import choices
 from dovetail_precision.costs import CostModel, MovedBytes
@@ -19,6 +20,7 @@ from dovetail_precision.solvers.energy import INF, Energy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir.formats import Format
 
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
@@ -74,7 +76,7 @@ class _Builder:
         if chain.follows and self._add_following(chain):
             return
         always = {chain.present} if chain.kept else set()
-        when_low: dict[str, list[int]] = {}
+        when_low: dict[Format, list[int]] = {}
         when_high: list[int] = []
         for reader in {id(variable): variable for variable in chain.readers}.values():
             low, high = self.types[id(reader)]
@@ -84,8 +86,8 @@ class _Builder:
             else:
                 when_low.setdefault(low, []).append(vertex)
                 when_high.append(vertex)
-        for kind in sorted(always | when_low.keys() | ({"float32"} if when_high else set())):
-            self._add_need(chain, kind, kind in always, when_low.get(kind, ()), when_high if kind == "float32" else ())
+        for kind in sorted(always | when_low.keys() | ({FLOAT32} if when_high else set()), key=str):
+            self._add_need(chain, kind, kind in always, when_low.get(kind, ()), when_high if kind is FLOAT32 else ())
 
     def _add_following(self, chain: DefUseChain) -> bool:
         """Add a value that follows its readers; return whether it can."""
@@ -102,11 +104,11 @@ class _Builder:
             self._add_pairwise(self._need(free, low=True), some_high, join)
         return True
 
-    def _gain(self, variable: Variable, low: str, high: str) -> int:
+    def _gain(self, variable: Variable, low: Format, high: Format) -> int:
         """Return the time that computing in the low type saves."""
         return _price(self._costs.compute(variable, high)) - _price(self._costs.compute(variable, low))
 
-    def _add_need(self, chain: DefUseChain, kind: str, always: bool, when_low, when_high) -> None:
+    def _add_need(self, chain: DefUseChain, kind: Format, always: bool, when_low, when_high) -> None:
         """Add the cost of `chain` in type `kind`, needed if any of `when_low` is low or any of `when_high` is high."""
         producer = self.vertices.get(id(chain.producer))
         if always and producer is None:
@@ -123,7 +125,7 @@ class _Builder:
             self.energy.bias[need] += from_high
             self._add_pairwise(producer, need, from_low - from_high)
 
-    def _prices(self, chain: DefUseChain, kind: str) -> tuple[int, int]:
+    def _prices(self, chain: DefUseChain, kind: Format) -> tuple[int, int]:
         """Return the cost of `chain` in type `kind` with a low and with a high producer."""
         if chain.constant:
             return (_price(self._costs.version(chain.value, kind)),) * 2
@@ -133,7 +135,7 @@ class _Builder:
         held = self.types[id(chain.producer)][1] if chain.producer else chain.present
         return (self._join(chain, held, kind),) * 2
 
-    def _join(self, chain: DefUseChain, held: str, kind: str) -> int:
+    def _join(self, chain: DefUseChain, held: Format, kind: Format) -> int:
         return _price(self._costs.join(chain.value, held, kind)) if held != kind else 0
 
     def _need(self, vertices: list[int], low: bool) -> int:
