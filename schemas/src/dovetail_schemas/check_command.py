@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     backend = load_backend_file(registry, args.file, dict(args.option))
     known = {
         "engine": list(registry.engine),
+        "emitter": list(registry.emitter),
         "strategy": list(registry.strategy),
         "region former": list(registry.region_former),
     }

@@ -18,6 +18,7 @@ _NAMED = {
     "strategy": ("place", "strategy"),
     "region former": ("place", "regions"),
     "engine": ("emit", "engines"),
+    "emitter": ("emit", "artifacts"),
 }
 
 
@@ -26,11 +27,11 @@ def lint_backend(
 ) -> None:
     """Check what loading a file with its default options leaves out.
 
-    Names of engines, strategies and region formers must be registered, the opset must exist, and every variant load.
+    Names of engines, emitters, strategies and region formers must be registered, the opset must exist, and every variant load.
 
     Args:
         source: The file.
-        known: Registered names by kind: `engine`, `strategy`, `region former`.
+        known: Registered names by kind: `engine`, `emitter`, `strategy`, `region former`.
         load: Loads the file with values of its options.
 
     Raises:

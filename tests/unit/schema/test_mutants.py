@@ -57,6 +57,14 @@ def sound(repository):
     return [(path, load_tree(path)) for path in sorted(files)]
 
 
+NAMED = {
+    "engine": ("emit", "engines"),
+    "emitter": ("emit", "artifacts"),
+    "strategy": ("place", "strategy"),
+    "region former": ("place", "regions"),
+}
+
+
 @pytest.fixture(scope="module")
 def read(repository):
     """Read a file with all its variants; the error, or an empty text."""
@@ -69,10 +77,7 @@ def read(repository):
 
     def read_file(path):
         tree = load_tree(path)
-        names = {
-            kind: {word.raw for word in _words(tree, *where)}
-            for kind, where in (("engine", ("emit", "engines")), ("strategy", ("place", "strategy")))
-        }
+        names = {kind: {word.raw for word in _words(tree, *where)} for kind, where in NAMED.items()}
         peek_backend(path)
         load_backend(path, find, {}, FACTS)
         lint_backend(path, names, lambda options: load_backend(path, find, options, FACTS))
