@@ -11,6 +11,7 @@ from dovetail.gc_pause import gc_paused
 from dovetail.passes.context import Mark
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.planning.engine_refusals import refuse_nodes
+from dovetail.planning.holdings import holdings_document
 from dovetail.planning.placement import HOST
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Planner:
             if self._run(work, _CARRY_OUT).refused:
                 work, decided = self._round()
                 continue
-            decided.remarks = list(ctx.remarks)
+            decided.remarks, decided.values = list(ctx.remarks), holdings_document(ctx.holdings)
             compiled = CompiledModel(work, decided, engines, files=dict(ctx.files), artifacts=ctx.artifacts)
             if not preferred.keys() & decided.summary["coverage"].keys():
                 break

@@ -27,7 +27,8 @@ def lint_backend(
 ) -> None:
     """Check what loading a file with its default options leaves out.
 
-    Names of engines, emitters, strategies and region formers must be registered, the opset must exist, and every variant load.
+    Names of engines, emitters, strategies and region formers must be registered, the opset must exist, and every
+    variant must load.
 
     Args:
         source: The file.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.passes.instrumentation import Progress
+    from dovetail.planning.holdings import Holding
     from dovetail.planning.join import Join
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.protocols import Backend
@@ -66,6 +67,7 @@ class Context:
         decided_outside: Whether the caller runs pipelines again when something is refused; otherwise that is an error
             where a pipeline cannot do it itself.
         decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
+        holdings: The quantised forms of values, with their parameters, once they are calibrated.
         artifacts: What backends made of their regions in this round, if anything.
         unedited: A copy of the graph before the edits of this round, if there were any.
         asked: Overrides by accuracy goals: `high` or `low` and the goal (`--min-snr 30`), by name of a node of the
@@ -111,6 +113,7 @@ class Context:
         self.pipelines[:] = mark.pipelines
         self.joins: list[Join] = []
         self.artifacts: ArtifactFolder | None = None
+        self.holdings: list[Holding] = []
         self.unedited: Model | None = None
         self.refusals.fresh = False
 

@@ -41,6 +41,8 @@ _PUBLIC = {
     "Format": "dovetail.ir.formats",
     **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),
     **dict.fromkeys(("Claim", "Claims"), "dovetail.planning.claim"),
+    **dict.fromkeys(("ConversionKind", "Step"), "dovetail.planning.conversion"),
+    **dict.fromkeys(("Holding", "Observer", "Parameters"), "dovetail.planning.holdings"),
     **dict.fromkeys(("Artifact", "EmittedRegion", "Emitter", "StandIn"), "dovetail.runtime.artifacts"),
     **dict.fromkeys(
         ("Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"),

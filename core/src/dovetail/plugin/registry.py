@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
-CODE_KINDS = ("pass", "strategy", "region_former", "engine", "emitter", "fact", "backend_format", "command", "option")
+CODE_KINDS = (
+    *("pass", "strategy", "region_former", "engine", "emitter", "observer", "conversion", "fact", "backend_format"),
+    *("command", "option"),
+)
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
 """Kinds of which each thing is a file or a class; only the name of a file has a dot behind the colon."""
@@ -174,6 +177,8 @@ class Registry:
         self.backend_format = Table("backend_format", self)
         self.engine = Table("engine", self)
         self.emitter = Table("emitter", self)
+        self.observer = Table("observer", self)
+        self.conversion = Table("conversion", self)
         self.policy = Table("policy", self)
         self.fact = Table("fact", self)
         self.cost_table = Table("cost_table", self)

@@ -14,9 +14,9 @@ from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import dtype_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
+from dovetail_placement.conversion_placement import ConversionPlacement
 
 from dovetail_precision.backend_attributes import set_backend_attributes
-from dovetail_precision.conversion_placement import ConversionPlacement
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
 from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.scopes import Scopes

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.planning.placement import HOST
+
 from dovetail_placement.judges import Judges
 
 if TYPE_CHECKING:

@@ -1,0 +1,125 @@
+"""Holdings: the quantised forms in which values are held, with the parameters that belong to them.
+
+Scale and zero point belong to a holding, never to a format: two readers of one value may have two scales for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from dovetail.errors import DovetailError
+from dovetail.ir.formats import Format
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Holding", "Observer", "Parameters", "holdings_document", "parse_holdings"]
+
+
+class Parameters(NamedTuple):
+    """Scale and zero point of a quantised value: real = (integer - zero point) * scale.
+
+    Attributes:
+        scale: One number, or one per index along the axis of the format.
+        zero_point: As many.
+    """
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+
+
+class Observer(Protocol):
+    """Collects what calibration needs of a value, and turns it into parameters.
+
+    It is registered as `registry.observer("acme-p99", "acme_npu.observers:P99")`, and made for one sharing group as
+    `P99(format)`.
+    """
+
+    def update(self, array: np.ndarray) -> None:
+        """See the numbers of one batch, or a weight."""
+
+    def parameters(self) -> Parameters:
+        """One scale and zero point, or one of each per index along the axis of the format.
+
+        Raises:
+            ValueError: There are none for what was seen.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One value in one quantised format, with one set of parameters.
+
+    Attributes:
+        value: Name of the value.
+        format: The format.
+        group: Name of the sharing group; all holdings of a group have the same parameters.
+        source: Where the parameters come from: `minmax`, `weights`, `X*W of conv_1`, `replayed`.
+        parameters: Scale and zero point; None before they are known.
+        readers: Where it is read: `node:port`.
+    """
+
+    value: str
+    format: Format
+    group: str
+    source: str = ""
+    parameters: Parameters | None = None
+    readers: tuple[str, ...] = ()
+
+    def with_parameters(self, parameters: Parameters, source: str = "") -> Holding:
+        """The holding with its parameters, and where they come from if that is news."""
+        return replace(self, parameters=parameters, source=source or self.source)
+
+
+def holdings_document(holdings: Iterable[Holding]) -> dict[str, list[dict[str, Any]]]:
+    """Holdings as they stand in a plan, by value.
+
+    Parameters that follow from weights are left out: they are computed again.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for holding in holdings:
+        entry: dict[str, Any] = {"format": str(holding.format), "group": holding.group, "source": holding.source}
+        if holding.parameters is not None and len(holding.parameters.scale) == 1:
+            entry |= {"scale": holding.parameters.scale[0], "zero_point": holding.parameters.zero_point[0]}
+        elif holding.parameters is not None and holding.source != "weights":
+            entry |= {"scale": list(holding.parameters.scale), "zero_point": list(holding.parameters.zero_point)}
+        if holding.readers:
+            entry["readers"] = list(holding.readers)
+        found.setdefault(holding.value, []).append(entry)
+    return found
+
+
+def parse_holdings(document: Mapping[str, Any]) -> list[Holding]:
+    """The inverse of `holdings_document`.
+
+    Raises:
+        DovetailError: An entry is malformed; names the value.
+    """
+    found = []
+    for value, entries in document.items():
+        for entry in entries if isinstance(entries, list) else [entries]:
+            try:
+                found.append(_parsed(value, entry))
+            except (KeyError, TypeError, ValueError) as error:
+                why = error.args[0] if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+                raise DovetailError(
+                    f"plan: the holding of value '{value}' cannot be read: {why}",
+                    "replay a plan as it was saved, or leave the entry out and give --data",
+                ) from None
+    return found
+
+
+def _parsed(value: str, entry: Mapping[str, Any]) -> Holding:
+    format_ = Format.of(str(entry["format"]))
+    parameters = None
+    if "scale" in entry:
+        scale, zero = (given if isinstance(given, list) else [given] for given in (entry["scale"], entry["zero_point"]))
+        if not all(isinstance(one, (int, float)) and one > 0 for one in scale):
+            raise ValueError(f"scale {entry['scale']!r} is not a positive number")
+        if not all(isinstance(one, int) for one in zero) or len(zero) != len(scale):
+            raise ValueError(f"zero_point {entry['zero_point']!r} is not a whole number per scale")
+        parameters = Parameters(tuple(map(float, scale)), tuple(zero))
+    readers = tuple(map(str, entry.get("readers", ())))
+    return Holding(value, format_, str(entry.get("group", value)), str(entry.get("source", "")), parameters, readers)

@@ -1,0 +1,208 @@
+"""The `calibrate` pass: find the parameters of everything that a plan holds in integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dovetail.counting import counted
+from dovetail.errors import DovetailError
+from dovetail.ir.flat_graph import FlatGraph
+from dovetail.passes import Pass
+from dovetail.planning.holdings import Holding, Parameters, parse_holdings
+from dovetail.planning.placement import get_placement
+from dovetail.plugin.isolation import described
+
+from dovetail_quantize.groups import Held, held_values
+from dovetail_quantize.observing import observe
+from dovetail_quantize.products import product_of_scales
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["Calibrate"]
+
+_DEFAULT_OBSERVER = "minmax"
+_ByUse = Mapping[tuple[int, str], Held]
+
+
+@dataclass(frozen=True)
+class Calibrate(Pass):
+    """Find scale and zero point of every value that is computed or read in a quantised format.
+
+    Given:  conv_1 reads %x in int8[symmetric], and data on which %x lies between -1 and 2
+    Result: a holding of %x with the scale 2/127; the graph does not change
+
+    Weights are observed by themselves, values that the model computes on the data; a scale such as X*W is the product
+    of the scales at these ports. A replayed plan has the parameters that came from data.
+    """
+
+    name = "calibrate"
+    stage = "calibrate"
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Fill `ctx.holdings`.
+
+        Raises:
+            DovetailError: Data is needed and there is none, or a value cannot be calibrated.
+        """
+        held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
+        if not held:
+            return False
+        for node in dict.fromkeys(use.node for one in held for use in one.uses):
+            if node.graph is not model.graph:
+                why = "numbers in bodies of control flow are not calibrated"
+                ctx.refuse(node, get_placement(node).backend, why, rule="calibration")
+        if ctx.refusals.fresh:
+            return False
+        calibration = _Calibration(model, ctx)
+        calibration.find(held)
+        ctx.holdings = [calibration.holding(one) for one in held]
+        ctx.count("holdings", len(held))
+        return False
+
+
+class _Calibration:
+    """Finds the parameters of the quantised values of one model."""
+
+    def __init__(self, model: Model, ctx: Context):
+        self._model, self._ctx = model, ctx
+        plan = ctx.request.plan
+        known = parse_holdings(plan.values) if plan is not None else ()
+        self._replayed = {(one.value, one.format): one for one in known}
+        self._found: dict[int, tuple[Parameters, str]] = {}
+
+    def find(self, held: list[Held]) -> None:
+        """Find the parameters of all sharing groups, products of scales last."""
+        observed: list[list[Held]] = []
+        for group in {id(one.group): one.group for one in held}.values():
+            if any(one.rule.factors for one in group):
+                continue
+            if len(group) == 1 and group[0].value.const_value is not None and not group[0].value.is_graph_input():
+                self._of_weight(group[0])
+            elif (known := self._from_plan(group)) is not None:
+                self._set(group, known, "replayed")
+            else:
+                observed.append(group)
+        if observed:
+            self._of_data(observed)
+        by_use = {(id(use.node), use.port): one for one in held for use in one.uses}
+        for one in held:
+            if one.rule.factors:
+                node = one.uses[0].node
+                factors = [self._parameters_at(node, port, by_use, one) for port in one.rule.factors]
+                self._set([one], product_of_scales(one.format, factors), f"{one.rule.scale} of {node.name}")
+
+    def holding(self, held: Held) -> Holding:
+        """What was found of a quantised value."""
+        parameters, source = self._found[id(held)]
+        readers = tuple(f"{use.node.name}:{use.port}" for use in held.uses if not use.is_output)
+        return Holding(held.value.name, held.format, held.name, source, parameters, readers)
+
+    def _set(self, group: Iterable[Held], parameters: Parameters, source: str) -> None:
+        for one in group:
+            self._found[id(one)] = (parameters, source)
+
+    def _of_weight(self, held: Held) -> None:
+        observer = self._observer(held)
+        observer.update(held.value.const_value.numpy())
+        self._set([held], observer.parameters(), "weights")
+
+    def _from_plan(self, group: list[Held]) -> Parameters | None:
+        """The parameters in the replayed plan; None if it has none for any of them.
+
+        Raises:
+            DovetailError: There are as many as the format does not have, or they differ within the group.
+        """
+        found = {known.parameters for one in group if (known := self._replayed.get((one.value.name, one.format)))}
+        found.discard(None)
+        if not found:
+            return None
+        what = f"plan: the holding of value '{group[0].value.name}' in {group[0].format}"
+        if len(found) > 1:
+            names = ", ".join(f"'{one.value.name}'" for one in group)
+            raise DovetailError(f"{what} shares its scale with {names}, and the plan has different ones", _REPLAY)
+        parameters = found.pop()
+        wanted = 1 if group[0].format.axis is None else group[0].value.shape[group[0].format.axis]
+        if len(parameters.scale) != wanted:
+            raise DovetailError(f"{what} has {counted(len(parameters.scale), 'scale')}, and needs {wanted}", _REPLAY)
+        return parameters
+
+    def _of_data(self, groups: list[list[Held]]) -> None:
+        if self._ctx.request.data is None:
+            first = groups[0][0]
+            user = first.uses[0]
+            backend = get_placement(user.node).backend
+            raise DovetailError(
+                f"{backend} computes '{user.node.name}' in {first.format}, and nothing says in which range "
+                f"'{first.value.name}' lies; {counted(len(groups), 'range')} are not known",
+                "give --data with inputs like those that the model will see, or replay a plan that has the scales",
+            )
+        observers = [(group, self._observer(group[0])) for group in groups]
+        wanted: dict[str, list[Any]] = {}
+        for group, observer in observers:
+            for one in group:
+                if one.value.const_value is not None and not one.value.is_graph_input():
+                    observer.update(one.value.const_value.numpy())
+                else:
+                    wanted.setdefault(one.value.name, []).append(observer.update)
+        number = observe(self._model, wanted, self._ctx)
+        for group, observer in observers:
+            name = group[0].rule.observer or _DEFAULT_OBSERVER
+            self._set(group, observer.parameters(), f"{name} of {counted(number, 'batch')}")
+
+    def _observer(self, held: Held) -> _Named:
+        table, name = self._ctx.registry.observer, held.rule.observer or _DEFAULT_OBSERVER
+        return _Named(table[name], f"observer '{name}' of {table.entry(name).owner}", held)
+
+    def _parameters_at(self, node: ir.Node, port: str, by_use: _ByUse, held: Held) -> Parameters:
+        factor = by_use.get((id(node), port))
+        if factor is None or id(factor) not in self._found:
+            raise DovetailError(
+                f"node '{node.name}': the scale of '{held.value.name}' is {held.rule.scale}, and {port} has none",
+                "list quantised types for this port in the backend's file, or another scale",
+            )
+        return self._found[id(factor)][0]
+
+
+class _Named:
+    """An observer whose failures name it, its distribution and the value."""
+
+    def __init__(self, observer: Any, who: str, held: Held):
+        self._who, self._held = who, held
+        self._observer = self._called("cannot be made", lambda: observer(held.format))
+
+    def update(self, array: Any) -> None:
+        """Show it some numbers."""
+        self._called("fails on", lambda: self._observer.update(array))
+
+    def parameters(self) -> Parameters:
+        """What it makes of everything that it saw."""
+        found = self._called("finds no scale for", self._observer.parameters)
+        held = self._held
+        wanted = None if held.format.axis is None else held.value.shape[held.format.axis]
+        sizes = {len(part) for part in found} if isinstance(found, Parameters) else set()
+        if sizes != {1 if wanted is None else wanted} or not all(scale > 0 for scale in found.scale):
+            raise DovetailError(
+                f"{self._who} gives {found!r} for '{held.value.name}' in {held.format}",
+                "`parameters` returns one positive scale and one zero point, or one per index along the format's axis",
+            )
+        return found
+
+    def _called(self, what: str, call: Any) -> Any:
+        try:
+            return call()
+        except DovetailError:
+            raise
+        except (Exception, SystemExit) as error:
+            text = str(error) if isinstance(error, ValueError) else described(error)
+            raise DovetailError(
+                f"{self._who} {what} '{self._held.value.name}' in {self._held.format}: {text}",
+                "look at the data, or name another observer in the backend's file",
+            ) from error
+
+
+_REPLAY = "replay a plan as it was saved, or leave the entry out and give --data"

@@ -1,0 +1,182 @@
+"""Insert the conversions of one value: where each stands, and who reads its result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+from dovetail.ir.editing import insert_after_value
+from dovetail.ir.formats import Format
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.passes import Replacement
+from dovetail.planning.conversion import Step
+from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
+from dovetail_placement.conversion_placement import ConversionPlacement
+
+from dovetail_quantize.quantised_tensor import QuantisedTensor
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.planning.holdings import Holding
+
+    from dovetail_quantize.groups import Held
+
+__all__ = ["Inserter"]
+
+_ACCUMULATOR = "int32"
+
+
+class Inserter:
+    """Inserts the conversions of one model."""
+
+    def __init__(self, model: Model, ctx: Context):
+        self.model, self.ctx = model, ctx
+        self.names = ctx.analysis(FreshNames, model)
+        self._places = ConversionPlacement(model, ctx)
+        self._borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
+
+    def convert(self, forms: list[tuple[Held, Holding]]) -> None:
+        """Insert the conversions of one value, which is held in all of `forms`."""
+        value = forms[0][0].value
+        if value.is_initializer() and not value.is_graph_input():
+            for held, holding in forms:
+                self._store(held, holding)
+        else:
+            _Conversions(self, value, forms).insert()
+
+    def crosses_as_float(self, backend: str, end: str) -> bool:
+        """Whether floats cross the border of a backend's regions at that end, `into` or `out`."""
+        border = self._borders.get(backend)
+        return border is not None and getattr(border, end) == "inside"
+
+    def step(self, source: ir.Value, step: Step, name: str, backend: str) -> tuple[ir.Value, list[ir.Node]]:
+        """Make the nodes of one step, placed on `backend` if that takes both formats, else on the host."""
+        op = Replacement(_namesake(name), self.names, self.model.opset)
+        result = self.ctx.registry.conversion[step.kind]().build(op, source, step)
+        for node in op.nodes:
+            place = self._places.choose(node, _stored(step.source), _stored(step.target), (backend,))
+            set_placement(node, Placement(place, Format.of(_quantised(step).expressed)))
+            node.name = self.names.fresh(f"{name}_{step.kind}")
+            for output in node.outputs:
+                output.name = output.name or self.names.fresh(f"{name}_{step.target.element}")
+        for constant in op.initializers:
+            self.model.graph.register_initializer(constant)
+        return result, op.nodes
+
+    def _store(self, held: Held, holding: Holding) -> None:
+        """Store a weight in integers, with one DequantizeLinear per backend that reads it."""
+        graph, value = self.model.graph, held.value
+        name = self.names.fresh(f"{value.name}_{held.format.element}")
+        tensor = QuantisedTensor(value.const_value, held.format, holding.parameters, name)
+        stored = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=value.shape, const_value=tensor)
+        graph.register_initializer(stored)
+        step = Step("dequantize", held.format, Format.of(held.format.expressed), holding.parameters)
+        made: dict[str, ir.Value] = {}
+        for use in held.uses:
+            backend = get_placement(use.node).backend
+            if backend not in made:
+                made[backend], nodes = self.step(stored, step, value.name, backend)
+                graph.insert_before(graph[0], nodes)
+            use.node.replace_input_with(use.index, made[backend])
+        if not value.uses() and not value.is_graph_output():
+            del graph.initializers[value.name]
+
+
+class _Conversions:
+    """The conversions of one value that is computed or given."""
+
+    def __init__(self, inserter: Inserter, value: ir.Value, forms: list[tuple[Held, Holding]]):
+        self._inserter, self._value = inserter, value
+        self._forms = forms
+        self._made = next((form for form in forms if form[0].producer is not None), None)
+        if self._made is not None and self._made[0].format.element == _ACCUMULATOR:
+            self._made = None  # the float that the operator computes is what the accumulator stands for
+        producer = value.producer()
+        self._home = get_placement(producer).backend if producer is not None else HOST
+        self._integers: dict[int, ir.Value] = {}
+        self._floats: dict[tuple[int, str], ir.Value] = {}
+
+    def insert(self) -> None:
+        """Insert them, and let every reader read what it shall."""
+        value = self._value
+        wanted = {(id(use.node), use.index): form for form in self._forms for use in form[0].uses if not use.is_output}
+        for node, index in list(value.uses()):
+            form = wanted.get((id(node), index))
+            if form is not None and form[0].format.element != _ACCUMULATOR:
+                node.replace_input_with(index, self._read(form, get_placement(node).backend))
+            elif self._made is not None:
+                node.replace_input_with(index, self._read(self._made, self._crossing(get_placement(node).backend)))
+        if self._made is not None and value.is_graph_output():
+            self._become_output(self._read(self._made, self._crossing(HOST)))
+
+    def _crossing(self, reader: str) -> str:
+        """The backend of the conversion to floats for a reader elsewhere."""
+        return self._home if self._inserter.crosses_as_float(self._home, "out") else reader
+
+    def _read(self, form: tuple[Held, Holding], backend: str) -> ir.Value:
+        """The value in a holding, as the float that it stands for, for readers on a backend."""
+        key = (id(form[0]), backend)
+        if key not in self._floats:
+            integers = self._hold(form, backend)
+            format_ = form[0].format
+            step = Step("dequantize", format_, Format.of(format_.expressed), form[1].parameters)
+            self._floats[key] = self._after(integers, step, backend)
+        return self._floats[key]
+
+    def _hold(self, form: tuple[Held, Holding], reader: str) -> ir.Value:
+        """The integers of a holding; made once, for the first reader that wants them."""
+        key = id(form[0])
+        if key not in self._integers:
+            format_ = form[0].format
+            step = Step("quantize", Format.of(format_.expressed), format_, form[1].parameters)
+            if form is self._made:
+                self._integers[key] = self._after(self._value, step, self._home)
+            else:
+                backend = reader if self._inserter.crosses_as_float(reader, "into") else self._home
+                source = self._value if self._made is None else self._read(self._made, backend)
+                self._integers[key] = self._after(source, step, backend)
+            self._remark(form, step)
+        return self._integers[key]
+
+    def _after(self, source: ir.Value, step: Step, backend: str) -> ir.Value:
+        """Insert the nodes of a step right behind the value that they read."""
+        result, nodes = self._inserter.step(source, step, self._value.name, backend)
+        graph, before = self._inserter.model.graph, source
+        for node in nodes:
+            insert_after_value(graph, before, node)
+            before = node.outputs[0]
+        return result
+
+    def _remark(self, form: tuple[Held, Holding], step: Step) -> None:
+        held, holding = form
+        readers = [use.node for use in held.uses if not use.is_output]
+        first = self._value.producer() or readers[0]
+        kind = "requantised" if self._made is not None and form is not self._made else "quantised"
+        scale = holding.parameters.scale
+        numbers = f"scale {scale[0]:.6g}" if len(scale) == 1 else f"{len(scale)} scales"
+        why = f"'{self._value.name}' is {kind} to {held.format}, {numbers} ({holding.source})"
+        self._inserter.ctx.remark("passed", first, kind, why, because=tuple(dict.fromkeys(readers))[:8])
+
+    def _become_output(self, result: ir.Value) -> None:
+        """Return `result` from the graph under the public name of the output."""
+        graph, value = self._inserter.model.graph, self._value
+        for index, output in enumerate(graph.outputs):
+            if output is value:
+                graph.outputs[index] = result
+        name = value.name
+        value.name = self._inserter.names.fresh(f"{name}_{self._made[0].format.expressed}")
+        result.name = name
+
+
+def _namesake(name: str) -> ir.Node:
+    """A node that lends its name to the constants of a conversion."""
+    return ir.Node("", "Identity", [], name=name)
+
+
+def _quantised(step: Step) -> Format:
+    return step.target if step.target.quantised else step.source
+
+
+def _stored(format_: Format) -> Format:
+    return Format.of(format_.element)

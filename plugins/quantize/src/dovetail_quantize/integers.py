@@ -1,0 +1,79 @@
+"""The arithmetic of quantised formats: bounds of integers, and parameters from the range of real numbers.
+
+Real numbers are held as real = (integer - zero point) * scale, as ONNX's QuantizeLinear has it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dovetail.planning.holdings import Parameters
+
+if TYPE_CHECKING:
+    from dovetail.ir.formats import Format
+
+__all__ = ["bounds", "parameters_of_range", "quantised", "shaped"]
+
+_SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
+
+
+def bounds(format_: Format) -> tuple[int, int]:
+    """The smallest and the largest integer that a format uses.
+
+    A symmetric signed format leaves out the smallest one, so that the range is symmetric.
+    """
+    bits = format_.dtype.bitwidth
+    if format_.element.startswith("u"):
+        return 0, (1 << bits) - 1
+    largest = (1 << (bits - 1)) - 1
+    return (-largest - 1 if format_.scheme == "asymmetric" else -largest), largest
+
+
+def parameters_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> Parameters:
+    """The parameters that cover real numbers from `low` to `high`, and zero.
+
+    A range that is only zero gets the scale 1: any scale holds it exactly.
+
+    Args:
+        format_: The format.
+        low: The smallest number, or one per index along the axis.
+        high: The largest, as many.
+    """
+    smallest, largest = bounds(format_)
+    low, high = (np.atleast_1d(np.asarray(end, np.float64)) for end in (np.minimum(low, 0), np.maximum(high, 0)))
+    if format_.scheme == "asymmetric":
+        scale = (high - low) / (largest - smallest)
+    elif smallest == 0:
+        scale = np.maximum(-low, high) / (largest // 2)
+    else:
+        scale = np.maximum(-low, high) / largest
+    scale = np.where(scale == 0, 1.0, np.maximum(scale, _SMALLEST_SCALE))
+    if format_.scheme == "power-of-two":
+        scale = np.exp2(np.ceil(np.log2(scale)))
+    # The model holds scales in float32, so that everything else has to be computed with these.
+    scale = scale.astype(np.float32).astype(np.float64)
+    if format_.scheme == "asymmetric":
+        zero = np.clip(np.rint(smallest - low / scale), smallest, largest)
+    else:
+        zero = np.full(scale.shape, (largest + 1) // 2 if smallest == 0 else 0)
+    return Parameters(tuple(scale.tolist()), tuple(int(one) for one in zero))
+
+
+def quantised(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
+    """`array` in integers of the format, rounded to nearest even and saturated."""
+    smallest, largest = bounds(format_)
+    scale, zero = (shaped(part, format_, array.ndim) for part in parameters)
+    integers = np.rint(array.astype(np.float32) / scale.astype(np.float32)) + zero
+    return np.clip(integers, smallest, largest).astype(format_.dtype.numpy())
+
+
+def shaped(numbers: tuple, format_: Format, rank: int) -> np.ndarray:
+    """Scales or zero points in a shape that broadcasts against a tensor of `rank`."""
+    array = np.asarray(numbers)
+    if format_.axis is None:
+        return array.reshape(())
+    shape = [1] * rank
+    shape[format_.axis % rank] = math.prod(array.shape)
+    return array.reshape(shape)

@@ -1,0 +1,1 @@
+"""Observers: what collects numbers of values and turns them into parameters."""
