@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         "engine": list(registry.engine),
         "emitter": list(registry.emitter),
         "strategy": list(registry.strategy),
-        "region former": list(registry.region_former),
+        "region_former": list(registry.region_former),
     }
     format_of(registry, args.file).check(
         args.file, known, lambda options: load_backend_file(registry, args.file, options)

@@ -260,7 +260,7 @@ class BackendFormat(Protocol):
 
         Args:
             source: The file.
-            known: Registered names by kind: `engine`, `strategy`, `region former`.
+            known: Registered names by kind: `engine`, `strategy`, `region_former`.
             load: Loads the file with other options.
 
         Raises:
