@@ -34,11 +34,21 @@ AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | by
 """A model in memory, or the path of one."""
 
 
-def open(model: AnyModel) -> Model:
-    """Open an ONNX model; the weights of a file stay on disk. See `dovetail.ir.coercion.as_model`."""
+def open(model: AnyModel, plugins: PluginSet | None = None) -> Model:
+    """Open a model; the weights of an ONNX file stay on disk.
+
+    Args:
+        model: The path of an ONNX file or of a file that an installed frontend reads, or a model in memory; see
+            `dovetail.ir.coercion.as_model`.
+        plugins: The plugins whose frontends are asked; by default all that are installed.
+
+    Raises:
+        DovetailError: The model cannot be read, or is invalid.
+    """
+    from dovetail.frontends import open_file
     from dovetail.ir.coercion import as_model
 
-    return as_model(model)
+    return as_model(model, lambda path: open_file(path, plugins))
 
 
 def plan(
@@ -82,7 +92,7 @@ def plan(
     choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
     request = requested(backends, keep_io_types=keep_io_types, data=data, **choices)
     ctx = Context(request, plugins=plugins or load_plugins())
-    original = open(model)
+    original = open(model, plugins)
     ctx.load_backends()
     check_data(original, request.data)
     return Planner(original, ctx, passes, instrumentation or Instrumentation(progress=progress)).decide()[1]
@@ -133,7 +143,7 @@ def compile(
     """
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options)
-    original = open(model)
+    original = open(model, plugins)
     planned, backends = _replayed(plan, backends)
     request = requested(
         backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, low=low, high=high,

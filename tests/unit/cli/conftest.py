@@ -78,7 +78,7 @@ class Api(types.ModuleType):
         if self.error:
             raise self.error
 
-    def open(self, path):
+    def open(self, path, plugins=None):
         self._called("open", {"path": path})
         return "model"
 

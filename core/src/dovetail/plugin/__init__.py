@@ -24,6 +24,7 @@ _PUBLIC = {
             "Fact",
             "FindFile",
             "FixUp",
+            "Frontend",
             "Judge",
             "Neighbour",
             "RegionEnds",

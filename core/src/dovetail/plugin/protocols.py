@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
@@ -19,6 +22,7 @@ __all__ = [
     "Fact",
     "FindFile",
     "FixUp",
+    "Frontend",
     "Judge",
     "Neighbour",
     "RegionEnds",
@@ -200,6 +204,24 @@ class RegionFormer(Protocol):
         """The regions: every node of `view.nodes` in exactly one, each of one backend.
 
         A region must be convex, and no two may wait for each other, by way of `view.formed` either.
+        """
+
+
+class Frontend(Protocol):
+    """Reads files of another format; called without arguments to make one.
+
+    Attributes:
+        suffixes: How the names of its files end, each from a dot on: `(".toy",)`. Those of ONNX are core's.
+    """
+
+    suffixes: tuple[str, ...]
+
+    def read(self, path: Path) -> onnx.ModelProto | ir.Model | Model:
+        """The model in a file, which is then checked like one from an ONNX file.
+
+        Raises:
+            DovetailError: The file is at fault: `{path}:{line}: what is wrong`. The line of any other exception with an
+                attribute `lineno` is shown, too.
         """
 
 
