@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Pass
+    from dovetail.planning.edits import Edit
     from dovetail.planning.plan import Plan
     from dovetail.plugin.loader import PluginSet
 
@@ -59,6 +60,7 @@ def plan(
     solver: str = "forward",
     costs: str | Path | None = None,
     pins: str | Sequence[str] = (),
+    edits: str | Sequence[str | Edit] = (),
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
@@ -77,6 +79,7 @@ def plan(
         solver: How precisions are chosen.
         costs: What `min-cut` counts: the path of a cost table, or the name of one that a plugin brings.
         pins: Manual choices, `SELECTOR=backend/precision`.
+        edits: Changes of the graph by name, `KIND=NODE[:before|after]`; plugins bring the kinds.
         low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
         high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
@@ -89,7 +92,9 @@ def plan(
     Raises:
         DovetailError: The model or the request is at fault.
     """
-    choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
+    choices = {
+        "strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "edits": edits, "low": low, "high": high,
+    }  # fmt: skip
     request = requested(backends, keep_io_types=keep_io_types, data=data, **choices)
     ctx = Context(request, plugins=plugins or load_plugins())
     original = open(model, plugins)
@@ -108,6 +113,7 @@ def compile(
     solver: str = "forward",
     costs: str | Path | None = None,
     pins: str | Sequence[str] = (),
+    edits: str | Sequence[str | Edit] = (),
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
@@ -133,8 +139,8 @@ def compile(
             of looking at it, a result that is saved here is there.
         options: Keyword arguments that installed plugins add. `dovetail-verify` adds `verify`, `input_shapes` and the
             accuracy goals; see `dovetail_verify.option`.
-        backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress, instrumentation:
-            As for `plan`.
+        backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, passes, plugins, progress,
+            instrumentation: As for `plan`.
 
     Raises:
         UsageError: No installed plugin adds a keyword that is given.
@@ -146,8 +152,8 @@ def compile(
     original = open(model, plugins)
     planned, backends = _replayed(plan, backends)
     request = requested(
-        backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, low=low, high=high,
-        keep_io_types=keep_io_types, options=chosen.recorded(),
+        backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits,
+        low=low, high=high, keep_io_types=keep_io_types, options=chosen.recorded(),
     )  # fmt: skip
     if planned is not None:
         try_engines = bool(try_engines)

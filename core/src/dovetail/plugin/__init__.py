@@ -21,6 +21,7 @@ _PUBLIC = {
             "Backend",
             "BackendFormat",
             "BackendSummary",
+            "Editor",
             "Fact",
             "FindFile",
             "FixUp",
@@ -43,6 +44,7 @@ _PUBLIC = {
     **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),
     **dict.fromkeys(("Claim", "Claims"), "dovetail.planning.claim"),
     **dict.fromkeys(("Artifact", "EmittedRegion", "Emitter", "StandIn"), "dovetail.runtime.artifacts"),
+    "Edit": "dovetail.planning.edits",
     **dict.fromkeys(
         ("Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"),
         "dovetail.runtime.engine",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
+    from dovetail.passes.context import Context
     from dovetail.planning.claim import Claim, Claims
     from dovetail.planning.verdict import Refusal, Verdict
 
@@ -19,6 +20,7 @@ __all__ = [
     "Backend",
     "BackendFormat",
     "BackendSummary",
+    "Editor",
     "Fact",
     "FindFile",
     "FixUp",
@@ -170,6 +172,30 @@ class RegionEnds(Protocol):
     """
 
     asks_region: bool
+
+
+class Editor(Protocol):
+    """Makes the edits of one kind: changes of the graph next to a node; called without arguments to make one.
+
+    It is registered under the name of the kind, and asked for by that: `--edit unit-conv=concat_12:after`, or in the
+    claims of a strategy. What it does must follow from the graph and the arguments alone, because a replayed plan
+    applies the same edits again.
+
+    Attributes:
+        sides: On which sides of a node it can be made: `before`, `after`, or both.
+    """
+
+    sides: tuple[str, ...]
+
+    def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> Iterable[ir.Node]:
+        """Change the graph next to `node`, and return the nodes that were added, with types on their outputs.
+
+        Names come from `ctx.analysis(FreshNames, model)`; nodes without a name get one. Inputs and outputs of the model
+        stay as they are.
+
+        Raises:
+            DovetailError: The edit cannot be made at this node.
+        """
 
 
 class RegionView(Protocol):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
 CODE_KINDS = (
-    "pass", "strategy", "frontend", "region_former", "engine", "emitter", "fact", "backend_format", "command", "option",
+    "pass", "strategy", "frontend", "edit", "region_former", "engine", "emitter", "fact", "backend_format", "command",
+    "option",
 )  # fmt: skip
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
@@ -172,6 +173,7 @@ class Registry:
         self.strategy = Table("strategy", self)
         self.pipeline = Table("pipeline", self)
         self.frontend = Table("frontend", self)
+        self.edit = Table("edit", self)
         self.region_former = Table("region_former", self)
         self.backend = Table("backend", self)
         self.backend_format = Table("backend_format", self)
