@@ -11,6 +11,7 @@ import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.bodies import all_nodes
+from dovetail.ir.formats import FLOAT32
 from dovetail.ir.opening import open_proto
 from dovetail.ir.verifier import verify_model
 from dovetail.passes import Context, Instrumentation, Nested, Pass, Pipeline, Request
@@ -41,7 +42,7 @@ def placed(host=("d",), text=TEXT):
     model = open_proto(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text)))
     for node in all_nodes(model.graph):
         node.name = f"node_{node.outputs[0].name}"
-        set_placement(node, Placement("host" if node.outputs[0].name in host else "acme", "float32"))
+        set_placement(node, Placement("host" if node.outputs[0].name in host else "acme", FLOAT32))
     return model
 
 
@@ -194,8 +195,8 @@ def test_the_types_at_the_border_of_a_region_stay():
 
     with pytest.raises(DovetailError) as caught:
         run(Pipeline([Nested("acme", (Doing(half),))]), placed())
-    assert caught.value.message == (
-        "backend:acme(doing) in region 0 of acme: the type of 'x' at the border of the region was float32, and is float16"
+    assert caught.value.message.endswith(
+        "in region 0 of acme: the type of 'x' at the border of the region was float32, and is float16"
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
+from dovetail.ir.formats import format_of
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import dtype_name
 from dovetail.planning.placement import Placement, get_placement, set_placement
@@ -188,7 +189,7 @@ def _place(nodes: Sequence[ir.Node], region: Region) -> None:
         placement = get_placement(node) or before.get((node.name, node.op_type))
         if placement is None:
             kind = node.outputs[0].dtype if node.outputs else None
-            placement = Placement(region.backend, dtype_name(kind) if kind is not None else "", region=number)
+            placement = Placement(region.backend, format_of(kind), region=number)
         if (placement.backend, placement.region) != (region.backend, number):
             raise DovetailError(f"node '{node.name}' of {region.backend} was placed on {placement.backend}")
         set_placement(node, placement)
