@@ -52,7 +52,9 @@ def load_result(path: Path, plugins: PluginSet | None = None) -> CompiledModel:
     ctx = Context(Request(), plugins=plugins)
     names = {row["backend"] for row in found.manifest.placements} if found is not None else _backends(model)
     engines = _engines(names, plan, ctx)
-    return CompiledModel(model, plan, engines, unchanged=file, recorded=found, artifacts=_artifacts_of(found))
+    return CompiledModel(
+        model, plan, engines, unchanged=file, recorded=found, artifacts=_artifacts_of(found), registry=ctx.registry
+    )
 
 
 def recognised(model: Model, stamp: str, engines: Mapping[str, Sequence[Engine]], ctx: Context) -> CompiledModel | None:
@@ -72,7 +74,8 @@ def recognised(model: Model, stamp: str, engines: Mapping[str, Sequence[Engine]]
     model = annotated(model)
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, model.path)
     return CompiledModel(
-        model, plan, dict(engines), unchanged=model.path, recorded=found, artifacts=_artifacts_of(found)
+        model, plan, dict(engines), unchanged=model.path, recorded=found, artifacts=_artifacts_of(found),
+        registry=ctx.registry,
     )
 
 

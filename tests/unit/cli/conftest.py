@@ -58,7 +58,7 @@ class Compiled:
     def save(self, folder, external=None, progress=None):
         Path(folder).mkdir(parents=True)
 
-    def run_on(self, data):
+    def run_on(self, data, executor=""):
         return {"y": 2 * np.load(data)["x"]}
 
     def executed(self):

@@ -22,6 +22,7 @@ _PUBLIC = {
             "BackendFormat",
             "BackendSummary",
             "Editor",
+            "Executor",
             "Fact",
             "FindFile",
             "FixUp",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     import onnx
     import onnx_ir as ir
 
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
     from dovetail.passes.context import Context
     from dovetail.planning.claim import Claim, Claims
     from dovetail.planning.verdict import Refusal, Verdict
+    from dovetail.runtime.engine import Executed
 
 __all__ = [
     "Backend",
     "BackendFormat",
     "BackendSummary",
     "Editor",
+    "Executor",
     "Fact",
     "FindFile",
     "FixUp",
@@ -249,6 +252,24 @@ class Frontend(Protocol):
             DovetailError: The file is at fault: `{path}:{line}: what is wrong`. The line of any other exception with an
                 attribute `lineno` is shown, too.
         """
+
+
+class Executor(Protocol):
+    """Runs a compiled model; made by calling it with a `CompiledModel`, whose model, engines and options it reads.
+
+    `dovetail.runtime.executor.Executor`, the default, may be its base. Besides the methods it may have `notes`, texts
+    for the user, `refusals`, and `runners`, one per region.
+    """
+
+    def run(self, inputs: Mapping[str, object]) -> Mapping[str, np.ndarray]:
+        """Compute all outputs by name; may be called from several threads at once.
+
+        Raises:
+            DovetailError: An input is missing or does not fit, or an engine fails.
+        """
+
+    def executed(self) -> Mapping[str, Executed]:
+        """How every node was executed, by node name; empty if nobody can tell."""
 
 
 class SourceFiles(Protocol):

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
 CODE_KINDS = (
-    "pass", "strategy", "frontend", "edit", "region_former", "engine", "emitter", "fact", "backend_format", "command",
-    "option",
+    "pass", "strategy", "frontend", "edit", "region_former", "engine", "emitter", "executor", "fact", "backend_format",
+    "command", "option",
 )  # fmt: skip
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
@@ -180,6 +180,7 @@ class Registry:
         self.engine = Table("engine", self)
         self.emitter = Table("emitter", self)
         self.policy = Table("policy", self)
+        self.executor = Table("executor", self)
         self.fact = Table("fact", self)
         self.cost_table = Table("cost_table", self)
         self.command = Table("command", self)
