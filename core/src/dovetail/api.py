@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Pass
+    from dovetail.planning.edits import Edit
     from dovetail.planning.plan import Plan
     from dovetail.plugin.loader import PluginSet
 
@@ -34,11 +35,21 @@ AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | by
 """A model in memory, or the path of one."""
 
 
-def open(model: AnyModel) -> Model:
-    """Open an ONNX model; the weights of a file stay on disk. See `dovetail.ir.coercion.as_model`."""
+def open(model: AnyModel, plugins: PluginSet | None = None) -> Model:
+    """Open a model; the weights of an ONNX file stay on disk.
+
+    Args:
+        model: The path of an ONNX file or of a file that an installed frontend reads, or a model in memory; see
+            `dovetail.ir.coercion.as_model`.
+        plugins: The plugins whose frontends are asked; by default all that are installed.
+
+    Raises:
+        DovetailError: The model cannot be read, or is invalid.
+    """
+    from dovetail.frontends import open_file
     from dovetail.ir.coercion import as_model
 
-    return as_model(model)
+    return as_model(model, lambda path: open_file(path, plugins))
 
 
 def plan(
@@ -49,6 +60,7 @@ def plan(
     solver: str = "forward",
     costs: str | Path | None = None,
     pins: str | Sequence[str] = (),
+    edits: str | Sequence[str | Edit] = (),
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
@@ -67,6 +79,7 @@ def plan(
         solver: How precisions are chosen.
         costs: What `min-cut` counts: the path of a cost table, or the name of one that a plugin brings.
         pins: Manual choices, `SELECTOR=backend/precision`.
+        edits: Changes of the graph by name, `KIND=NODE[:before|after]`; plugins bring the kinds.
         low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
         high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
@@ -79,10 +92,12 @@ def plan(
     Raises:
         DovetailError: The model or the request is at fault.
     """
-    choices = {"strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "low": low, "high": high}
+    choices = {
+        "strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "edits": edits, "low": low, "high": high,
+    }  # fmt: skip
     request = requested(backends, keep_io_types=keep_io_types, data=data, **choices)
     ctx = Context(request, plugins=plugins or load_plugins())
-    original = open(model)
+    original = open(model, plugins)
     ctx.load_backends()
     check_data(original, request.data)
     return Planner(original, ctx, passes, instrumentation or Instrumentation(progress=progress)).decide()[1]
@@ -98,6 +113,7 @@ def compile(
     solver: str = "forward",
     costs: str | Path | None = None,
     pins: str | Sequence[str] = (),
+    edits: str | Sequence[str | Edit] = (),
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
@@ -123,8 +139,8 @@ def compile(
             of looking at it, a result that is saved here is there.
         options: Keyword arguments that installed plugins add. `dovetail-verify` adds `verify`, `input_shapes` and the
             accuracy goals; see `dovetail_verify.option`.
-        backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress, instrumentation:
-            As for `plan`.
+        backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, passes, plugins, progress,
+            instrumentation: As for `plan`.
 
     Raises:
         UsageError: No installed plugin adds a keyword that is given.
@@ -133,11 +149,11 @@ def compile(
     """
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options)
-    original = open(model)
+    original = open(model, plugins)
     planned, backends = _replayed(plan, backends)
     request = requested(
-        backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, low=low, high=high,
-        keep_io_types=keep_io_types, options=chosen.recorded(),
+        backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits,
+        low=low, high=high, keep_io_types=keep_io_types, options=chosen.recorded(),
     )  # fmt: skip
     if planned is not None:
         try_engines = bool(try_engines)

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from dovetail.planning.placement import Placement
     from dovetail.planning.plan import Plan
     from dovetail.planning.remark import Remark
+    from dovetail.plugin.registry import Registry
     from dovetail.results.manifest import FileRecord, Manifest
     from dovetail.results.reading import FoundResult
     from dovetail.runtime.artifacts import ArtifactFolder
     from dovetail.runtime.engine import Engine, Executed
     from dovetail.runtime.executor import Executor
+    from dovetail.runtime.executors import GuardedExecutor
     from dovetail.runtime.region_runner import RegionRunner
     from dovetail.verification import Verification
 
@@ -50,6 +52,7 @@ class CompiledModel:
         files: Texts to save beside the model, by file name.
         artifacts: What backends made of their regions for their own tools, or None.
         options: Passed to the engines when they load (`threads`, say); each takes what it knows.
+        registry: Has the executors that plugins bring; None for those of all installed plugins.
         untried: Why the regions were not loaded when the model was compiled, or empty.
     """
 
@@ -63,8 +66,10 @@ class CompiledModel:
     files: dict[str, str] = field(default_factory=dict)
     artifacts: ArtifactFolder | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    registry: Registry | None = field(default=None, repr=False)
     untried: str = ""
-    _executor: Executor | None = field(default=None, repr=False)
+    _executors: dict[str, Executor | GuardedExecutor] = field(default_factory=dict, repr=False)
+    _last_used: str = field(default="", repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _revision: int = field(default=-1, repr=False)
 
@@ -93,37 +98,60 @@ class CompiledModel:
         """Every reason."""
         return self.plan.remarks
 
-    def executor(self) -> Executor:
-        """What runs it, made when first asked for, and again when `options` have changed."""
-        with self._lock:
-            if self._executor is None or self._executor.options != self.options:
-                from dovetail.runtime.executor import Executor
+    @property
+    def _executor(self) -> Executor | GuardedExecutor | None:
+        """What ran it last, if anything did."""
+        return self._executors.get(self._last_used)
 
-                self._executor = Executor(self.model, self.engines, self.options, artifacts=self.artifacts)
-            return self._executor
+    def executor(self, name: str = "") -> Executor | GuardedExecutor:
+        """What runs it, made when first asked for, and again when `options` have changed.
+
+        Args:
+            name: The name of an executor that a plugin brings; without it, the one that runs region by region.
+
+        Raises:
+            DovetailError: No plugin brings it, it cannot be made, or no engine takes a region.
+        """
+        with self._lock:
+            known = self._executors.get(name)
+            if known is None or known.options != self.options:
+                known = self._executors[name] = self._made(name)
+            self._last_used = name
+            return known
+
+    def _made(self, name: str) -> Executor | GuardedExecutor:
+        if not name:
+            from dovetail.runtime.executor import Executor
+
+            return Executor(self.model, self.engines, self.options, artifacts=self.artifacts)
+        from dovetail.plugin.loader import load_plugins
+        from dovetail.runtime.executors import load_executor
+
+        return load_executor(name, self, self.registry or load_plugins().registry)
 
     def unload(self) -> None:
         """Let go of the engines' sessions and their memory; they are made again when something is run."""
         with self._lock:
-            self._executor = None
+            self._executors.clear()
 
     @property
     def regions(self) -> list[RegionRunner]:
         """The regions in the order in which they run; each can be run alone: `compiled.regions[0].run({...})`."""
         return self.executor().runners
 
-    def run(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, object], executor: str = "") -> dict[str, np.ndarray]:
         """All outputs by name; may be called from several threads at once.
 
         Args:
             inputs: An array, list or number for each input.
+            executor: As for `executor`.
 
         Raises:
             DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
         """
-        return self.executor().run(inputs)
+        return self.executor(executor).run(inputs)
 
-    def run_on(self, data: object) -> dict[str, np.ndarray]:
+    def run_on(self, data: object, executor: str = "") -> dict[str, np.ndarray]:
         """All outputs for all batches of `data` (see `dovetail.data.batches.batches`), joined on the first axis.
 
         Raises:
@@ -133,13 +161,13 @@ class CompiledModel:
 
         parts: dict[str, list[np.ndarray]] = {}
         for feeds, _ in batches(self.model, data):
-            for name, array in self.run(fitted(self.model, feeds)).items():
+            for name, array in self.run(fitted(self.model, feeds), executor).items():
                 parts.setdefault(name, []).append(array)
         return {name: _joined(arrays) for name, arrays in parts.items()}
 
     def executed(self) -> dict[str, Executed]:
-        """The precision that every node was really executed in, as its engine reports it, by node name."""
-        return self.executor().executed()
+        """The precision that every node was really executed in, by what ran it last, by node name."""
+        return self.executor(self._last_used).executed()
 
     def placement_table(self) -> list[dict[str, Any]]:
         """How many nodes of each operator are where and in what.

@@ -58,6 +58,7 @@ def compile_job(
         if found is not None and not asked:
             return found
         compiled = planner.compile(engines, asked, try_engines)
+        compiled.registry = ctx.registry
         compiled.source = original.path and original.path.absolute()
         compiled.model.ir.metadata_props[STAMP] = stamp
         if request.options:

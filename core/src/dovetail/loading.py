@@ -32,11 +32,12 @@ __all__ = ["load_result", "recognised"]
 
 def load_result(path: Path, plugins: PluginSet | None = None) -> CompiledModel:
     """The result in a folder, or in a model file; see `dovetail.load`."""
-    from dovetail.ir.opening import open_model
+    from dovetail.frontends import open_file
     from dovetail.passes.context import Context
     from dovetail.passes.request import Request
     from dovetail.plugin.loader import load_plugins
 
+    plugins = plugins or load_plugins()
     opened = open_result(path) if path.is_dir() else None
     if opened is not None:
         model, found = opened
@@ -45,13 +46,15 @@ def load_result(path: Path, plugins: PluginSet | None = None) -> CompiledModel:
         file, found = path / MODEL if path.is_dir() else path, None
         if not file.is_file():
             raise DovetailError(f"{path} holds no {MODEL}", "`dovetail compile ... -o FOLDER` writes one")
-        model = open_model(file)
+        model = open_file(file, plugins)
     model = annotated(model)
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, file)
-    ctx = Context(Request(), plugins=plugins or load_plugins())
+    ctx = Context(Request(), plugins=plugins)
     names = {row["backend"] for row in found.manifest.placements} if found is not None else _backends(model)
     engines = _engines(names, plan, ctx)
-    return CompiledModel(model, plan, engines, unchanged=file, recorded=found, artifacts=_artifacts_of(found))
+    return CompiledModel(
+        model, plan, engines, unchanged=file, recorded=found, artifacts=_artifacts_of(found), registry=ctx.registry
+    )
 
 
 def recognised(model: Model, stamp: str, engines: Mapping[str, Sequence[Engine]], ctx: Context) -> CompiledModel | None:
@@ -71,7 +74,8 @@ def recognised(model: Model, stamp: str, engines: Mapping[str, Sequence[Engine]]
     model = annotated(model)
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, model.path)
     return CompiledModel(
-        model, plan, dict(engines), unchanged=model.path, recorded=found, artifacts=_artifacts_of(found)
+        model, plan, dict(engines), unchanged=model.path, recorded=found, artifacts=_artifacts_of(found),
+        registry=ctx.registry,
     )
 
 

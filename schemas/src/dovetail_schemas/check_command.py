@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     plugins = plugins_of(args)
     registry = plugins.registry
     existing(args.file)
-    from dovetail.ir import open_model
+    from dovetail.frontends import open_file
     from dovetail.passes.backends import load_backend_file
     from dovetail.plugin.backend_files import format_of
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         "engine": list(registry.engine),
         "emitter": list(registry.emitter),
         "strategy": list(registry.strategy),
-        "region former": list(registry.region_former),
+        "region_former": list(registry.region_former),
     }
     format_of(registry, args.file).check(
         args.file, known, lambda options: load_backend_file(registry, args.file, options)
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     facts = {name: registry.fact[name] for name in backend.facts}
     documents = []
     for path in args.models:
-        model = open_model(existing(path))
+        model = open_file(existing(path), plugins)
         _normalise(model, backend, plugins)
         operators = _judge(model, backend.judge(model.ir.opset_imports, facts))
         documents.append({"model": str(path), "operators": operators})

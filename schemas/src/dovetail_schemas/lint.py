@@ -16,7 +16,7 @@ __all__ = ["lint_backend"]
 _MOST_COMBINATIONS = 64
 _NAMED = {
     "strategy": ("place", "strategy"),
-    "region former": ("place", "regions"),
+    "region_former": ("place", "regions"),
     "engine": ("emit", "engines"),
     "emitter": ("emit", "artifacts"),
 }
@@ -32,7 +32,7 @@ def lint_backend(
 
     Args:
         source: The file.
-        known: Registered names by kind: `engine`, `emitter`, `strategy`, `region former`.
+        known: Registered names by kind: `engine`, `emitter`, `strategy`, `region_former`.
         load: Loads the file with values of its options.
 
     Raises:

@@ -58,7 +58,7 @@ class Compiled:
     def save(self, folder, external=None, progress=None):
         Path(folder).mkdir(parents=True)
 
-    def run_on(self, data):
+    def run_on(self, data, executor=""):
         return {"y": 2 * np.load(data)["x"]}
 
     def executed(self):
@@ -78,7 +78,7 @@ class Api(types.ModuleType):
         if self.error:
             raise self.error
 
-    def open(self, path):
+    def open(self, path, plugins=None):
         self._called("open", {"path": path})
         return "model"
 

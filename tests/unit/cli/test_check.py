@@ -56,7 +56,7 @@ BROKEN = {
     "former": (
         "strategy: autocast",
         "strategy: autocast, regions: wavse",
-        "unknown region former 'wavse' (did you mean 'waves'?)",
+        "unknown region_former 'wavse' (did you mean 'waves'?)",
     ),
     "range": ("{policy: lower}", "{shape: {X: N C KH KW}, limits: {KH: 1-7}}", "'1-7' is no range; did you mean 1..7?"),
     "word": ("{policy: lower}", "{shape: {X: N C KH KW}, limits: {KH: 7x}}", "'7x' is neither a number nor a range"),

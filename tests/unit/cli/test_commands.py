@@ -30,6 +30,7 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "solver": "forward",
         "costs": None,
         "pins": (),
+        "edits": (),
         "low": (),
         "high": (),
         "keep_io_types": True,

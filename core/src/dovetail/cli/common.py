@@ -78,6 +78,14 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint or min-cut")
     add("--costs", metavar="FILE|NAME", help="what min-cut counts; `dovetail bench costs` measures such a table")
     add("--pin", action="append", default=[], metavar="SELECTOR=backend/FORMAT", help="a manual choice (repeatable)")
+    add(
+        "--edit",
+        action="append",
+        default=[],
+        type=_edit,
+        metavar="KIND=NODE[:before|after]",
+        help="change the graph next to a node (repeatable)",
+    )
     low, high = "compute nodes in the low precision", "compute nodes in the source model's types"
     add("--low", action="append", default=[], metavar="SELECTOR", help=f"{low} whatever their policy is (repeatable)")
     add("--high", action="append", default=[], metavar="SELECTOR", help=f"{high} (repeatable)")
@@ -97,6 +105,7 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
         "solver": args.solver,
         "costs": args.costs,
         "pins": tuple(args.pin),
+        "edits": tuple(args.edit),
         "low": tuple(args.low),
         "high": tuple(args.high),
         "keep_io_types": args.keep_io_types,
@@ -205,6 +214,16 @@ def _backend(text: str) -> str:
         BackendChoice.parse(text)
     except UsageError as error:
         raise argparse.ArgumentTypeError(error.message) from None
+    return text
+
+
+def _edit(text: str) -> str:
+    from dovetail.planning.edits import Edit
+
+    try:
+        Edit.parse(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
     return text
 
 

@@ -15,6 +15,7 @@ from dovetail.cli.common import (
     instrumentation_of,
     option_keywords,
     output,
+    plugins_of,
     request_of,
     warn,
 )
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.output:
         check_folder(args.output)
-    model = api.open(existing(args.model))
+    model = api.open(existing(args.model), plugins_of(args))
     failure: ResultError | None = None
     with Progress() as progress:
 

@@ -31,7 +31,9 @@ _TEXT_SUFFIXES = (".onnxtxt", ".txt")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument(
-        "model", metavar="FILE", help="ONNX file, ONNX text (.onnxtxt, .txt), or - for text on standard input"
+        "model",
+        metavar="FILE",
+        help="ONNX file, ONNX text (.onnxtxt, .txt), any file that a frontend reads, or - for text from standard input",
     )
     parser.add_argument("-p", "--pipeline", metavar="PIPELINE", help="for example: 'infer-types,fixpoint(dead-code)'")
     parser.add_argument("-o", "--output", type=output, metavar="OUT", help="file to write instead of printing")
@@ -58,9 +60,9 @@ def _run(args: argparse.Namespace) -> Result:
     plugins = request.pop("plugins")
     request = Request.of(*request.pop("backends"), **request)
     pipeline = Pipeline.parse(args.pipeline, plugins.registry)
-    from dovetail.ir import open_model
+    from dovetail.frontends import open_file
 
-    model = open_model(args.model if args.model == "-" else existing(Path(args.model)))
+    model = open_file(Path("-") if args.model == "-" else existing(Path(args.model)), plugins)
     return pipeline.run(model, Context(request, plugins=plugins), instrumentation_of(args, stop_after=args.stop_after))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dovetail.cli.common import PlainCommand, add_request, existing, output, request_of
+from dovetail.cli.common import PlainCommand, add_request, existing, output, plugins_of, request_of
 from dovetail.cli.output import Progress, print_json
 from dovetail.errors import UsageError
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     request = request_of(args)
     from dovetail import api
 
-    model = api.open(existing(args.model))
+    model = api.open(existing(args.model), plugins_of(args))
     with Progress() as progress:
         plan = api.plan(model, **request, progress=progress)
     if args.output:

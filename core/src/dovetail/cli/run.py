@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
     parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz|FOLDER", help="one array per input")
+    parser.add_argument("--executor", default="", metavar="NAME", help="what runs it, instead of region by region")
     parser.add_argument("-o", "--output", type=output, metavar="OUT.npz", help="file to write the outputs to")
 
 
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.data.outputs import arrays_of
 
     compiled = api.load(args.result, plugins_of(args))
-    given = compiled.run_on(args.data)
+    given = compiled.run_on(args.data, executor=args.executor)
     outputs = {name: array for output, value in given.items() for name, array in arrays_of(output, value).items()}
     if args.output:
         _write(args.output, outputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["as_model"]
 
 
-def as_model(source: object) -> Model:
+def as_model(source: object, read: Callable[[Path], Model] | None = None) -> Model:
     """Return the model of `source`.
 
     Args:
         source: A `Model`, the path of a file, an `onnx.ModelProto`, an `onnx_ir.Model`, or the bytes of a model file.
             Protos and onnx-ir models are copied; weights of an onnx-ir model are shared.
+        read: Opens a file; `open_model` by default.
 
     Raises:
         DovetailError: The file or the bytes are not a model, or the model is invalid (see `dovetail.ir.source`).
@@ -36,7 +38,7 @@ def as_model(source: object) -> Model:
 
         if not os.fspath(source):
             raise UsageError("the path of the model is empty", "name an .onnx file")
-        return open_model(Path(source))
+        return (read or open_model)(Path(source))
     if isinstance(source, onnx.ModelProto):
         return _from_proto(source)
     if isinstance(source, ir.Model):

@@ -44,7 +44,11 @@ class FreshNames:
     @classmethod
     def compute(cls, model: Model, _: object) -> FreshNames:
         """Return the generator for the current revision of `model`."""
-        return cls.of(model.graph)
+        return model.names or cls.of(model.graph)
+
+    def reserve(self, name: str) -> None:
+        """Never return `name`, which somebody uses."""
+        self._taken.add(name)
 
     def fresh(self, wanted: str) -> str:
         """Return `wanted` if it is free, else `wanted_1`, `wanted_2`, ...; the name is reserved."""

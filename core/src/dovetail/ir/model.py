@@ -12,6 +12,7 @@ from dovetail.ir.bodies import all_nodes, named_bodies
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from dovetail.ir.fresh_names import FreshNames
     from dovetail.ir.skeleton import Skeleton
     from dovetail.ir.source.snapshot import Source
 
@@ -27,6 +28,7 @@ class Model:
     Attributes:
         path: The file it was opened from; None if it was built in memory.
         revision: Incremented by every change; analyses are valid for one revision.
+        names: The generator of names of the model that this one is a part of; None if it is whole.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Model:
         self._skeleton = skeleton
         self.path = path
         self.revision = 0
+        self.names: FreshNames | None = None
         self._checked = checked
         self._source: Source | None = None
 

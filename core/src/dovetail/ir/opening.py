@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["open_model", "open_proto", "open_text", "parse_proto"]
+__all__ = ["check_regular", "open_model", "open_proto", "open_text", "parse_proto"]
 
 _Message = TypeVar("_Message")
 _TEXT_ENDINGS = {".onnxtxt", ".txt"}
@@ -52,19 +52,28 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
     if str(path) == "-":
         return open_text(sys.stdin.read(), "standard input")
     path = Path(path)
-    with _named(path):
-        mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise DovetailError(f"{path} is a folder, not a model", "name the .onnx file in it")
-    # A pipe or a device would block, or never end.
-    if not stat.S_ISREG(mode):
-        raise DovetailError(f"{path} is not a regular file", "copy the model into a file first")
+    check_regular(path)
     if path.suffix in _TEXT_ENDINGS:
         with _named(path):
             text = path.read_text(encoding="utf-8", errors="replace")
         return open_text(text, str(path), path)
     with gc_paused():
         return Model(skeleton=_read(path, declared), path=path, checked=True)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is not a regular file.
+
+    Raises:
+        DovetailError: Nothing is there, or something else.
+    """
+    with _named(path):
+        mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise DovetailError(f"{path} is a folder, not a model", "name the file of the model in it")
+    # A pipe or a device would block, or never end.
+    if not stat.S_ISREG(mode):
+        raise DovetailError(f"{path} is not a regular file", "copy the model into a file first")
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.passes.instrumentation import Progress
+    from dovetail.planning.edits import Edit
     from dovetail.planning.holdings import Holding
     from dovetail.planning.join import Join
     from dovetail.plugin.loader import PluginSet
@@ -46,6 +47,7 @@ class Mark(NamedTuple):
     remarks: tuple[Remark, ...] = ()
     files: Mapping[str, str] = MappingProxyType({})
     pipelines: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
 
 class Context:
@@ -57,6 +59,7 @@ class Context:
         registry: Everything that plugins registered.
         model: The model of the run; set by the manager.
         pipelines: The text of every pipeline that completed in this context.
+        edits: The changes of the graph that were asked for by name and have been made.
         joins: The conversions that the plan implies, once types are known.
         remarks: All remarks so far.
         files: Texts to save beside the result, by file name.
@@ -94,6 +97,7 @@ class Context:
         self.decided_outside = False
         self.decided: Model | None = None
         self.pipelines: list[str] = []
+        self.edits: list[Edit] = []
         self.remarks: list[Remark] = []
         self.files: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -104,13 +108,14 @@ class Context:
 
     def mark(self) -> Mark:
         """What has been said and written so far, to go back to with `begin_round`."""
-        return Mark(tuple(self.remarks), dict(self.files), tuple(self.pipelines))
+        return Mark(tuple(self.remarks), dict(self.files), tuple(self.pipelines), tuple(self.edits))
 
     def begin_round(self, mark: Mark) -> None:
         """Drop the decisions since `mark` before they are made again; what was refused stays."""
         self.remarks[:] = mark.remarks
         self.files = dict(mark.files)
         self.pipelines[:] = mark.pipelines
+        self.edits[:] = mark.edits
         self.joins: list[Join] = []
         self.artifacts: ArtifactFolder | None = None
         self.holdings: list[Holding] = []

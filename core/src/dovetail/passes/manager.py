@@ -10,9 +10,10 @@ from dovetail.errors import DovetailError
 from dovetail.passes.decide_loop import DecideLoop
 from dovetail.passes.guards import Interface, call_hook
 from dovetail.passes.instrumentation import ALL, Instrumentation
+from dovetail.passes.nested import check_anchors, regions_under
 from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
-from dovetail.passes.steps import Fixpoint, names_in
+from dovetail.passes.steps import Fixpoint, Nested, Step, names_in
 from dovetail.plugin.isolation import foreign_output
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from dovetail.passes.base import Pass
     from dovetail.passes.context import Context
     from dovetail.passes.pipeline import Pipeline
+    from dovetail.runtime.regions import Region
+    from dovetail.runtime.splicing import Splicer
 
 __all__ = ["Manager"]
 
@@ -38,6 +41,8 @@ class Manager:
         self._ctx = context
         self._watch = instrumentation or Instrumentation()
         self._stopped_after = ""
+        self._position = 0
+        self._where = ""  # of the region that a nested pipeline is in, for messages
 
     def run(self, model: Model) -> Result:
         """Run every step over `model`, in place.
@@ -49,6 +54,7 @@ class Manager:
         self._ctx.model = self._model = model
         # Checked before any pass runs, so that a defect of the model is not blamed on a pass.
         self._source = model.source
+        check_anchors(self._pipeline.steps, model, self._ctx)
         if model.revision == 0:
             self._ctx.pipelines.clear()
         first = next(self._pipeline.passes(), None)
@@ -59,7 +65,8 @@ class Manager:
         position: int | None = 0
         while position is not None and position < len(self._pipeline):
             step = self._pipeline.steps[position]
-            self._progress(step.name if not isinstance(step, Fixpoint) else str(step), position)
+            self._position = position
+            self._progress(str(step) if isinstance(step, (Fixpoint, Nested)) else step.name, position)
             loop.enter(position)
             result.passes.append(self._step(step))
             if self._stopped_after:
@@ -82,8 +89,61 @@ class Manager:
         if self._watch.progress:
             self._watch.progress(what, done, len(self._pipeline))
 
-    def _step(self, step: Pass | Fixpoint) -> PassResult:
+    def _step(self, step: Step) -> PassResult:
+        if isinstance(step, Nested):
+            return self._nested(step)
         return self._fixpoint(step) if isinstance(step, Fixpoint) else self._pass(step)
+
+    def _nested(self, nested: Nested) -> PassResult:
+        """Run a nested pipeline over each region of its backend by itself, and verify the whole model after it."""
+        from dovetail.runtime.splicing import Splicer
+
+        result, model = PassResult(f"backend:{nested.backend}"), self._model
+        first_remark = len(self._ctx.remarks)
+        regions = regions_under(nested, model)
+        splicer = Splicer(model)
+        for number, region in enumerate(regions, 1):
+            self._progress(f"{result.name}, region {number} of {len(regions)}", self._position)
+            result.children.append(self._region(nested, region, splicer))
+            if self._stopped_after:
+                break
+        result.changed = any(child.changed for child in result.children)
+        result.seconds = sum(child.seconds for child in result.children)
+        if not regions:
+            self._ctx.current_pass = result.name
+            self._ctx.remark("analysis", "", "no-region", f"{nested} did nothing: {nested.backend} has no region")
+            self._ctx.current_pass = ""
+        if result.changed:
+            start = time.perf_counter()
+            splicer.finish()
+            if self._watch.verify_each:
+                self._ctx.analysis(_Verified, model)
+            result.verify_seconds = time.perf_counter() - start
+        result.remarks = self._ctx.remarks[first_remark:]
+        return result
+
+    def _region(self, nested: Nested, region: Region, splicer: Splicer) -> PassResult:
+        result, model = PassResult(f"region {region.index}"), self._model
+        part = splicer.take(region)
+        self._where = f" in region {region.index} of {nested.backend}"
+        self._model = self._ctx.model = part
+        try:
+            for step in nested.steps:
+                result.children.append(self._step(step))
+                if self._stopped_after:
+                    break
+        finally:
+            self._model = self._ctx.model = model
+            where, self._where = self._where, ""
+        result.changed = any(child.changed for child in result.children)
+        result.seconds = sum(child.seconds for child in result.children)
+        if result.changed:
+            try:
+                splicer.put_back(region, part)
+            except DovetailError as error:
+                hint = error.hint or "passes of a nested pipeline may change nothing outside of the region"
+                raise DovetailError(f"{nested}{where}: {error.message}", hint) from error
+        return result
 
     def _fixpoint(self, fixpoint: Fixpoint) -> PassResult:
         result = PassResult("fixpoint")
@@ -118,7 +178,7 @@ class Manager:
         result = PassResult(pass_.name)
         first_remark = len(ctx.remarks)
         if {pass_.name, ALL} & set(watch.print_before):
-            watch.print("before", str(pass_), model)
+            watch.print("before", f"{pass_}{self._where}", model)
         self._hook("before_pass", pass_)
         ctx.current_pass, ctx.counts = pass_.name, result.counts
         interface = Interface(model)
@@ -154,7 +214,7 @@ class Manager:
         result.remarks = ctx.remarks[first_remark:]
         self._hook("after_pass", pass_, result=result)
         if {pass_.name, ALL} & set(watch.print_after) or (watch.print_on_change and result.changed):
-            watch.print("after", str(pass_), model)
+            watch.print("after", f"{pass_}{self._where}", model)
         if pass_.name == watch.stop_after:
             self._stopped_after = pass_.name
         return result
@@ -179,7 +239,7 @@ class Manager:
             judge_source: The source model may be at fault, and is checked.
         """
         if self._watch.print_on_failure:
-            self._watch.print("failed in", str(pass_), self._model)
+            self._watch.print("failed in", f"{pass_}{self._where}", self._model)
         self._hook("pass_failed", pass_, error=error)
         if isinstance(error, DovetailError) and not invalid:
             return error
@@ -187,7 +247,7 @@ class Manager:
         what = f"left an invalid model: {error}" if invalid else f"failed: {type(error).__name__}: {error}"
         if judge_source and (fault := self._source.fault()):
             message = f"{self._source.name}: the model is not correct: {fault}"
-            return DovetailError(message, f"found because pass {pass_.name!r} {what}")
+            return DovetailError(message, f"found because pass {pass_.name!r}{self._where} {what}")
         hint = "this is a defect of the pass, not of the model"
         if self._watch.reproducer:
             hint += "; " + describe_saved(
@@ -198,7 +258,7 @@ class Manager:
                 what,
                 self._watch.reproducer_weights,
             )
-        return DovetailError(f"pass {pass_.name!r} of {owner} {what}", hint)
+        return DovetailError(f"pass {pass_.name!r} of {owner}{self._where} {what}", hint)
 
 
 class _Verified:

@@ -65,6 +65,7 @@ class Request:
         solver: Solver of the typing problem: `forward`, `fixpoint` or `min-cut`.
         costs: Cost table of the solver `min-cut`: a file, or the name of a registered one.
         pins: Manual placements, `SELECTOR=backend/precision`.
+        edits: Changes of the graph by name, `KIND=NODE[:before|after]`.
         low: Selectors of nodes to compute in the low precision whatever their policy is.
         high: Selectors of nodes to compute in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
@@ -79,6 +80,7 @@ class Request:
     solver: str = "forward"
     costs: str | None = None
     pins: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
     low: tuple[str, ...] = ()
     high: tuple[str, ...] = ()
     keep_io_types: bool = True
@@ -93,6 +95,8 @@ class Request:
         for name in ("pins", "low", "high"):
             given = rest.get(name) or ()
             rest[name] = (given,) if isinstance(given, str) else tuple(given)
+        given = rest.get("edits") or ()
+        rest["edits"] = tuple(map(str, given if isinstance(given, (list, tuple)) else [given]))
         rest["costs"] = str(rest["costs"]) if rest.get("costs") else None
         return cls(tuple(BackendChoice.parse(backend) for backend in backends), **rest)
 
@@ -104,6 +108,7 @@ class Request:
             "solver": self.solver,
             "costs": self.costs,
             "pins": list(self.pins),
+            "edits": list(self.edits),
             "low": list(self.low),
             "high": list(self.high),
             "keep_io_types": self.keep_io_types,
@@ -118,5 +123,5 @@ class Request:
         """Parse a mapping of `as_dict`; a plan stays the mapping or path that was written."""
         values = dict(data)
         backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
-        lists = {name: tuple(values.pop(name, ())) for name in ("pins", "low", "high")}
+        lists = {name: tuple(values.pop(name, ())) for name in ("pins", "edits", "low", "high")}
         return cls(backends, **lists, **values)

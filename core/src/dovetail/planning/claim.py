@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.formats import Format
+    from dovetail.planning.edits import Edit
     from dovetail.planning.verdict import PortRule
 
-__all__ = ["Claim", "Claims", "Edit"]
+__all__ = ["Claim", "Claims"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +40,6 @@ class Claim:
     keep: frozenset[str] = frozenset()
     set: Mapping[str, object] = field(default_factory=dict)
     rules: Mapping[str, PortRule] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """A change of the graph that a strategy proposes, by name, such as `unit-conv` after a node."""
-
-    kind: str
-    at: str
-    side: str = "after"
 
 
 @dataclass(slots=True)

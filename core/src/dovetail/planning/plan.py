@@ -33,7 +33,7 @@ class Plan:
         sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.
         values: Quantisation by value name.
-        edits: Changes of the graph that strategies proposed.
+        edits: The edits that were applied; see `dovetail.planning.edits.Edit`.
         remarks: The reasons.
         summary: Coverage, regions, joins.
         source: The file of the source model, hashed when the plan is saved; None if there is none.
@@ -89,6 +89,7 @@ class Plan:
             [_backend_entry(backend) for backend in ctx.backends] if ctx else [],
             nodes,
             joins,
+            edits=[edit.as_dict() for edit in ctx.edits] if ctx else [],
             remarks=list(ctx.remarks) if ctx else [],
             summary=summary,
             sources=lost_nodes(source, model) if source is not None else [],

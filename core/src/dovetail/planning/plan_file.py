@@ -13,6 +13,7 @@ from dovetail.errors import DovetailError
 from dovetail.files import write_text
 from dovetail.gc_pause import gc_paused
 from dovetail.planning.document import document_lines, json_text, parse_document
+from dovetail.planning.edits import Edit
 from dovetail.planning.plan_entries import VERSION
 from dovetail.planning.plan_rows import NODE_FIELDS, join_of, join_row, node_of, node_row, source_of
 from dovetail.planning.remark import Remark
@@ -30,6 +31,7 @@ _LARGEST = 1 << 30  # bytes
 _NOTES = {
     "nodes": "[name, output, operator, backend/precision, region, key, {fields that differ from their defaults}]",
     "joins": "[value, from, to, kind, first reader, bytes]",
+    "edits": "{kind, at: value that the node computes, side, operator of the node, key}",
     "sources": "[node of the source model, operator, why it is gone]",
 }
 
@@ -145,7 +147,7 @@ def parse_plan(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any] | N
         "nodes": _entries(data, "nodes", node_of, name),
         "joins": _entries(data, "joins", join_of, name),
         "values": _of_type(dict, data, "values", name),
-        "edits": _of_type(list, data, "edits", name),
+        "edits": _entries(data, "edits", lambda entry: Edit.from_dict(entry).as_dict(), name),
         "remarks": [] if elsewhere is not None else _remarks(_of_type(list, data, "remarks", name), name),
         "summary": _of_type(dict, data, "summary", name),
         "sources": _entries(data, "sources", source_of, name),

@@ -37,8 +37,8 @@ COMMANDS_WITH_OPTIONS = ("compile",)
 """The commands that options may add to."""
 
 COMPILE_KEYWORDS = frozenset(
-    ("model", "backends", "data", "plan", "strategy", "solver", "costs", "pins", "low", "high", "keep_io_types",
-     "try_engines", "passes", "plugins", "progress", "instrumentation", "keep")
+    ("model", "backends", "data", "plan", "strategy", "solver", "costs", "pins", "edits", "low", "high",
+     "keep_io_types", "try_engines", "passes", "plugins", "progress", "instrumentation", "keep")
 )  # fmt: skip
 """The parameters that `dovetail.compile` has itself; no option may own one of these."""
 

@@ -6,19 +6,28 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    import onnx
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
+    from dovetail.passes.context import Context
     from dovetail.planning.claim import Claim, Claims
     from dovetail.planning.verdict import Refusal, Verdict
+    from dovetail.runtime.engine import Executed
 
 __all__ = [
     "Backend",
     "BackendFormat",
     "BackendSummary",
+    "Editor",
+    "Executor",
     "Fact",
     "FindFile",
     "FixUp",
+    "Frontend",
     "Judge",
     "Neighbour",
     "RegionEnds",
@@ -168,6 +177,30 @@ class RegionEnds(Protocol):
     asks_region: bool
 
 
+class Editor(Protocol):
+    """Makes the edits of one kind: changes of the graph next to a node; called without arguments to make one.
+
+    It is registered under the name of the kind, and asked for by that: `--edit unit-conv=concat_12:after`, or in the
+    claims of a strategy. What it does must follow from the graph and the arguments alone, because a replayed plan
+    applies the same edits again.
+
+    Attributes:
+        sides: On which sides of a node it can be made: `before`, `after`, or both.
+    """
+
+    sides: tuple[str, ...]
+
+    def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> Iterable[ir.Node]:
+        """Change the graph next to `node`, and return the nodes that were added, with types on their outputs.
+
+        Names come from `ctx.analysis(FreshNames, model)`; nodes without a name get one. Inputs and outputs of the model
+        stay as they are.
+
+        Raises:
+            DovetailError: The edit cannot be made at this node.
+        """
+
+
 class RegionView(Protocol):
     """What a region former sees.
 
@@ -201,6 +234,42 @@ class RegionFormer(Protocol):
 
         A region must be convex, and no two may wait for each other, by way of `view.formed` either.
         """
+
+
+class Frontend(Protocol):
+    """Reads files of another format; called without arguments to make one.
+
+    Attributes:
+        suffixes: How the names of its files end, each from a dot on: `(".toy",)`. Those of ONNX are core's.
+    """
+
+    suffixes: tuple[str, ...]
+
+    def read(self, path: Path) -> onnx.ModelProto | ir.Model | Model:
+        """The model in a file, which is then checked like one from an ONNX file.
+
+        Raises:
+            DovetailError: The file is at fault: `{path}:{line}: what is wrong`. The line of any other exception with an
+                attribute `lineno` is shown, too.
+        """
+
+
+class Executor(Protocol):
+    """Runs a compiled model; made by calling it with a `CompiledModel`, whose model, engines and options it reads.
+
+    `dovetail.runtime.executor.Executor`, the default, may be its base. Besides the methods it may have `notes`, texts
+    for the user, `refusals`, and `runners`, one per region.
+    """
+
+    def run(self, inputs: Mapping[str, object]) -> Mapping[str, np.ndarray]:
+        """Compute all outputs by name; may be called from several threads at once.
+
+        Raises:
+            DovetailError: An input is missing or does not fit, or an engine fails.
+        """
+
+    def executed(self) -> Mapping[str, Executed]:
+        """How every node was executed, by node name; empty if nobody can tell."""
 
 
 class SourceFiles(Protocol):
@@ -260,7 +329,7 @@ class BackendFormat(Protocol):
 
         Args:
             source: The file.
-            known: Registered names by kind: `engine`, `strategy`, `region former`.
+            known: Registered names by kind: `engine`, `strategy`, `region_former`.
             load: Loads the file with other options.
 
         Raises:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
 CODE_KINDS = (
-    *("pass", "strategy", "region_former", "engine", "emitter", "observer", "conversion", "fact", "backend_format"),
-    *("command", "option"),
-)
+    "pass", "strategy", "frontend", "edit", "region_former", "engine", "emitter", "executor", "observer", "conversion",
+    "fact", "backend_format", "command", "option",
+)  # fmt: skip
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
 """Kinds of which each thing is a file or a class; only the name of a file has a dot behind the colon."""
@@ -172,6 +172,8 @@ class Registry:
         self.pass_ = Table("pass", self)
         self.strategy = Table("strategy", self)
         self.pipeline = Table("pipeline", self)
+        self.frontend = Table("frontend", self)
+        self.edit = Table("edit", self)
         self.region_former = Table("region_former", self)
         self.backend = Table("backend", self)
         self.backend_format = Table("backend_format", self)
@@ -180,6 +182,7 @@ class Registry:
         self.observer = Table("observer", self)
         self.conversion = Table("conversion", self)
         self.policy = Table("policy", self)
+        self.executor = Table("executor", self)
         self.fact = Table("fact", self)
         self.cost_table = Table("cost_table", self)
         self.command = Table("command", self)

@@ -158,7 +158,7 @@ class Executor:
         part = self._model if whole else extract(self._model, region)
         if not needs_file(part):
             return RegionModel(part)
-        if whole and self._model.path is not None and self._model.revision == 0:
+        if whole and _is_onnx(self._model.path) and self._model.revision == 0:
             return RegionModel(part, self._model.path)
         from dovetail.ir.saving import save_model
 
@@ -169,6 +169,11 @@ class Executor:
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+
+def _is_onnx(path: Path | None) -> bool:
+    """Whether a file can be handed to an engine; a frontend may have read a file of another format."""
+    return path is not None and path.suffix == ".onnx"
 
 
 def _regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] | None) -> list[Region]:

@@ -8,6 +8,7 @@ dovetail_api = 1
 @hookimpl
 def register(registry):
     """Register the passes and strategies of this plugin."""
+    registry.pass_("apply-edits", "dovetail_placement.apply_edits:ApplyEdits")
     registry.pass_("edge-kinds", "dovetail_placement.edge_kinds:MarkEdgeKinds")
     registry.pass_("place", "dovetail_placement.place:Place")
     registry.pass_("form-regions", "dovetail_placement.form_regions:FormRegions")

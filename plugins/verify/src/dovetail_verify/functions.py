@@ -70,12 +70,13 @@ def verify(
     """
     goals = Goals(min_snr, min_cosine, min_top1, max_abs)
     goals.check_data(data)
-    ctx = Context(Request(), plugins=plugins or load_plugins())
-    original = dovetail.open(original)
+    plugins = plugins or load_plugins()
+    ctx = Context(Request(), plugins=plugins)
+    original = dovetail.open(original, plugins)
     if isinstance(result, (str, Path)):
-        result = dovetail.load(result, plugins) if Path(result).is_dir() else dovetail.open(result)
+        result = dovetail.load(result, plugins) if Path(result).is_dir() else dovetail.open(result, plugins)
     elif not isinstance(result, CompiledModel):
-        result = dovetail.open(result)
+        result = dovetail.open(result, plugins)
     verification = compared(original, result, as_data(data), seed, shapes_of(input_shapes, original), progress, ctx)
     verification.missed = goals.missed(verification)
     return verification
@@ -123,7 +124,7 @@ def bisect(
     if runs is not None and runs < 1:
         raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
     goals = Goals(min_snr, min_cosine, min_top1, max_abs)
-    original = dovetail.open(model)
+    original = dovetail.open(model, plugins)
     request = requested(
         backends, data=data, keep_io_types=keep_io_types, strategy=strategy, solver=solver, costs=costs, pins=pins,
         low=low, high=high,

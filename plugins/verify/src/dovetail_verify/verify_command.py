@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
 
     from dovetail_verify.functions import verify
 
-    original, plugins = dovetail.open(args.original), plugins_of(args)
+    plugins = plugins_of(args)
+    original = dovetail.open(args.original, plugins)
     result = dovetail.load(args.result, plugins) if args.result.is_dir() else args.result
     with Progress() as progress:
         verification = verify(

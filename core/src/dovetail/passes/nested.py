@@ -1,0 +1,59 @@
+"""Nested pipelines: their anchors, and the regions that they run over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError, UsageError
+from dovetail.passes.steps import Nested, Step, nested_in
+from dovetail.planning.annotations import read_annotations
+from dovetail.planning.placement import HOST, get_placement
+from dovetail.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes.context import Context
+    from dovetail.runtime.regions import Region
+
+__all__ = ["check_anchors", "regions_under"]
+
+
+def check_anchors(steps: Iterable[Step], model: Model, ctx: Context) -> None:
+    """Refuse nested pipelines for backends that are neither chosen nor in the placements of the model.
+
+    Raises:
+        UsageError: There is such a pipeline.
+    """
+    anchors = {nested.backend for nested in nested_in(steps)}
+    chosen = [choice.name for choice in ctx.request.backends]
+    if anchors <= {*chosen, HOST}:
+        return
+    known = dict.fromkeys([*chosen, HOST, *sorted(_placed_backends(model))])
+    for name in sorted(anchors - known.keys()):
+        raise UsageError(
+            f"backend:{name}(...): no backend {name!r} is chosen{did_you_mean(name, known)}",
+            f"chosen: {', '.join(known)}; add --backend {name}",
+        )
+
+
+def regions_under(nested: Nested, model: Model) -> list[Region]:
+    """Return the regions of the backend that a nested pipeline is anchored on.
+
+    Raises:
+        DovetailError: The model is not placed.
+    """
+    from dovetail.runtime.forming import annotated_regions
+
+    if not _placed_backends(model):
+        raise DovetailError(
+            f"{nested}: the model has no placements", "run `place` before it, or give a model that was compiled"
+        )
+    return [region for region in annotated_regions(model.graph) if region.backend == nested.backend]
+
+
+def _placed_backends(model: Model) -> set[str]:
+    """The backends of the placements of a model, read from its metadata if they have not been yet."""
+    if not any(get_placement(node) for node in model.graph):
+        read_annotations(model)
+    return {placement.backend for node in model.graph if (placement := get_placement(node))}

@@ -1,0 +1,84 @@
+"""Executors that plugins bring: made by name, and guarded like all foreign code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.plugin.isolation import calling
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dovetail.compiled import CompiledModel
+    from dovetail.plugin.registry import Registry
+    from dovetail.runtime.engine import Executed
+    from dovetail.runtime.executor import Executor
+    from dovetail.runtime.region_runner import Refusal, RegionRunner
+
+__all__ = ["GuardedExecutor", "load_executor"]
+
+_REQUIRED = ("run", "executed")
+
+
+class GuardedExecutor:
+    """An executor of a plugin; whatever it raises is an error that names it and its distribution.
+
+    Args:
+        who: The executor with its distribution, for messages.
+        executor: The executor.
+        outputs: Names of the model's outputs.
+        options: What the engines were given.
+    """
+
+    def __init__(self, who: str, executor: Executor, outputs: list[str], options: Mapping[str, object]):
+        self._who, self._executor, self._outputs = who, executor, outputs
+        self.options = dict(options)
+
+    @property
+    def runners(self) -> list[RegionRunner]:
+        """The regions in the order in which they run; empty if it runs none."""
+        return list(getattr(self._executor, "runners", ()))
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """Engines that did not take a region."""
+        return list(getattr(self._executor, "refusals", ()))
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know."""
+        return [str(text) for text in getattr(self._executor, "notes", ())]
+
+    def run(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
+        """Compute the model's outputs by name.
+
+        Raises:
+            DovetailError: The inputs do not fit, the executor fails, or it does not give every output.
+        """
+        with calling(self._who):
+            given = dict(self._executor.run(inputs))
+        if lacking := [name for name in self._outputs if name not in given]:
+            raise DovetailError(f"{self._who} gives no output '{lacking[0]}'", "`run` returns every output by its name")
+        return {name: given[name] for name in self._outputs}
+
+    def executed(self) -> dict[str, Executed]:
+        """How every node was executed, by node name."""
+        with calling(self._who):
+            return dict(self._executor.executed())
+
+
+def load_executor(name: str, compiled: CompiledModel, registry: Registry) -> GuardedExecutor:
+    """Make the executor that a plugin registered as `name`.
+
+    Raises:
+        DovetailError: There is none, it does not load, or it cannot be made for this model.
+    """
+    who = f"executor '{name}' of {registry.executor.entry(name).owner}"
+    make = registry.executor[name]
+    with calling(who):
+        executor = make(compiled)
+    if lacking := [attribute for attribute in _REQUIRED if not hasattr(executor, attribute)]:
+        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/plugins.md")
+    return GuardedExecutor(who, executor, [value.name for value in compiled.model.graph.outputs], compiled.options)
