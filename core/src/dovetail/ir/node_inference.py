@@ -50,7 +50,8 @@ def infer_outputs(node: ir.Node, version: int) -> None:
         found = inferred.get(f"out{index}")
         if found is not None and value.type is None:
             value.type = ir.serde.deserialize_type_proto_for_type(found)
-            value.shape = value.shape or ir.serde.deserialize_type_proto_for_shape(found)
+            if value.shape is None:
+                value.shape = ir.serde.deserialize_type_proto_for_shape(found)
 
 
 def _is_small(tensor: ir.TensorProtocol) -> bool:

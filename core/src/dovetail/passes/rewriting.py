@@ -193,7 +193,8 @@ def _splice(found: Match, values: Sequence[ir.Value | None], op: Replacement, na
     for result, value in zip(node.outputs, values):
         if id(value) in made:
             value.name, result.name = result.name, None  # its node will be gone, and gives the name up
-            value.type, value.shape = result.type or value.type, result.shape or value.shape
+            value.type = value.type if result.type is None else result.type
+            value.shape = value.shape if result.shape is None else result.shape
             value.meta.update(result.meta)
             producer = value.producer()
             producer.name, name = producer.name or name, None

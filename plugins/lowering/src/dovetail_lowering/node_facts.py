@@ -1,0 +1,111 @@
+"""What rules ask about nodes and values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+__all__ = ["attribute", "constant", "extents", "is_float", "rank"]
+
+_DEEPEST = 32  # nodes between a constant and what is computed from it
+_MOST_ELEMENTS = 64
+
+
+def constant(value: ir.Value | None, opset: int | None = None) -> np.ndarray | None:
+    """Return the content of a constant; None for an absent value, and for one that only a run computes.
+
+    Small integers that follow from constants and from static shapes are constants as well: bodies of functions compute
+    their axes and sizes.
+
+    Args:
+        value: The value.
+        opset: The opset of nodes that do not say in which they are written.
+    """
+    return _constant(value, opset, _DEEPEST)
+
+
+def _constant(value: ir.Value | None, opset: int | None, depth: int) -> np.ndarray | None:
+    import onnx_ir as ir
+
+    # An initializer that is also an input is only a default.
+    if value is None or value.is_graph_input():
+        return None
+    tensor = ir.convenience.get_const_tensor(value)
+    if tensor is not None:
+        return tensor.numpy()
+    node = value.producer()
+    if node is None or not depth or not _small_integers(value) or node.domain not in ("", "ai.onnx"):
+        return None
+    if node.op_type == "Shape":
+        given = extents(node.inputs[0])
+        part = slice(attribute(node, "start", 0), attribute(node, "end"))
+        return None if given is None or None in given[part] else _int64(given[part])
+    if not all(map(_small_integers, filter(None, node.inputs))) or len(node.outputs) > 1:
+        return None
+    inputs = [_constant(one, opset, depth - 1) for one in node.inputs]
+    if any(found is None and one is not None for found, one in zip(inputs, node.inputs)):
+        return None
+    return _run(node, node.version or opset, inputs)
+
+
+def _small_integers(value: ir.Value) -> bool:
+    known = extents(value)
+    small = known is not None and None not in known and math.prod(known) <= _MOST_ELEMENTS
+    return small and value.dtype is not None and (value.dtype.is_integer() or value.dtype.name == "BOOL")
+
+
+def _int64(numbers: Sequence[int]) -> np.ndarray:
+    import numpy as np
+
+    return np.array(numbers, np.int64)
+
+
+def _run(node: ir.Node, opset: int | None, inputs: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """Run one node with onnx's evaluator; None if it cannot."""
+    import onnx
+    import onnx_ir as ir
+    from onnx.reference import ReferenceEvaluator
+
+    if opset is None:
+        return None
+    names = ["" if found is None else f"in{index}" for index, found in enumerate(inputs)]
+    attributes = [ir.to_proto(one) for one in node.attributes.values()]
+    proto = onnx.NodeProto(op_type=node.op_type, input=names, output=["out"], attribute=attributes)
+    given = {name: found for name, found in zip(names, inputs) if name}
+    graph = onnx.helper.make_graph([proto], "one", [onnx.ValueInfoProto(name=name) for name in given], [])
+    graph.output.add(name="out")
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    try:
+        return ReferenceEvaluator(model).run(None, given)[0]
+    except Exception:  # whatever the evaluator lacks: then only a run computes the value
+        return None
+
+
+def rank(value: ir.Value | None) -> int | None:
+    """Return the number of axes; None if it is unknown."""
+    return None if value is None or value.shape is None else len(value.shape)
+
+
+def extents(value: ir.Value) -> list[int | None] | None:
+    """Return the extent of each axis, None where it is open; None if not even the rank is known."""
+    if value.shape is None:
+        return None
+    return [extent if isinstance(extent, int) else None for extent in value.shape]
+
+
+def attribute(node: ir.Node, name: str, default: object = None) -> object:
+    """Return the value of an attribute as it is written, or `default`."""
+    found = node.attributes.get(name)
+    if found is None:
+        return default
+    return list(found.value) if isinstance(found.value, (list, tuple)) else found.value
+
+
+def is_float(value: ir.Value) -> bool:
+    """Whether the value holds floats."""
+    return value.dtype is not None and value.dtype.is_floating_point()
