@@ -30,6 +30,7 @@ _PUBLIC = {
             "RegionFormer",
             "RegionLimits",
             "RegionView",
+            "Solver",
             "Source",
             "SourceFiles",
             "Strategy",

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
-CODE_KINDS = ("pass", "strategy", "region_former", "engine", "emitter", "fact", "backend_format", "command", "option")
+CODE_KINDS = (
+    "pass", "strategy", "region_former", "solver", "engine", "emitter", "fact", "backend_format", "command", "option",
+)  # fmt: skip
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
 """Kinds of which each thing is a file or a class; only the name of a file has a dot behind the colon."""
@@ -172,6 +174,7 @@ class Registry:
         self.region_former = Table("region_former", self)
         self.backend = Table("backend", self)
         self.backend_format = Table("backend_format", self)
+        self.solver = Table("solver", self)
         self.engine = Table("engine", self)
         self.emitter = Table("emitter", self)
         self.policy = Table("policy", self)
