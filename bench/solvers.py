@@ -23,20 +23,18 @@ def solved(path: Path, backend: str, name: str) -> dict:
     from dovetail.passes import Context, Request
     from dovetail.passes.composition import compose
     from dovetail.plugin.loader import load_plugins
-    from dovetail_precision.costs import MovedBytes, cost_of
+    from dovetail_precision.costs import cost_of
     from dovetail_precision.def_use import def_use_chains
-    from dovetail_precision.problem import TypingProblem
-    from dovetail_precision.solvers import solver
+    from dovetail_precision.problem_builder import build_problem
 
     model, ctx = open_model(path), Context(Request.of(backend, solver=name), plugins=load_plugins())
     compose(ctx.registry, ("normalise", "analyse", "place"), ctx.request, ctx.plugins).run(model, ctx)
-    solve = solver(name)
+    solve = ctx.registry.solver[name]
     with gc_paused():
-        problem, setting_up = timed(TypingProblem, model, ctx)
+        problem, setting_up = timed(build_problem, model, ctx)
         _, solving = timed(solve, problem)
     joins = sum(len(chain.wanted - {chain.held}) for chain in def_use_chains(problem) if not chain.constant)
-    cost = cost_of(problem, MovedBytes(problem.cost_table, problem.trip_counts))
-    return {"problem": setting_up, "solve": solving, "joins": joins, "cost": cost}
+    return {"problem": setting_up, "solve": solving, "joins": joins, "cost": cost_of(problem)}
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dovetail_schemas.unread import UNREAD_OF_RULES, UNREAD_OF_SECTIONS
+from dovetail_schemas.unread import UNREAD_OF_SECTIONS
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas/src/dovetail_schemas/backend.schema.json"
@@ -69,7 +69,7 @@ class Reference:
         if name == "unread":
             return self._unread()
         rows = ["| key | type | default | meaning | read by |", "|---|---|---|---|---|"]
-        skipped = {"rule": UNREAD_OF_RULES}.get(name, UNREAD_OF_SECTIONS.get(name, ()))
+        skipped = UNREAD_OF_SECTIONS.get(name, ())
         for key, found in self.properties(name).items():
             unread = key in skipped or set(UNREAD_OF_SECTIONS.get(key, ())) == set(self._keys(found))
             if unread or (name == "variant" and "description" not in found):
@@ -118,7 +118,6 @@ def unread_keys() -> Iterator[tuple[str, str]]:
     """Every key without a reader, with the table that would hold it."""
     for section, keys in UNREAD_OF_SECTIONS.items():
         yield from ((section, key) for key in keys)
-    yield from (("rule", key) for key in UNREAD_OF_RULES)
 
 
 def rendered(page: str, schema: dict[str, Any]) -> str:

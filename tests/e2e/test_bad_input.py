@@ -138,7 +138,7 @@ REQUESTS = [
     ("--backend cpu-bf16 --pin mil=host", ["no node matches 'mil'", "did you mean 'mul'"]),
     ("--backend cpu-bf16 --pin type:MatMull=host", ["type:MatMull", "did you mean 'MatMul'"]),
     ("--backend cpu-bf16 --pin relu=npu", ["'npu'", "not chosen"]),
-    ("--backend cpu-bf16 --pin relu=cpu-bf16/bfloat17", ["unknown precision 'bfloat17'", "bfloat16"]),
+    ("--backend cpu-bf16 --pin relu=cpu-bf16/bfloat17", ["there is no element type 'bfloat17'", "bfloat16"]),
     ("--backend cpu-bf61", ["'cpu-bf61'", "cpu-bf16"]),
     ("--backend acme-npu", ["'acme-npu'", "installed backends: cpu-bf16, gpu-fp16, host"]),
     ("--backend cpu-bf16:threds=2", ["threds"]),

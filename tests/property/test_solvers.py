@@ -9,13 +9,15 @@ import pytest
 from dovetail import api
 from dovetail.ir import open_model, verify_model
 from dovetail.passes import Context, Pipeline, Request
-from dovetail_precision.constraints import choices
+from dovetail_precision.choices import uniform
+from dovetail_precision.constraints import candidates
 from dovetail_precision.cost_table import CostTable
 from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
 from dovetail_precision.def_use import def_use_chains
-from dovetail_precision.problem import TypingProblem
-from dovetail_precision.solvers import solver
+from dovetail_precision.problem_builder import build_problem
 from dovetail_precision.solvers.energy import INF, Energy
+from dovetail_precision.solvers.fixpoint import solve_fixpoint
+from dovetail_precision.solvers.forward import solve_forward
 from dovetail_precision.solvers.max_flow import low_side
 from dovetail_precision.solvers.min_cut import solve_min_cut
 from hypothesis import assume, given, note
@@ -23,7 +25,8 @@ from hypothesis import strategies as st
 
 from .models import PLAIN, models
 
-NAMES = ("fixpoint", "forward", "min-cut")
+SOLVERS = {"fixpoint": solve_fixpoint, "forward": solve_forward, "min-cut": solve_min_cut}
+NAMES = tuple(SOLVERS)
 COSTS = {"moved bytes": MovedBytes(), "unit joins": UnitJoins()}
 BACKENDS = [("test-fp16",), ("cpu-bf16",), ("test-some", "cpu-bf16")]  # the last with two low types
 # Many that hand on or promote, so that there is much to choose; bodies, weights with several readers, casts.
@@ -44,14 +47,20 @@ def placed(fp16, tmp_path_factory):
         model = open_model(path)
         ctx = Context(Request.of(*backends, **request), plugins=fp16)
         Pipeline.parse("normalise,edge-kinds,place", fp16.registry).run(model, ctx)
-        return TypingProblem(model, ctx)
+        return build_problem(model, ctx)
 
     return make
 
 
+def low_and_high(problem, variable):
+    """The low and the high format of a variable; equal if it has no choice."""
+    found = candidates(problem, variable)
+    return found[0].nominal, found[-1].nominal
+
+
 def cheapest(problem, costs):
     """The least that any choice costs: all of them at once, each part of the cost looked up by the bits it reads."""
-    types = {id(variable): choices(problem, variable) for variable in problem.variables}
+    types = {id(variable): low_and_high(problem, variable) for variable in problem.variables}
     # The input of a Cast has the type of what it reads.
     leader = {}
     for chain in def_use_chains(problem):
@@ -83,7 +92,7 @@ def cheapest(problem, costs):
     carried = {id(chain.producer) for chain in chains if chain.follows and chain.producer}
     for variable in problem.variables:
         if id(variable) not in carried:
-            add([variable], lambda chosen, variable=variable: costs.compute(variable, chosen[id(variable)]))
+            add([variable], lambda chosen, variable=variable: costs.compute(variable, uniform(chosen[id(variable)])))
     for chain in chains:
         ends = [*chain.readers, chain.producer] if chain.producer else chain.readers
 
@@ -95,7 +104,7 @@ def cheapest(problem, costs):
             own = 0
             if chain.follows:  # low if all want it so
                 held = chain.follows if wanted == {chain.follows} else chain.present
-                own = costs.compute(chain.producer, held) if chain.producer else 0
+                own = costs.compute(chain.producer, uniform(held)) if chain.producer else 0
             return own + sum(costs.join(chain.value, held, kind) for kind in wanted - {held})
 
         add(ends, price)
@@ -119,7 +128,7 @@ def test_min_cut_is_never_worse(placed, costs, proto, keep):
     solve_min_cut(problem, costs)
     best = cost_of(problem, costs)
     for name in ("fixpoint", "forward"):
-        solver(name)(problem)
+        SOLVERS[name](problem)
         assert best <= cost_of(problem, costs), name
 
 
@@ -127,12 +136,12 @@ def test_min_cut_is_never_worse(placed, costs, proto, keep):
 def test_no_island_of_fixpoint_saves_joins_by_going_back(placed, proto, keep):
     note(onnx.printer.to_text(proto))
     problem = placed(proto, keep_io_types=keep)
-    solver("fixpoint")(problem)
+    solve_fixpoint(problem)
     chains, least = def_use_chains(problem), cost_of(problem, UnitJoins())
     for component in components(problem, chains):
         for kind in ("present", "low"):
             for variable in component:
-                variable.chosen = getattr(variable, kind)
+                variable.chosen = uniform(getattr(variable, kind))
             for chain in chains:
                 chain.type_cast_readers()
                 chain.adopt_type_of_readers()
@@ -145,8 +154,8 @@ def components(problem, chains):
     cast_readers = {id(variable) for chain in chains for variable in chain.cast_readers}
     free = {}
     for variable in problem.variables:
-        low, high = choices(problem, variable)
-        if low != high and variable.chosen == low and id(variable) not in cast_readers:
+        low, high = low_and_high(problem, variable)
+        if low is not high and variable.format is low and id(variable) not in cast_readers:
             free[id(variable)] = variable
     groups = [{key} for key in free]
     for chain in chains:
@@ -165,8 +174,8 @@ def test_a_join_of_the_plan_is_a_join_of_the_cost(fp16, tmp_path_factory, name, 
     path.write_bytes(proto.SerializeToString())
     model, ctx = open_model(path), Context(Request.of("test-fp16", solver=name), plugins=fp16)
     Pipeline.parse("normalise,edge-kinds,place,assign-types", fp16.registry).run(model, ctx)
-    problem = TypingProblem(model, ctx)
-    solver(name)(problem)
+    problem = build_problem(model, ctx)
+    SOLVERS[name](problem)
     assert cost_of(problem, UnitJoins()) == len(ctx.joins)
 
 

@@ -1,6 +1,6 @@
 """Keys of the format that nothing reads yet: a file that relies on one is refused.
 
-Their values are checked like all others. Remove a key from these lists when a reader is added; `docs/backend_files.md`
+Their values are checked like all others. Remove a key from the table when a reader is added; `docs/backend_files.md`
 lists them from here.
 """
 
@@ -10,13 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
-__all__ = ["UNREAD_OF_RULES", "UNREAD_OF_SECTIONS", "refuse_unread"]
+__all__ = ["UNREAD_OF_SECTIONS", "refuse_unread"]
 
 UNREAD_OF_SECTIONS = {"border": ("in", "out"), "precision": ("typed",)}
 """Keys without a reader, by the section that they stand in."""
-
-UNREAD_OF_RULES = ("same_scale",)
-"""Keys without a reader of a rule: that of an operator, of a group or of unlisted operators."""
 
 
 def refuse_unread(layers: Iterable[Entries]) -> None:
@@ -36,11 +33,6 @@ def refuse_unread(layers: Iterable[Entries]) -> None:
 def _unread(layer: Entries) -> Iterator[tuple[str, Scalar]]:
     for section, keys in UNREAD_OF_SECTIONS.items():
         yield from ((section, key) for key in _keys(layer.get(section)) if key.raw in keys)
-    rules = [("unlisted operators", layer.get("unlisted"))]
-    ops = layer.get("ops")
-    rules += [(key.raw, rule) for key, rule in ops.entries("ops")] if ops else []
-    for operator, rule in rules:
-        yield from ((operator, key) for key in _keys(rule) if key.raw in UNREAD_OF_RULES)
 
 
 def _keys(node: Node | None) -> list[Scalar]:

@@ -134,7 +134,6 @@ def test_a_key_that_nothing_reads_is_an_error_with_its_line(plan, said, says):
     ("before", "after", "says"),
     [
         ("high: float32", "high: float32, typed: hint", "inline.yaml:6: nothing reads 'typed' of precision"),
-        ("{types: f}}", "{types: f, same_scale: true}}", "inline.yaml:9: nothing reads 'same_scale' of Add, Relu"),
     ],
 )
 def test_a_key_of_the_format_that_nothing_reads_is_an_error(with_backend, before, after, says):

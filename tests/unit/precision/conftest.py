@@ -3,8 +3,8 @@
 import pytest
 from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
-from dovetail_precision.problem import TypingProblem
-from dovetail_precision.solvers import solver
+from dovetail_precision.problem_builder import build_problem
+from dovetail_precision.solving import solve
 
 HEAD = '<ir_version: 10, opset_import: ["": 22, "com.microsoft": 1]>\n'
 
@@ -17,19 +17,19 @@ def placed(fp16):
         model = open_text(HEAD + text, "test") if isinstance(text, str) else text
         ctx = Context(Request.of(backend, **request), plugins=fp16)
         Pipeline.parse("normalise,edge-kinds,place", fp16.registry).run(model, ctx)
-        return TypingProblem(model, ctx)
+        return build_problem(model, ctx)
 
     return make
 
 
 @pytest.fixture
-def solved(placed):
+def solved(placed, fp16):
     """`solved(name, text, **request)`: the solved problem and the type of every node, by its first output."""
 
     def make(name, text, **request):
         problem = placed(text, solver=name, **request)
-        solver(name)(problem)
-        return problem, {v.node.outputs[0].name: str(v.chosen) for v in reversed(problem.variables)}
+        solve(problem, name, fp16.registry)
+        return problem, {v.node.outputs[0].name: str(v.format) for v in reversed(problem.variables)}
 
     return make
 

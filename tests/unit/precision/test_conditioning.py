@@ -6,9 +6,9 @@ import pytest
 from dovetail.ir.formats import Format
 from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
-from dovetail_precision.problem import TypingProblem
+from dovetail_precision.problem_builder import build_problem
 from dovetail_precision.ranges.overflow import OverflowAnalysis
-from dovetail_precision.solvers import solver
+from dovetail_precision.solving import solve
 
 TEXTS = sorted((Path(__file__).parents[2] / "filecheck" / "assign-types").glob("*.onnxtxt"))
 INTEGERS = """<ir_version: 10, opset_import: ["": 22]>
@@ -24,8 +24,8 @@ def problem_of(fp16, text, backend, name):
     model = open_text(text, "test")
     ctx = Context(Request.of(backend, solver=name), plugins=fp16)
     Pipeline.parse("normalise,edge-kinds,place", fp16.registry).run(model, ctx)
-    problem = TypingProblem(model, ctx)
-    solver(name)(problem)
+    problem = build_problem(model, ctx)
+    solve(problem, name, fp16.registry)
     return problem, ctx.analysis(OverflowAnalysis, model)
 
 
@@ -35,13 +35,13 @@ def problem_of(fp16, text, backend, name):
 def test_nothing_has_a_type_that_something_speaks_against(fp16, path, backend, name):
     problem, _ = problem_of(fp16, path.read_text(), backend, name)
     free = [variable for variable in problem.variables if variable.policy not in ("", "keep", "pinned", "recurse")]
-    assert [v.node.name for v in free if problem.obstacle(v, v.chosen)] == []
+    assert [v.node.name for v in free if problem.obstacle(v, v.format)] == []
 
 
 @pytest.mark.parametrize("name", ["fixpoint", "forward", "min-cut"])
 def test_no_low_variable_reads_a_value_that_does_not_fit(fp16, name):
     problem, evidence = problem_of(fp16, INTEGERS, "gpu-fp16:policies=lean", name)
-    low = [variable for variable in problem.variables if variable.chosen is Format.of("float16")]
+    low = [variable for variable in problem.variables if variable.format is Format.of("float16")]
     made = {value.name for variable in low for _, value in variable.outputs}
     assert ("y" in made, "t" in made, "z" in made) == (True, True, False)
     read = {value.name for variable in low for _, value in (*variable.inputs, *variable.outputs)}

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from dovetail.cli.main import main
 from dovetail.ir.formats import Format
+from dovetail_precision.choices import uniform
 from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
 from dovetail_precision.def_use import def_use_chains
-from dovetail_precision.solvers import solver
+from dovetail_precision.solvers.forward import solve_forward
 
 NAMES = ("fixpoint", "forward", "min-cut")
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
@@ -35,7 +36,8 @@ def test_another_name_is_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("m.onnxtxt").write_text(TEXT)
     assert main(["plan", "m.onnxtxt", "--backend", "cpu-bf16", "--solver", "mincut"]) == 2
-    assert "known: fixpoint, forward, min-cut" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "unknown solver 'mincut' (did you mean 'min-cut'?)\n  installed: fixpoint, forward, min-cut" in said
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -93,7 +95,7 @@ def test_costs_count_every_join_and_version_once(placed):
         """g (float[4,8] x) => (float[4,8] y, float[4,8] z) <float[8,8] w> {
              a = MatMul (x, w)  b = MatMul (x, w)  c = Add (a, b)  y = Exp (c)  z = Log (c) }"""
     )
-    solver("forward")(problem)
+    solve_forward(problem)
     assert cost_of(problem, UnitJoins()) == 2  # x once, c once
     costs = MovedBytes()
     exact = sum(costs.compute(variable, variable.chosen) for variable in problem.variables)
@@ -117,5 +119,5 @@ def test_costs_count_every_join_and_version_once(placed):
 def test_compute_is_bytes_and_operations(placed, text, moved, operations):
     (variable,) = placed(text).variables
     costs = MovedBytes()
-    assert costs.compute(variable, Format.of("float32")) == moved * 4 // 10 + operations // 50
-    assert costs.compute(variable, Format.of("float16")) == moved * 2 // 10 + operations // 400
+    assert costs.compute(variable, uniform(Format.of("float32"))) == moved * 4 // 10 + operations // 50
+    assert costs.compute(variable, uniform(Format.of("float16"))) == moved * 2 // 10 + operations // 400

@@ -75,7 +75,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         help="calibration and verification data: .npz, .npy, .pb, or a folder of them",
     )
     add("--strategy", metavar="NAME", help="how nodes are claimed, instead of what the backends say")
-    add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint or min-cut")
+    add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint, min-cut, or one of a plugin")
     add("--costs", metavar="FILE|NAME", help="what min-cut counts; `dovetail bench costs` measures such a table")
     add("--pin", action="append", default=[], metavar="SELECTOR=backend/FORMAT", help="a manual choice (repeatable)")
     add(

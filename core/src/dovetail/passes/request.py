@@ -62,7 +62,7 @@ class Request:
     Attributes:
         backends: The backends in order of preference.
         strategy: Overrides the strategies that the backends name.
-        solver: Solver of the typing problem: `forward`, `fixpoint` or `min-cut`.
+        solver: Solver of the typing problem: `forward`, `fixpoint`, `min-cut`, or one that a plugin registers.
         costs: Cost table of the solver `min-cut`: a file, or the name of a registered one.
         pins: Manual placements, `SELECTOR=backend/precision`.
         edits: Changes of the graph by name, `KIND=NODE[:before|after]`.

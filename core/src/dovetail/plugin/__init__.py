@@ -33,6 +33,7 @@ _PUBLIC = {
             "RegionFormer",
             "RegionLimits",
             "RegionView",
+            "Solver",
             "Source",
             "SourceFiles",
             "Strategy",

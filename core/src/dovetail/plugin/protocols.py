@@ -34,6 +34,7 @@ __all__ = [
     "RegionFormer",
     "RegionLimits",
     "RegionView",
+    "Solver",
     "Source",
     "SourceFiles",
     "Strategy",
@@ -403,6 +404,17 @@ class Strategy(Protocol):
 
         A verdict whose `ok` is None depends on whether the node will be the last of its region: the node may be
         claimed, and is judged again once all backends have claimed.
+        """
+
+
+class Solver(Protocol):
+    """Chooses formats: a function that is registered with `registry.solver`."""
+
+    def __call__(self, problem: Any) -> None:
+        """Set `chosen` of every variable to one of its `choices`; `because` and `why` may say more.
+
+        Args:
+            problem: A `dovetail_precision.problem.TypingProblem`: plain data, whatever the model.
         """
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
 CODE_KINDS = (
-    "pass", "strategy", "frontend", "edit", "region_former", "engine", "emitter", "executor", "observer", "conversion",
-    "fact", "backend_format", "command", "option",
+    "pass", "strategy", "frontend", "edit", "region_former", "solver", "engine", "emitter", "executor", "observer",
+    "conversion", "fact", "backend_format", "command", "option",
 )  # fmt: skip
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
@@ -177,6 +177,7 @@ class Registry:
         self.region_former = Table("region_former", self)
         self.backend = Table("backend", self)
         self.backend_format = Table("backend_format", self)
+        self.solver = Table("solver", self)
         self.engine = Table("engine", self)
         self.emitter = Table("emitter", self)
         self.observer = Table("observer", self)

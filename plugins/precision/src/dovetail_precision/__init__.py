@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the passes of this plugin, policies, a cost table, and the command that measures one."""
+    """Register the passes of this plugin, solvers, policies, a cost table, and the command that measures one."""
     registry.pass_("measure-ranges", "dovetail_precision.ranges.measure:MeasureRanges")
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
     registry.pass_("join", "dovetail_precision.join:Join")
@@ -16,4 +16,7 @@ def register(registry):
     registry.policy("bf16", "dovetail_schemas:policies/bf16.yaml")
     registry.policy("bf16-lean", "dovetail_schemas:policies/bf16_lean.yaml")
     registry.cost_table("default", "dovetail_schemas:costs/default.yaml")
+    registry.solver("forward", "dovetail_precision.solvers.forward:solve_forward")
+    registry.solver("fixpoint", "dovetail_precision.solvers.fixpoint:solve_fixpoint")
+    registry.solver("min-cut", "dovetail_precision.solvers.min_cut:solve_min_cut")
     registry.command("bench", "dovetail_precision.bench_command:BENCH")

@@ -22,7 +22,8 @@ from dovetail_precision.assumed_ranges import remark_assumed_ranges
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
 from dovetail_precision.overrides import remark_overrides, why_overridden
 from dovetail_precision.problem import TypingProblem
-from dovetail_precision.solvers import solver
+from dovetail_precision.problem_builder import build_problem
+from dovetail_precision.solving import check_solver, solve
 from dovetail_precision.type_equalities import holds_bodies
 from dovetail_precision.variable import Variable
 
@@ -48,14 +49,14 @@ class AssignTypes(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Choose a type for every port, or refuse the nodes that have no legal one where they are placed."""
-        solve = solver(ctx.request.solver)
-        problem = TypingProblem(model, ctx)
+        check_solver(ctx.request.solver, ctx.registry)
+        problem = build_problem(model, ctx)
         for node, why in problem.impossible:
             _refuse(node, why, ctx)
         refuse_regions(model, ctx)
         if ctx.refusals.fresh:
             return False
-        solve(problem)
+        solve(problem, ctx.request.solver, ctx.registry)
         _annotate(problem, model, ctx)
         number_regions(model, ctx)
         flat = ctx.analysis(FlatGraph, model)
@@ -92,7 +93,11 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
     for node in ctx.analysis(FlatGraph, model).nodes:
         variables = by_node.get(id(node), ())
         precision = _precision(node, variables)
-        chosen = {name: variable.chosen for variable in variables for name, _ in (*variable.inputs, *variable.outputs)}
+        chosen = {
+            name: variable.chosen.format_of(name)
+            for variable in variables
+            for name, _ in (*variable.inputs, *variable.outputs)
+        }
         if not variables or holds_bodies(node):
             chosen = _ports_without_variable(node) | chosen
         ports = {name: format_ for name, format_ in chosen.items() if format_ is not precision}
@@ -114,7 +119,7 @@ def _precision(node: ir.Node, variables) -> Format | None:
     """Return the format a node computes in: that of its first variable that is not `keep`, else of its results."""
     for variable in variables:
         if variable.policy != "keep":
-            return variable.chosen
+            return variable.format
     kinds = [value.dtype for value in (*node.outputs, *node.inputs) if value is not None and value.dtype is not None]
     return format_of(kinds[0]) if kinds else None
 
@@ -129,7 +134,7 @@ def _ports_without_variable(node: ir.Node) -> dict[str, Format]:
 def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     if variable.backend == HOST or not variable.policy:
         return
-    went_low = variable.chosen == variable.low != variable.high
+    went_low = variable.chosen.quantised or variable.format is variable.low is not variable.high
     if variable.policy in ("keep", "none") or variable.policy == "pass" and not variable.inputs:
         return
     if variable.policy == "recurse" and not went_low:
@@ -146,11 +151,11 @@ def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
 
 def _as_asked(variable: Variable) -> bool:
     """Whether a pin or `--high` asked for the chosen type."""
-    return variable.policy == "pinned" or variable.policy == "high" and variable.chosen == variable.present
+    return variable.policy == "pinned" or variable.policy == "high" and variable.format is variable.present
 
 
 def _why(problem: TypingProblem, variable: Variable) -> str:
-    chosen, policy = variable.chosen, variable.policy
+    chosen, policy = variable.format, variable.policy
     if policy == "pinned":
         return f"{chosen}, as pinned{_conditioning_warning(problem, variable)}"
     if variable.present is not FLOAT32:
@@ -159,7 +164,7 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
         return why_overridden(variable, _why_high(problem, variable)) + _conditioning_warning(problem, variable)
     if variable.why:
         return variable.why
-    if policy in ("lower", "pass", "promote") and chosen == variable.high != variable.low:
+    if policy in ("lower", "pass", "promote") and chosen is variable.high is not variable.low:
         forced = _why_high(problem, variable)
         if forced:
             return f"computed in {chosen}: {forced}"
@@ -171,6 +176,7 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
         "angle": f"computed in {chosen}: {variable.low} is too coarse for an angle computed from positions",
         "promote": f"{chosen}, the widest type among its inputs",
         "pass": f"{chosen}, the type of its input",
+        "passive": f"{chosen}, the type of its input",
         "follow-consumer": f"stays {chosen}",
         "tail": f"{chosen}, the type of the model output that it feeds",
     }.get(policy, f"computed in {chosen}")
@@ -178,12 +184,12 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
 
 def _conditioning_warning(problem: TypingProblem, variable: Variable) -> str:
     """Return a clause with the conditioning problem of a type that the user asked for; usually empty."""
-    against = problem.conditioning_problem(variable, variable.chosen)
+    against = problem.reasons.conditioning_of(variable.node, variable.format)
     return f"; conditioning warns: {against}" if against else ""
 
 
 def _why_high(problem: TypingProblem, variable: Variable) -> str:
     """Return why the low type is impossible whatever its inputs are; empty if it is possible."""
-    if variable.low not in variable.allowed:
+    if variable.low not in variable.choices.floats:
         return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
     return problem.obstacle(variable, variable.low)

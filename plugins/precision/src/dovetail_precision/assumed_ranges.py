@@ -33,10 +33,10 @@ def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) ->
     overflow = ctx.analysis(OverflowAnalysis, model)
     assumed: dict[int, str] = {}
     for variable in problem.variables:
-        if variable.chosen is not _NARROW or variable.present is _NARROW:
+        if variable.format is not _NARROW or variable.present is _NARROW:
             continue
-        read = [value for _, value in variable.inputs if not problem.is_constant(value)]
-        unknown = [value for value in (*read, *(value for _, value in variable.outputs)) if not overflow.knows(value)]
+        around = [*variable.activations, *(value for _, value in variable.outputs)]
+        unknown = [value for value in around if not overflow.knows(value.source)]
         if unknown:
             assumed.update((id(value), value.name) for value in unknown)
             ctx.remark("analysis", variable.node, _RULE, _OF_NODE, suggest="--data")

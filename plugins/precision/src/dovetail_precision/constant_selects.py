@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_precision.constraints import activations, legal_format, required_format
+from dovetail_precision.choices import uniform
+from dovetail_precision.constraints import follows_readers, legal_format, required_format
 from dovetail_precision.def_use import def_use_chains
-from dovetail_precision.type_attributes import has_type_attribute
 
 if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
@@ -14,29 +14,25 @@ if TYPE_CHECKING:
 
 __all__ = ["find_constant_selects", "take_types_of_readers"]
 
-# Gather is not among them: it reads weights, and its result is data.
-_DATA_MOVEMENT = frozenset(
-    {"Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
-)
-_FILLS = frozenset({"ConstantOfShape", "EyeLike"})
-
 
 def find_constant_selects(problem: TypingProblem) -> list[Variable]:
-    """Return every `Where` between constants, every constant fill, and the data movement behind them, in graph order.
+    """Return every pick between constants, every constant fill, and the data movement behind them, in graph order.
 
     Like a constant, such a value can take the type of its peers: its constants are then stored in that type.
     """
     found: list[Variable] = []
     values: set[int] = set()
     for variable in problem.variables:
-        node = variable.node
-        fills = node.op_type in _FILLS and has_type_attribute(variable)
-        picks = node.op_type == "Where" or fills
-        if not picks and not (values and node.op_type in _DATA_MOVEMENT):
+        select = variable.select
+        if not select or variable.choices.quantised:
             continue
-        if node.domain not in ("", "ai.onnx") or not fills and required_format(variable) is not None:
+        fills = select == "fill" and follows_readers(variable)
+        picks = select == "pick" or fills
+        if not picks and not (values and select == "move"):
             continue
-        read = activations(problem, variable)
+        if not fills and required_format(variable) is not None:
+            continue
+        read = variable.activations
         if (picks or read) and values.issuperset(map(id, read)):
             found.append(variable)
             values.update(id(value) for _, value in variable.outputs)
@@ -52,6 +48,6 @@ def take_types_of_readers(problem: TypingProblem, selects: list[Variable]) -> li
     for variable in reversed(selects):  # readers first
         wanted = set().union(*(chains[id(value)].wanted for _, value in variable.outputs))
         if wanted == {variable.low} == {legal_format(problem, variable, variable.low)}:
-            variable.chosen, variable.because = variable.low, ()
+            variable.chosen, variable.because = uniform(variable.low), ()
             followed.append(variable)
     return followed[::-1]

@@ -4,75 +4,124 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS
+from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format
+
+from dovetail_precision.choices import Choice, uniform
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-    from dovetail.ir.formats import Format
-
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["activations", "choices", "required_format", "reads_any_type", "legal_format", "TAKES_ANY"]
+__all__ = [
+    "candidates", "follows_readers", "legal_choice", "legal_format", "reads_any_type", "required_choice",
+    "required_format",
+]  # fmt: skip
 
-
-TAKES_ANY = frozenset({"Cast", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
-"""Operators whose output type does not depend on the input type."""
-
-
-def activations(problem: TypingProblem, variable: Variable) -> list[ir.Value]:
-    """Return the float inputs of `variable` that are not constants."""
-    return [value for _, value in variable.inputs if not problem.is_constant(value)]
+_AS_PRESENT = ("keep", "high", "follow-consumer")
+_HIGH = ("fp32", "fp32-accumulate", "fp32-round-trip", "angle")
+_LOW = ("lower", "active", "manual")
 
 
 def required_format(variable: Variable) -> Format | None:
-    """Return the format that policy or pin require for `variable`; None if the solver may choose."""
+    """Return the float format that policy or pin require for `variable`; None if the solver may choose."""
     policy, present = variable.policy, variable.present
     if policy == "pinned":
-        return next(iter(variable.allowed)) if len(variable.allowed) == 1 else present
+        floats = variable.choices.floats
+        return next(iter(floats)) if len(floats) == 1 else present
     # A type other than float32 in the source model is deliberate.
-    if present is not FLOAT32 or policy in ("keep", "high", "follow-consumer"):
+    if present is not FLOAT32 or policy in _AS_PRESENT:
         return present
     if policy == "lower":
         return variable.low
-    if policy in ("fp32", "fp32-accumulate", "fp32-round-trip", "angle"):
+    if policy in _HIGH:
         return variable.high
     return None
 
 
-def legal_format(problem: TypingProblem, variable: Variable, wanted: Format) -> Format:
-    """Return the legal format closest to `wanted`.
+def required_choice(problem: TypingProblem, variable: Variable) -> Choice | None:
+    """Return the choice that policy or pin require for `variable`; None if the solver may choose.
 
-    That is `wanted` if it is allowed and nothing speaks against it, else the smallest allowed type that holds it, else
-    the widest allowed type.
+    Of quantised choices, pins and the policies that go low take the first.
     """
+    if variable.choices.quantised:
+        if variable.policy == "pinned" or variable.policy in _LOW:
+            return next(iter(variable.choices))
+        if not variable.choices.floats:
+            return None
+    wanted = required_format(variable)
+    return None if wanted is None else uniform(legal_format(problem, variable, wanted))
+
+
+def legal_format(problem: TypingProblem, variable: Variable, wanted: Format) -> Format:
+    """Return the legal float format closest to `wanted`.
+
+    That is `wanted` if it is allowed and nothing speaks against it, else the smallest allowed format that holds it,
+    else the widest allowed format.
+    """
+    allowed = variable.choices.floats
     if wanted.is_float and problem.obstacle(variable, wanted):
         wanted = wanted.join(variable.high)
-    if wanted in variable.allowed:
+    if wanted in allowed:
         return wanted
-    known = [format_ for format_ in FLOAT_FORMATS if format_ in variable.allowed]
+    known = [format_ for format_ in FLOAT_FORMATS if format_ in allowed]
     return next((format_ for format_ in known if wanted.fits_in(format_)), known[-1])
 
 
-def choices(problem: TypingProblem, variable: Variable) -> tuple[Format, Format]:
-    """Return the low and the high format that an optimising solver may give `variable`; equal if it has no choice.
+def legal_choice(problem: TypingProblem, variable: Variable, wanted: Format) -> Choice:
+    """Return the legal choice closest to `wanted`, the format in which the first activation arrives.
 
-    It has a choice if no policy requires a type (`pass`, `promote`, `none` or no policy) and both the low type of the
-    backend and float32 are legal. The inputs may all be weights, as in the Gather of an embedding.
+    A quantised format is kept if the variable can read it; otherwise, what it expresses decides.
     """
-    wanted = required_format(variable)
-    if wanted is None and variable.inputs:
-        low = legal_format(problem, variable, variable.low) if variable.low in variable.allowed else None
-        high = legal_format(problem, variable, variable.present)
-        return (low, high) if low is variable.low and high is variable.present else (high, high)
-    only = legal_format(problem, variable, wanted or variable.present)
-    return only, only
+    choices = variable.choices
+    if not choices.quantised:
+        expressed = Format.of(wanted.computes_in) if wanted.quantised else wanted
+        return uniform(legal_format(problem, variable, expressed))
+    if wanted.quantised or not choices.floats:
+        port = next((port for port, value in variable.inputs if not value.constant), "")
+        reading = (choice for choice in choices if port and choice.format_of(port) is wanted)
+        found = next(reading, None) or choices.with_nominal(wanted)
+        if found is not None or not choices.floats:
+            return found or next(iter(choices))
+        wanted = wanted.join(variable.high)
+    return uniform(legal_format(problem, variable, wanted))
+
+
+def candidates(problem: TypingProblem, variable: Variable) -> tuple[Choice, ...]:
+    """Return the choices that an optimising solver may give `variable`, the lowest first; one if it has no choice.
+
+    A float variable has two if no policy requires a format (`pass`, `promote`, `none` or no policy) and both the low
+    format of the backend and float32 are legal. The inputs may all be weights, as in the Gather of an embedding.
+    Quantised choices come first, in the order of preference.
+    """
+    choices = variable.choices
+    if choices.quantised and variable.policy in _LOW:
+        return choices.quantised
+    required = required_choice(problem, variable)
+    if required is not None:
+        return (required,)
+    if not choices.floats:
+        return choices.quantised
+    low, high = variable.low, legal_format(problem, variable, variable.present)
+    if variable.inputs and low in choices.floats and legal_format(problem, variable, low) is low and low is not high:
+        floats = (low, high) if high is variable.present else (high,)
+    else:
+        floats = (high,)
+    return (*choices.quantised, *map(uniform, floats))
 
 
 def reads_any_type(problem: TypingProblem, variable: Variable) -> bool:
-    """Whether `variable` is an input that accepts any type: a Cast converts it, or only its shape is read."""
-    node = variable.node
-    if node.op_type not in TAKES_ANY or node.domain not in ("", "ai.onnx") or variable.outputs:
-        return False
-    low, high = choices(problem, variable)
-    return low != high
+    """Whether `variable` is an input that any type may enter, and that has a choice."""
+    return variable.takes_any and not variable.outputs and len(candidates(problem, variable)) > 1
+
+
+def follows_readers(variable: Variable) -> bool:
+    """Whether an attribute of the node decides the type of `variable`, so that it may take that of its readers."""
+    return (
+        variable.type_attribute
+        and not variable.inputs
+        and not variable.override
+        and variable.policy in ("follow-consumer", "pass")
+        and variable.present is FLOAT32
+        and variable.low is not variable.present
+        and variable.low in variable.choices.floats
+    )

@@ -1,4 +1,4 @@
-"""Cost models: the price of a type assignment, in integers of about one nanosecond."""
+"""Cost models: the price of an assignment of formats, in integers of about one nanosecond."""
 
 from __future__ import annotations
 
@@ -13,40 +13,42 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.formats import Format
 
+    from dovetail_precision.choices import Choice
     from dovetail_precision.problem import TypingProblem
-    from dovetail_precision.variable import Variable
+    from dovetail_precision.variable import Value, Variable
 
 __all__ = ["CostModel", "MovedBytes", "UnitJoins", "cost_of"]
 
 
 class CostModel(Protocol):
-    """Prices that depend on types, as non-negative integers.
+    """Prices that depend on formats, as non-negative integers.
 
-    A join from a narrower type must not cost more than one from a wider type to the same type: `min-cut` needs it.
+    A join from a narrower float must not cost more than one from a wider float to the same format: `min-cut` needs it
+    where there are two formats to choose from.
     """
 
-    def compute(self, variable: Variable, kind: Format) -> int:
-        """Return the cost of computing the ports of `variable` in type `kind`."""
+    def compute(self, variable: Variable, choice: Choice) -> int:
+        """Return the cost of computing `variable` with `choice`."""
 
-    def join(self, value: ir.Value, held: Format, wanted: Format) -> int:
-        """Return the cost of converting `value` once, for all readers of type `wanted`."""
+    def join(self, value: Value, held: Format, wanted: Format) -> int:
+        """Return the cost of converting `value` once, for all readers of format `wanted`."""
 
-    def version(self, value: ir.Value, kind: Format) -> int:
-        """Return the cost of one stored version of the weight `value` in type `kind`."""
+    def version(self, value: Value, format_: Format) -> int:
+        """Return the cost of one stored version of the weight `value`."""
 
 
 class UnitJoins:
     """Counts joins: each costs one, everything else is free."""
 
-    def compute(self, variable: Variable, kind: Format) -> int:
+    def compute(self, variable: Variable, choice: Choice) -> int:
         """Return 0."""
         return 0
 
-    def join(self, value: ir.Value, held: Format, wanted: Format) -> int:
+    def join(self, value: Value, held: Format, wanted: Format) -> int:
         """Return 1."""
         return 1
 
-    def version(self, value: ir.Value, kind: Format) -> int:
+    def version(self, value: Value, format_: Format) -> int:
         """Return 0."""
         return 0
 
@@ -54,7 +56,8 @@ class UnitJoins:
 class MovedBytes:
     """Estimated time: bytes moved, and arithmetic of matrix products, over the rates of a cost table.
 
-    An unknown extent counts as 64, a value of unknown rank as 4096 elements.
+    An unknown extent counts as 64, a value of unknown rank as 4096 elements. Variables and values must stand for nodes
+    and values of a model.
 
     Args:
         table: The rates; the shipped defaults if None.
@@ -68,7 +71,7 @@ class MovedBytes:
         # The variable is kept alive beside its work: otherwise another object could reuse its id.
         self._work: dict[int, tuple[int, int, Variable]] = {}
 
-    def compute(self, variable: Variable, kind: Format) -> int:
+    def compute(self, variable: Variable, choice: Choice) -> int:
         """Return the time to read all inputs, write all outputs, and multiply."""
         known = self._work.get(id(variable))
         if known is None:
@@ -76,39 +79,58 @@ class MovedBytes:
             elements = times * sum([self._size(value) for _, value in (*variable.inputs, *variable.outputs)])
             known = self._work[id(variable)] = (elements, times * _operations(variable), variable)
         elements, operations, _ = known
-        moved = elements * _width(kind) / self.table.moving(variable.node.op_type, kind)
-        return int(moved) + (int(operations / self.table.multiplying(kind)) if operations else 0)
+        if choice.ports:
+            return self._mixed(variable, choice, operations)
+        moved = elements * _width(choice.nominal) / self.table.moving(variable.node.op_type, choice.nominal)
+        return int(moved) + (int(operations / self.table.multiplying(choice.nominal)) if operations else 0)
 
-    def join(self, value: ir.Value, held: Format, wanted: Format) -> int:
-        """Return the time of one Cast: overhead, reading one type and writing the other."""
+    def _mixed(self, variable: Variable, choice: Choice, operations: int) -> int:
+        """The price of a choice with several formats: each port moves its own, and the first input multiplies."""
+        times = self._trip_counts.get(id(variable.node.graph), 1) if self._trip_counts else 1
+        ports = [(choice.format_of(port), value) for port, value in (*variable.inputs, *variable.outputs)]
+        operator = variable.node.op_type
+        moved = sum(self._size(value) * _width(held) / self.table.moving(operator, held) for held, value in ports)
+        return int(times * moved) + (int(operations / self.table.multiplying(ports[0][0])) if operations else 0)
+
+    def join(self, value: Value, held: Format, wanted: Format) -> int:
+        """Return the time of one conversion: overhead, reading one format and writing the other."""
         once = int(self.table.start + self._size(value) * (_width(held) + _width(wanted)) / self.table.casts)
-        return once * self._trip_counts.get(id(value.graph), 1) if self._trip_counts else once
+        return once * self._trip_counts.get(id(value.source.graph), 1) if self._trip_counts else once
 
-    def version(self, value: ir.Value, kind: Format) -> int:
+    def version(self, value: Value, format_: Format) -> int:
         """Return the time to fetch the weight once more: two versions compete for the same cache."""
-        return int(self._size(value) * _width(kind) / self.table.moving("", kind))
+        return int(self._size(value) * _width(format_) / self.table.moving("", format_))
 
-    def _size(self, value: ir.Value) -> int:
-        known = self._sizes.get(value)
+    def _size(self, value: Value) -> int:
+        source = value.source
+        known = self._sizes.get(source)
         if known is None:
-            known = self._sizes[value] = _elements(value)
+            known = self._sizes[source] = _elements(source)
         return known
 
 
-def cost_of(problem: TypingProblem, costs: CostModel) -> int:
-    """Return the total cost of the types chosen for `problem`: variables, joins and versions of weights."""
+def cost_of(problem: TypingProblem, costs: CostModel | None = None) -> int:
+    """Return the total cost of the choices made for `problem`: variables, joins and versions of weights.
+
+    Args:
+        problem: A solved problem.
+        costs: The prices; those of the problem if None.
+    """
+    costs = costs or problem.costs
     total = sum(costs.compute(variable, variable.chosen) for variable in problem.variables)
     for chain in def_use_chains(problem):
         if chain.constant:
             total += sum(costs.version(chain.value, kind) for kind in chain.wanted)
         else:
-            total += sum(costs.join(chain.value, chain.held, kind) for kind in chain.wanted if kind != chain.held)
+            held = chain.held
+            total += sum(costs.join(chain.value, held, kind) for kind in chain.wanted if kind is not held)
     return total
 
 
 @cache
-def _width(kind: Format) -> int:
-    return kind.dtype.bitwidth // 8
+def _width(format_: Format) -> float:
+    """Bytes per element."""
+    return format_.dtype.bitwidth / 8
 
 
 def _extents(value: ir.Value) -> list[int]:

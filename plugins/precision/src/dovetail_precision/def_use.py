@@ -1,22 +1,21 @@
-"""Def-use chains of float values: the variable that defines a value and the variables that read it."""
+"""Def-use chains: the variable that defines a value and the variables that read it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import FLOAT32, float_format
+from dovetail.ir.formats import FLOAT32
 
-from dovetail_precision.constraints import choices, reads_any_type
-from dovetail_precision.recurrent_io import find_recurrent_io
-from dovetail_precision.type_attributes import has_type_attribute
+from dovetail_precision.choices import uniform
+from dovetail_precision.constraints import candidates, follows_readers, reads_any_type
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from dovetail.ir.formats import Format
 
     from dovetail_precision.problem import TypingProblem
-    from dovetail_precision.variable import Variable
+    from dovetail_precision.variable import Value, Variable
 
 __all__ = ["DefUseChain", "def_use_chains"]
 
@@ -27,112 +26,115 @@ class DefUseChain:
 
     Attributes:
         value: The value.
-        present: Its type in the source model.
-        producer: The variable that decides its type; None if it keeps the type of the source model.
-        constant: It is a weight: one version is stored per type that it is read in.
+        producer: The variable that decides its format; None if it keeps the format of the source model.
+        produced_at: The port of the producer.
         readers: Variables that read it, one entry per use. The readers of a recurrent input also count as readers of
             the output that feeds it.
+        read_at: The port of each reader.
         cast_readers: Inputs of Casts, which accept any type.
-        kept: It is also read in the type of the source model: by control flow, or as the output of a graph.
-        follows: The low type that it takes if all readers want it; otherwise it keeps `present`. Set for values whose
-            type stands in an attribute, and for model inputs that need not keep their types.
+        follows: The low format that it takes if all readers want it; otherwise it keeps the present one. Set for values
+            whose type stands in an attribute, and for model inputs that need not keep their types.
     """
 
-    value: ir.Value
-    present: Format
+    value: Value
     producer: Variable | None
-    constant: bool
+    produced_at: str
     readers: list[Variable] = field(default_factory=list)
+    read_at: list[str] = field(default_factory=list)
     cast_readers: list[Variable] = field(default_factory=list)
-    kept: bool = False
     follows: Format | None = None
 
     @property
+    def present(self) -> Format:
+        """Its format in the source model."""
+        return self.value.present
+
+    @property
+    def constant(self) -> bool:
+        """Whether it is a weight."""
+        return self.value.constant
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is also read in its present format."""
+        return self.value.kept
+
+    @property
+    def uses(self) -> Iterator[tuple[Variable, str]]:
+        """Each reader with its port; Casts are not among them."""
+        return zip(self.readers, self.read_at, strict=True)
+
+    @property
     def held(self) -> Format:
-        """The type it is computed in. Valid once the producer is typed, or the readers of a value that follows them."""
-        if self.producer:
-            return self.producer.chosen
+        """The format it is computed in. Valid once the producer, or the readers of a value that follows, are typed."""
+        if self.producer is not None:
+            return self.producer.chosen.format_of(self.produced_at)
         return self.follows if self.wanted == {self.follows} else self.present
 
     @property
     def wanted(self) -> set[Format]:
-        """The types it is read in. Valid once the readers are typed."""
-        types = {variable.chosen for variable in (*self.readers, *self.cast_readers)}
-        return types | {self.present} if self.kept else types
+        """The formats it is read in. Valid once the readers are typed."""
+        formats = {variable.chosen.format_of(port) for variable, port in self.uses}
+        formats.update(variable.format for variable in self.cast_readers)
+        return formats | {self.present} if self.kept else formats
 
     def adopt_type_of_readers(self) -> None:
         """Type a producer that follows its readers, which must be typed already."""
         producer = self.producer
         if self.follows is None or producer is None:
             return
-        producer.chosen = producer.low if self.wanted == {producer.low} else producer.present
-        if producer.chosen == producer.low:
+        low = self.wanted == {producer.low}
+        producer.chosen = uniform(producer.low if low else producer.present)
+        if low:
             producer.policy, producer.why = "follow-consumer", f"{producer.low}, as all of its readers do"
 
     def type_cast_readers(self) -> None:
         """Type the inputs of Casts like the value itself, where they allow it; the producer must be typed already."""
         for variable in self.cast_readers:
-            variable.chosen = self.held if self.held in variable.allowed else variable.present
+            variable.chosen = uniform(self.held if self.held in variable.choices.floats else variable.present)
 
 
 def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
-    """Return the chains of all float values that a variable reads or computes, in graph order."""
+    """Return the chains of all values that a variable reads or computes, in graph order."""
     found: dict[int, DefUseChain] = {}
 
-    def chain(value: ir.Value) -> DefUseChain:
+    def chain(value: Value) -> DefUseChain:
         known = found.get(id(value))
         if known is None:
-            producer, constant = problem.defined_by(value), problem.is_constant(value)
-            known = found[id(value)] = DefUseChain(value, float_format(value), producer, constant)
+            known = found[id(value)] = DefUseChain(value, problem.defined_by(value), problem.port_of(value))
         return known
 
     for variable in problem.variables:
-        for _, value in variable.inputs:
+        any_type = variable.takes_any and reads_any_type(problem, variable)
+        for port, value in variable.inputs:
             known = chain(value)
-            (known.cast_readers if reads_any_type(problem, variable) else known.readers).append(variable)
+            if any_type:
+                known.cast_readers.append(variable)
+            else:
+                known.readers.append(variable)
+                known.read_at.append(port)
         for _, value in variable.outputs:
             chain(value)
-    for value in _kept(problem):
-        if id(value) in found:
-            found[id(value)].kept = True
-    if not problem.keeps_io_types:
-        _free_inputs(problem, found)
-    for known in found.values():
+    chains = list(found.values())
+    for known in chains:
+        if known.value.free:
+            known.follows = _low_of_readers(problem, known)
+    for known in chains:
+        fed = found.get(id(known.value.input_of_state))
+        if fed is not None and fed.follows and len({id(one) for one in fed.readers}) == 1:
+            known.readers.append(fed.readers[0])
+            known.read_at.append(fed.read_at[0])
+    for known in chains:
         producer = known.producer
-        if producer is None or producer.inputs or not has_type_attribute(producer):
-            continue
-        if not problem.obstacle(producer, producer.low):
+        if producer is not None and follows_readers(producer) and not problem.obstacle(producer, producer.low):
             known.follows = _low_of_readers(problem, known)
-    return list(found.values())
-
-
-def _free_inputs(problem: TypingProblem, found: dict[int, DefUseChain]) -> None:
-    """Let model inputs follow their readers, and a recurrent output be read like its input."""
-    for value in problem.model.graph.inputs:
-        known = found.get(id(value))
-        if known is not None and not value.is_initializer() and not value.is_graph_output():
-            known.follows = _low_of_readers(problem, known)
-    for value, output in find_recurrent_io(problem.model.graph):
-        known, back = found.get(id(value)), found.get(id(output))
-        if known is not None and back is not None and known.follows and len({id(one) for one in known.readers}) == 1:
-            back.readers.append(known.readers[0])
+    return chains
 
 
 def _low_of_readers(problem: TypingProblem, chain: DefUseChain) -> Format | None:
-    """Return the low format that all readers of `chain` allow; None if there is none or their low types differ."""
+    """Return the low format that all readers of `chain` allow; None if there is none or their low formats differ."""
     if chain.kept or chain.cast_readers or not chain.readers or chain.present is not FLOAT32:
         return None
     low = chain.readers[0].low
-    types = {kind for reader in chain.readers for kind in choices(problem, reader)}
-    return low if low in types and low != chain.present and types <= {low, chain.present} else None
-
-
-def _kept(problem: TypingProblem) -> list[ir.Value]:
-    typed = {id(variable.node) for variable in problem.variables}
-    kept = [value for node in problem.model.nodes() if id(node) not in typed for value in node.inputs]
-    for _, graph in problem.model.graphs():
-        free = graph is problem.model.graph and not problem.keeps_io_types
-        for index, value in enumerate(graph.outputs):
-            if (id(graph), index) not in problem.equated_outputs and (not free or problem.is_constant(value)):
-                kept.append(value)
-    return kept
+    formats = {choice.format_of(port) for reader, port in chain.uses for choice in candidates(problem, reader)}
+    return low if low in formats and low is not chain.present and formats <= {low, chain.present} else None

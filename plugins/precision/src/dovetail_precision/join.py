@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.errors import DovetailError
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.formats import float_format, format_of
@@ -53,6 +54,7 @@ class Join(Pass):
         flat = ctx.analysis(FlatGraph, model)
         joiner = _Joiner(model, flat, ctx)
         conversions = find_conversions(flat, joiner.types, ctx.request.keep_io_types)
+        _refuse_quantised(flat)
         decided = list(joiner.retyped(flat))
         outputs = model.graph.outputs
         states = {id(value): outputs.index(output) for value, output in find_recurrent_io(model.graph)}
@@ -68,6 +70,23 @@ class Join(Pass):
         _drop_idle_casts(model, ctx)
         rewritten |= set_backend_attributes(flat.nodes, ctx)
         return bool(conversions or decided or converted or rewritten)
+
+
+def _refuse_quantised(flat: FlatGraph) -> None:
+    """Refuse a plan with quantised formats: a Cast is not how integers are made of floats.
+
+    Raises:
+        DovetailError: A node has a quantised port.
+    """
+    for node in flat.nodes:
+        placement = get_placement(node)
+        formats = () if placement is None else (placement.precision, *placement.ports.values())
+        found = next((format_ for format_ in formats if format_ is not None and format_.quantised), None)
+        if found is not None:
+            raise DovetailError(
+                f"'{node.name}' ({node.op_type}) is planned in {found} on {placement.backend}; nothing here quantises",
+                "pin it to a float format or to another backend; `dovetail plan` shows the plan",
+            )
 
 
 def _lower_inputs(model: Model, states: dict[int, int], ctx: Context) -> None:

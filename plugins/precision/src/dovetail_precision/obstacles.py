@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dovetail.ir.formats import Format
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from dovetail_precision.conditioning.conditions import Conditions
     from dovetail_precision.ranges.overflow import OverflowAnalysis
-    from dovetail_precision.variable import Variable
+    from dovetail_precision.variable import Value, Variable
 
 __all__ = ["Obstacles"]
 
@@ -25,16 +24,11 @@ _NARROW = Format.of(NARROW)
 class Obstacles:
     """Collects the reasons of one model, cached per variable. Only float16 has a range narrower than float32's."""
 
-    def __init__(self, overflow: OverflowAnalysis, conditions: Conditions, is_constant: Callable[[ir.Value], bool]):
+    def __init__(self, overflow: OverflowAnalysis, conditions: Conditions):
         self._overflow = overflow
         self._conditions = conditions
-        self._is_constant = is_constant
         self._known: dict[int, str] = {}
         self._misfits: dict[int, str] = {}
-
-    def __call__(self, variable: Variable, format_: Format) -> str:
-        """Return the reason against float format `format_` for `variable`, in one clause; empty if there is none."""
-        return self.of_values(variable, format_) or self.of_conditioning(variable, format_)
 
     def of_values(self, variable: Variable, format_: Format) -> str:
         """Return which value of `variable` leaves the range of `format_`; empty if none does."""
@@ -49,11 +43,15 @@ class Obstacles:
         """Return the conditioning problem of `format_`; empty for pinned nodes and `--low`, which take precedence."""
         if variable.policy in ("keep", "pinned") or variable.override and variable.policy == "lower":
             return ""
-        return self._conditions.against(variable.node, format_.element)
+        return self.conditioning_of(variable.node, format_)
+
+    def conditioning_of(self, node: ir.Node, format_: Format) -> str:
+        """Return the conditioning problem of `format_` at a node, whatever the user asked for; empty if none."""
+        return self._conditions.against(node, format_.element)
 
     def _constants(self, variable: Variable) -> str:
         for _, value in variable.inputs:
-            if self._is_constant(value):
+            if value.constant:
                 known = self._misfits.get(id(value))
                 if known is None:
                     known = self._misfits[id(value)] = self._misfit(value)
@@ -61,7 +59,7 @@ class Obstacles:
                     return f"its constant '{value.name}' {known}"
         return ""
 
-    def _misfit(self, value: ir.Value) -> str:
-        if magnitude_fits(self._overflow.intervals.constant_magnitude(value), NARROW):
+    def _misfit(self, value: Value) -> str:
+        if magnitude_fits(self._overflow.intervals.constant_magnitude(value.source), NARROW):
             return ""
-        return misfit(value.const_value, NARROW)
+        return misfit(value.source.const_value, NARROW)

@@ -79,7 +79,7 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[For
     """
     wanted = variable.low if override.side == "low" else variable.present
     if variable.policy == "pinned":
-        if wanted in schema and len(variable.allowed) == 1 and wanted not in variable.allowed:
+        if wanted in schema and len(variable.choices) == 1 and wanted not in variable.choices.floats:
             pin = claim.because.removeprefix("as ").removesuffix(" says")
             raise _contradiction(variable.node, override.text, pin)
         return ""
@@ -88,25 +88,26 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[For
         return ""
     if override.side == "high":
         variable.policy, variable.override = "high", override.text
-        if wanted in schema and wanted not in variable.allowed:
+        if wanted in schema and wanted not in variable.choices.floats:
             return f"{variable.backend} does not compute it in {wanted}, as {override.text} says"
-    elif variable.low != variable.high and variable.inputs:
+    elif variable.inputs and (variable.low is not variable.high or variable.choices.quantised):
         variable.policy, variable.override = "lower", override.text
     return ""
 
 
 def why_overridden(variable: Variable, against: str) -> str:
     """Return the outcome of the override of `variable`; `against` is the known reason if it was not obeyed."""
-    obeyed = variable.chosen == (variable.present if variable.policy == "high" else variable.low)
-    if obeyed:
-        return f"computed in {variable.chosen}, as {variable.override} says"
-    return f"computed in {variable.chosen} despite {variable.override}: {against or 'its types allow no other'}"
+    found = variable.format
+    low = found is variable.low or variable.chosen.quantised
+    if found is variable.present if variable.policy == "high" else low:
+        return f"computed in {found}, as {variable.override} says"
+    return f"computed in {found} despite {variable.override}: {against or 'its types allow no other'}"
 
 
 def remark_overrides(problem: TypingProblem, ctx: Context) -> None:
     """Remark the nodes on `--low` that have no variable that could go low."""
     reached = {id(variable.node) for variable in problem.variables if variable.override or variable.policy == "pinned"}
-    for node, override in problem.overridden_nodes():
+    for node, override in problem.overridden:
         if override.side == "low" and id(node) not in reached:
             why = f"not low despite {override.text}: {_obstacle(problem, node)}"
             ctx.remark("missed", node, "override", why)

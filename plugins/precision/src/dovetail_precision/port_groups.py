@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dovetail.ir.formats import FLOAT_FORMATS, Format
 from dovetail.ir.signatures import Port, Signature, input_name, output_name
 
-__all__ = ["PortGroup", "port_groups"]
+__all__ = ["PortGroup", "merged", "port_groups"]
 
 # The schema binds Y to the type of scale, but onnx's inference and checker require the type of X.
 _ONE_TYPE = {("", "RMSNormalization"): {"V": "T"}}
@@ -69,3 +69,16 @@ def port_groups(
 
 def _allowed(present: Format, port: Port | None) -> frozenset[Format]:
     return frozenset({present}) if port is None else frozenset(f for f in FLOAT_FORMATS if f.element in port.dtypes)
+
+
+def merged(groups: Sequence[PortGroup]) -> PortGroup:
+    """Return the ports of several groups as one; its type is that of the first group."""
+    if len(groups) == 1:
+        return groups[0]
+    return PortGroup(
+        groups[0].present,
+        groups[0].allowed,
+        tuple(port for group in groups for port in group.inputs),
+        tuple(port for group in groups for port in group.outputs),
+        frozenset().union(*(group.names for group in groups)),
+    )

@@ -7,20 +7,27 @@ Random operators with a seed are left alone: in another type they would draw oth
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from dovetail.ir.formats import FLOAT32
 from dovetail.ir.types import FLOATS, dtype_name
 
 from dovetail_precision.constant_range import misfit
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir.formats import Format
     from dovetail.passes import Context
 
-    from dovetail_precision.variable import Variable
+__all__ = ["TAKES_ANY", "holds_type", "rewrite_type_attributes", "select_of"]
 
-__all__ = ["has_type_attribute", "rewrite_type_attributes"]
+TAKES_ANY = frozenset({"Cast", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
+"""Operators whose output type does not depend on the input type."""
+
+# Gather is not among them: it reads weights, and its result is data.
+_DATA_MOVEMENT = frozenset(
+    {"Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
+)
+_FILLS = frozenset({"ConstantOfShape", "EyeLike"})
 
 _ATTRIBUTES = {
     "Bernoulli": "dtype",
@@ -34,20 +41,29 @@ _ATTRIBUTES = {
 }
 
 
-def has_type_attribute(variable: Variable) -> bool:
-    """Whether an attribute decides the type of `variable`, and its value fits the low type."""
-    node = variable.node
-    if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES or variable.inputs or variable.override:
-        return False
-    if variable.policy not in ("follow-consumer", "pass") or variable.present is not FLOAT32:
-        return False
-    if variable.low == variable.present or variable.low not in variable.allowed:
+def holds_type(node: ir.Node, low: Format) -> bool:
+    """Whether an attribute decides the type of the results of `node`, and its value fits the low format."""
+    if node.op_type not in _ATTRIBUTES or node.domain not in ("", "ai.onnx"):
         return False
     if node.op_type == "Cast":
         kind = node.inputs[0].dtype
         return kind is not None and (kind.is_integer() or kind.name == "BOOL")
     filled = node.attributes.get("value")
-    return "seed" not in node.attributes and (filled is None or not misfit(filled.as_tensor(), variable.low.element))
+    if "seed" in node.attributes or not low.is_float:
+        return False
+    return filled is None or not misfit(filled.as_tensor(), low.element)
+
+
+def select_of(node: ir.Node) -> Literal["", "pick", "fill", "move"]:
+    """Return how `node` takes part in selects of constants; empty if it does not."""
+    operator = node.op_type
+    if operator == "Where":
+        found = "pick"
+    elif operator in _DATA_MOVEMENT:
+        found = "move"
+    else:
+        found = "fill" if operator in _FILLS else ""
+    return found if node.domain in ("", "ai.onnx") else ""
 
 
 def rewrite_type_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:

@@ -1,48 +1,89 @@
-"""A variable of the typing problem: the format of some ports of one node."""
+"""Variables of the typing problem: the formats of some ports of one node, and the values at these ports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
+
+from dovetail.ir.formats import FLOAT32, Format
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-    from dovetail.ir.formats import Format
+    from dovetail_precision.choices import Choice, Choices
 
-__all__ = ["Variable"]
+__all__ = ["Value", "Variable"]
 
 
-@dataclass(slots=True)
-class Variable:
-    """The format of some ports of one node.
+@dataclass(slots=True, eq=False)
+class Value:
+    """A float value that variables compute or read.
 
     Attributes:
-        node: The node.
-        backend: Name of its backend.
-        policy: The policy of the backend: `lower`, `fp32`, `promote`, `pass`, ..., or "" (leave it). Also `pinned`,
-            `keep` (the present type), and `angle` (see `trig_inputs.py`).
+        name: Its name.
+        present: Its format in the source model.
+        constant: It is a weight: it is stored once per format that it is read in.
+        kept: It is also read in its present format: by control flow, or as the output of a graph.
+        free: It is an input of the model whose type may follow its readers.
+        input_of_state: The model input that it comes back as, if that is free.
+        source: What it stands for, for cost models; solvers do not look into it.
+    """
+
+    name: str
+    present: Format = FLOAT32
+    constant: bool = False
+    kept: bool = False
+    free: bool = False
+    input_of_state: Value | None = None
+    source: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """The formats of some ports of one node: of a type parameter, or of ports that must be equal.
+
+    Attributes:
+        node: The node, for remarks and cost models; solvers only compare it.
+        choices: What schema, backend and user all allow; never empty.
+        inputs: Port and value of each float input.
+        outputs: Port and value of each float output.
+        policy: The policy or role of the backend: `lower`, `fp32`, `promote`, `pass`, ..., `active`, `passive`, or ""
+            (leave it). Also `pinned`, `keep` (the present type), and `angle` (see `trig_inputs.py`).
         present: The format in the source model.
-        low, high: The backend's low and high precision; `present` if the backend has none.
-        allowed: The formats that schema, backend and user all allow; never empty.
-        inputs: Port name and value of each float input.
-        outputs: Port name and value of each float output.
+        low, high: The low and the high precision of the backend; `present` if the backend has none.
+        backend: Name of the backend.
+        source: File and line of the rule.
+        override: The option that set the policy, as the user wrote it: `--high type:Exp`.
+        takes_any: It is an input that any type may enter: a Cast converts it, or only its shape is read.
+        type_attribute: An attribute of the node decides the type of its outputs, and can hold the low one.
+        select: How it takes part in selects of constants: it picks from its inputs, fills with a constant, moves data.
         chosen: The solver's choice; None before the problem is solved.
         because: The nodes that forced the choice.
         why: The reason in one clause, if the solver knows more than the policy says.
-        override: The option that set the policy, as the user wrote it: `--high type:Exp`.
     """
 
-    node: ir.Node
-    backend: str
-    policy: str
-    present: Format
-    low: Format
-    high: Format
-    allowed: frozenset[Format]
+    node: Any
+    choices: Choices
+    inputs: list[tuple[str, Value]] = field(default_factory=list)
+    outputs: list[tuple[str, Value]] = field(default_factory=list)
+    policy: str = ""
+    present: Format = FLOAT32
+    low: Format = FLOAT32
+    high: Format = FLOAT32
+    backend: str = ""
     source: str = ""
-    inputs: list[tuple[str, ir.Value]] = field(default_factory=list)
-    outputs: list[tuple[str, ir.Value]] = field(default_factory=list)
-    chosen: Format | None = None
-    because: tuple[ir.Node, ...] = ()
-    why: str = ""
     override: str = ""
+    takes_any: bool = False
+    type_attribute: bool = False
+    select: Literal["", "pick", "fill", "move"] = ""
+    chosen: Choice | None = None
+    because: tuple[Any, ...] = ()
+    why: str = ""
+
+    @property
+    def format(self) -> Format | None:
+        """The chosen format of its nominal output; None before a choice is made."""
+        return self.chosen and self.chosen.nominal
+
+    @property
+    def activations(self) -> list[Value]:
+        """The values that it reads and that are not constants."""
+        return [value for _, value in self.inputs if not value.constant]

@@ -85,11 +85,11 @@ class OverflowAnalysis:
             return ""
         for what, ports in (("output", variable.outputs), ("input", variable.inputs)):
             for _, value in ports:
-                if id(value) in self._wide:
-                    said = self._wide[id(value)]
+                if id(value.source) in self._wide:
+                    said = self._wide[id(value.source)]
                     return f"its {what} '{value.name}' {said}{'' if NARROW in said else f', {_END}'}"
         for _, value in variable.outputs:
-            if id(value) in self._sums:
-                reached = self._sums[id(value)]
+            if id(value.source) in self._sums:
+                reached = self._sums[id(value.source)]
                 return f"partial sums of its output '{value.name}' may reach {reached:.4g} on the data, {_END}"
         return ""

@@ -9,13 +9,13 @@ Paddle's bfloat16 placement on CPUs, orphans are raised: nodes that need more ca
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail_precision.constraints import choices, required_format
+from dovetail_precision.choices import Choice
+from dovetail_precision.constraints import candidates, required_format
 from dovetail_precision.def_use import DefUseChain, def_use_chains
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from dovetail.ir.formats import Format
 
     from dovetail_precision.problem import TypingProblem
@@ -25,19 +25,20 @@ __all__ = ["solve_fixpoint"]
 
 
 def solve_fixpoint(problem: TypingProblem) -> None:
-    """Choose a type for every variable of `problem`."""
-    candidates: dict[int, Variable] = {}
+    """Choose formats for every variable of `problem`."""
+    free: dict[int, tuple[Variable, Choice, Choice]] = {}
     chains = def_use_chains(problem)
     cast_readers = {id(variable) for chain in chains for variable in chain.cast_readers}
     for variable in problem.variables:
-        low, high = choices(problem, variable)
+        found = candidates(problem, variable)
+        low, high = found[0], found[-1]
         variable.chosen = low
-        if low != high and id(variable) not in cast_readers:
-            candidates[id(variable)] = variable
-            variable.why = f"{low}: nothing forbids it"
+        if low is not high and id(variable) not in cast_readers:
+            free[id(variable)] = variable, low, high
+            variable.why = f"{low.nominal}: nothing forbids it"
         elif _could_be_low(variable) and problem.obstacle(variable, variable.low):
-            variable.why = f"{high}: {problem.obstacle(variable, variable.low)}"
-    worklist = _Worklist(chains, candidates)
+            variable.why = f"{high.nominal}: {problem.obstacle(variable, variable.low)}"
+    worklist = _Worklist(chains, free)
     worklist.run()
     worklist.raise_components()
     for chain in chains:
@@ -46,63 +47,73 @@ def solve_fixpoint(problem: TypingProblem) -> None:
 
 
 def _could_be_low(variable: Variable) -> bool:
-    return variable.low in variable.allowed and required_format(variable) in (None, variable.low)
+    return variable.low in variable.choices.floats and required_format(variable) in (None, variable.low)
 
 
 class _CastCount:
-    """The number of uses of one value in each type, and the casts that takes."""
+    """The number of uses of one value in each format, and the casts that takes."""
 
     def __init__(self, chain: DefUseChain):
         self.chain = chain
-        self.readings = Counter(reader.chosen for reader in chain.readers)
+        self.readings = Counter(variable.chosen.format_of(port) for variable, port in chain.uses)
         if chain.kept:
             self.readings[chain.present] += 1
 
     def held(self) -> Format:
-        """Return the type that it is computed in at present."""
+        """Return the format that it is computed in at present."""
         chain = self.chain
         if not chain.follows:
             return chain.held
         return chain.present if self.readings[chain.present] else chain.follows
 
     def number(self) -> int:
-        """Return the number of types that it has to be cast to."""
+        """Return the number of formats that it has to be cast to."""
         held = self.held()
-        return sum(kind != held for kind, n in self.readings.items() if n)
+        return sum(kind is not held for kind, n in self.readings.items() if n)
 
     def state(self) -> tuple:
-        """Return what neighbours' decisions depend on: per type, whether no, one or several uses have it."""
+        """Return what neighbours' decisions depend on: per format, whether no, one or several uses have it."""
         return self.held(), frozenset((kind, min(n, 2)) for kind, n in self.readings.items() if n)
+
+
+class _Around(NamedTuple):
+    """A value that a candidate reads or computes, with the ports at which the candidate reads it."""
+
+    casts: _CastCount
+    read_at: list[str]
 
 
 class _Worklist:
     """Candidates whose neighbourhood changed.
 
-    A value is revisited only when its type changes or its number of uses in a type crosses one or two. Candidates are
-    never lowered again, so that happens a few times per value and the whole is linear.
+    A value is revisited only when its format changes or its number of uses in a format crosses one or two. Candidates
+    are never lowered again, so that happens a few times per value and the whole is linear.
     """
 
-    def __init__(self, chains: list[DefUseChain], candidates: dict[int, Variable]):
-        self._candidates = candidates
-        # The values that a candidate reads or computes, each with its number of uses by the candidate.
-        self._around: dict[int, list[tuple[_CastCount, int]]] = {key: [] for key in candidates}
+    def __init__(self, chains: list[DefUseChain], free: dict[int, tuple[Variable, Choice, Choice]]):
+        # A candidate with its lowest and its highest choice.
+        self._free = free
+        self._around: dict[int, list[_Around]] = {key: [] for key in free}
         for chain in chains:
             if chain.constant:
                 continue
-            joins, times = _CastCount(chain), Counter(map(id, chain.readers))
+            casts = _CastCount(chain)
+            read_at: dict[int, list[str]] = {}
+            for variable, port in chain.uses:
+                read_at.setdefault(id(variable), []).append(port)
             for variable in _ends(chain):
-                if id(variable) in candidates:
-                    self._around[id(variable)].append((joins, times[id(variable)]))
+                if id(variable) in free:
+                    self._around[id(variable)].append(_Around(casts, read_at.get(id(variable), [])))
 
     def run(self) -> None:
         """Raise candidates until none is left that needs more casts low than high."""
-        waiting = deque(self._candidates.values())
-        queued = set(self._candidates)
+        waiting = deque(variable for variable, _, _ in self._free.values())
+        queued = set(self._free)
         while waiting:
             variable = waiting.popleft()
             queued.discard(id(variable))
             for other in self._reconsider(variable):
-                if id(other) in self._candidates and id(other) not in queued:
+                if id(other) in self._free and id(other) not in queued:
                     queued.add(id(other))
                     waiting.append(other)
 
@@ -112,53 +123,62 @@ class _Worklist:
         Components share no values, so one visit of each is enough.
         """
         beside: dict[int, list[Variable]] = {}
-        for variable in self._candidates.values():
-            for joins, _ in self._around[id(variable)]:
-                beside.setdefault(id(joins), []).append(variable)
+        for variable, _, _ in self._free.values():
+            for casts, _ in self._around[id(variable)]:
+                beside.setdefault(id(casts), []).append(variable)
         seen: set[int] = set()
-        for first in list(self._candidates.values()):
+        for first in [variable for variable, _, _ in self._free.values()]:
             if id(first) in seen:
                 continue
             seen.add(id(first))
             component, touched = [first], {}
             for variable in component:
-                for joins, _ in self._around[id(variable)]:
-                    if id(joins) in touched:
+                for casts, _ in self._around[id(variable)]:
+                    if id(casts) in touched:
                         continue
-                    touched[id(joins)] = joins
-                    fresh = [other for other in beside[id(joins)] if id(other) not in seen]
+                    touched[id(casts)] = casts
+                    fresh = [other for other in beside[id(casts)] if id(other) not in seen]
                     seen.update(map(id, fresh))
                     component.extend(fresh)
             self._reconsider_component(component, list(touched.values()))
 
     def _reconsider_component(self, component: list[Variable], values: list[_CastCount]) -> None:
-        joins_low = sum(joins.number() for joins in values)
+        casts_low = sum(casts.number() for casts in values)
         for variable in component:
-            _retype(variable, self._around[id(variable)], variable.present)
-        saved = joins_low - sum(joins.number() for joins in values)
+            self._choose(variable, high=True)
+        saved = casts_low - sum(casts.number() for casts in values)
         for variable in component:
             if saved <= 0:
-                _retype(variable, self._around[id(variable)], variable.low)
+                self._choose(variable, high=False)
                 continue
-            del self._candidates[id(variable)]
-            variable.because = tuple(_high(variable, self._around[id(variable)]))[:8]
+            _, low, _ = self._free.pop(id(variable))
+            variable.because = tuple(_alike(variable, self._around[id(variable)]))[:8]
             among = f"{len(component)} connected nodes" if len(component) > 1 else "it"
-            variable.why = f"{variable.chosen}: {variable.low} for {among} would take {_more_joins(saved)}"
+            variable.why = f"{variable.format}: {low.nominal} for {among} would take {_more_joins(saved)}"
 
     def _reconsider(self, variable: Variable) -> list[Variable]:
         """Raise `variable` if that saves casts; return the variables to revisit."""
         around = self._around[id(variable)]
-        before, joins_low = [joins.state() for joins, _ in around], sum(joins.number() for joins, _ in around)
-        _retype(variable, around, variable.present)
-        joins_high = sum(joins.number() for joins, _ in around)
-        if joins_high >= joins_low:
-            _retype(variable, around, variable.low)
+        before, casts_low = [casts.state() for casts, _ in around], sum(casts.number() for casts, _ in around)
+        self._choose(variable, high=True)
+        casts_high = sum(casts.number() for casts, _ in around)
+        if casts_high >= casts_low:
+            self._choose(variable, high=False)
             return []
-        del self._candidates[id(variable)]
-        variable.because = tuple(_high(variable, around))[:8]
-        variable.why = f"{variable.chosen}: {variable.low} here would take {_more_joins(joins_low - joins_high)}"
-        changed = [joins for (joins, _), state in zip(around, before, strict=True) if joins.state() != state]
-        return [other for joins in changed for other in _ends(joins.chain)]
+        _, low, _ = self._free.pop(id(variable))
+        variable.because = tuple(_alike(variable, around))[:8]
+        variable.why = f"{variable.format}: {low.nominal} here would take {_more_joins(casts_low - casts_high)}"
+        changed = [casts for (casts, _), state in zip(around, before, strict=True) if casts.state() != state]
+        return [other for casts in changed for other in _ends(casts.chain)]
+
+    def _choose(self, variable: Variable, high: bool) -> None:
+        """Give a candidate its highest or its lowest choice."""
+        before, after = variable.chosen, self._free[id(variable)][2 if high else 1]
+        for casts, read_at in self._around[id(variable)]:
+            for port in read_at:
+                casts.readings[before.format_of(port)] -= 1
+                casts.readings[after.format_of(port)] += 1
+        variable.chosen = after
 
 
 def _ends(chain: DefUseChain) -> list[Variable]:
@@ -167,19 +187,12 @@ def _ends(chain: DefUseChain) -> list[Variable]:
     return list({id(variable): variable for variable in ends}.values())
 
 
-def _retype(variable: Variable, around: list[tuple[_CastCount, int]], kind: Format) -> None:
-    for joins, times in around:
-        joins.readings[variable.chosen] -= times
-        joins.readings[kind] += times
-    variable.chosen = kind
-
-
-def _high(variable: Variable, around: list[tuple[_CastCount, int]]) -> dict[ir.Node, None]:
-    """Return the high neighbours of `variable`: they share a value with it."""
+def _alike(variable: Variable, around: list[_Around]) -> dict[Any, None]:
+    """Return the neighbours of `variable` with the same format: they share a value with it."""
     found = {}
-    for joins, _ in around:
-        for other in (joins.chain.producer, *joins.chain.readers[:8]):
-            if other is not None and other is not variable and other.chosen == variable.chosen:
+    for casts, _ in around:
+        for other in (casts.chain.producer, *casts.chain.readers[:8]):
+            if other is not None and other is not variable and other.format is variable.format:
                 found[other.node] = None
     return found
 

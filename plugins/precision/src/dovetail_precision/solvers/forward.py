@@ -2,33 +2,42 @@
 
 A node whose policy is `lower` goes low, one whose policy is `fp32` goes high, and any other node takes the type of its
 inputs, as under torch.autocast (https://pytorch.org/docs/stable/amp.html). Constants and selects between constants
-take the type of their peers.
+take the type of their peers. A node that may be quantised takes its first choice if its policy or role goes low, and
+otherwise the one that reads its input as it arrives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import float_format
+from dovetail.ir.formats import Format
 
+from dovetail_precision.choices import Choice, uniform
 from dovetail_precision.constant_selects import find_constant_selects, take_types_of_readers
-from dovetail_precision.constraints import activations, legal_format, required_format
+from dovetail_precision.constraints import (
+    follows_readers,
+    legal_choice,
+    legal_format,
+    required_choice,
+    required_format,
+)
 from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.output_tails import raise_output_tails
-from dovetail_precision.type_attributes import has_type_attribute
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-    from dovetail.ir.formats import Format
+    from typing import Any
 
     from dovetail_precision.problem import TypingProblem
-    from dovetail_precision.variable import Variable
+    from dovetail_precision.variable import Value, Variable
 
 __all__ = ["solve_forward"]
 
+_FOLLOWING = ("pass", "none", "passive")  # policies that take the format of the first input
+
 
 def solve_forward(problem: TypingProblem) -> None:
-    """Choose a type for every variable of `problem`."""
+    """Choose formats for every variable of `problem`."""
     selects = find_constant_selects(problem)
     _sweep(problem, selects)
     followed = take_types_of_readers(problem, selects)
@@ -43,57 +52,82 @@ def solve_forward(problem: TypingProblem) -> None:
     for variable in followed:
         variable.policy, variable.why = "follow-consumer", f"{variable.low}, as all of its readers do"
     raise_output_tails(problem)
-    if any(map(has_type_attribute, problem.variables)):  # rare
+    if any(map(follows_readers, problem.variables)):  # rare
         for chain in def_use_chains(problem):
             chain.adopt_type_of_readers()
 
 
 def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
-    """Choose types in graph order. `selects` do not count as inputs of their readers; they are typed afterwards."""
-    # The type that the readers of a value assume, if it is not the type it is computed in.
-    assumed_types: dict[int, Format] = {}
+    """Choose in graph order. `selects` do not count as inputs of their readers; they are typed afterwards."""
+    # The format that the readers of a value assume, if it is not the one it is computed in.
+    assumed: dict[int, Format] = {}
     selected = {id(value) for variable in selects for _, value in variable.outputs}
 
-    def arriving(value: ir.Value) -> Format:
-        known = assumed_types.get(id(value))
+    def arriving(value: Value) -> Format:
+        known = assumed.get(id(value))
         if known is None:
             variable = problem.defined_by(value)
-            known = variable.chosen if variable else float_format(value)
+            known = variable.chosen.format_of(problem.port_of(value)) if variable else value.present
         return known
 
     for variable in problem.variables:
-        arrives = activations(problem, variable)
-        arrives = [value for value in arrives if id(value) not in selected] or arrives
-        wanted = _wanted(variable, arrives, arriving)
-        variable.chosen = legal_format(problem, variable, wanted)
-        variable.because = ()
-        if variable.chosen == variable.high:
+        arrives = variable.activations
+        if selected:
+            arrives = [value for value in arrives if id(value) not in selected] or arrives
+        variable.because, back = (), None
+        if variable.choices.quantised:
+            variable.chosen = _quantised(problem, variable, arrives, arriving)
+        else:
+            wanted = _wanted(variable, arrives, arriving)
+            chosen = legal_format(problem, variable, wanted)
+            variable.chosen = uniform(chosen)
+            if variable.policy == "fp32-round-trip" and arrives:
+                back = arriving(arrives[0])
+            if chosen is not wanted and wanted is variable.low and problem.ill_conditioned(variable, wanted):
+                back = wanted  # readers of a raised statistic need not be raised with it
+        if variable.format is variable.high:
             variable.because = tuple(_producers(problem, arrives, variable.high))
-        back = arriving(arrives[0]) if variable.policy == "fp32-round-trip" and arrives else None
-        if variable.chosen != wanted == variable.low and problem.ill_conditioned(variable, wanted):
-            back = wanted  # readers of a raised statistic need not be raised with it
         if back is not None:
             for _, value in variable.outputs:
-                assumed_types[id(value)] = back
+                assumed[id(value)] = back
 
 
-def _wanted(variable: Variable, arrives: list[ir.Value], arriving) -> Format:
+def _wanted(variable: Variable, arrives: list[Value], arriving: Callable[[Value], Format]) -> Format:
+    """Return the float format that policy and inputs ask for."""
     wanted = required_format(variable)
     if wanted is not None:
         return wanted
     if variable.policy in ("", "recurse") or not arrives:
         return variable.present
-    if variable.policy in ("pass", "none"):
-        return arriving(arrives[0])
+    if variable.policy in _FOLLOWING:
+        return _expressed(arriving(arrives[0]))
     first, *others = map(arriving, arrives)
-    return first.join(*others)
+    return _expressed(first.join(*others))
 
 
-def _producers(problem: TypingProblem, arrives: list[ir.Value], high: Format) -> list[ir.Node]:
+def _expressed(format_: Format) -> Format:
+    return Format.of(format_.computes_in) if format_.quantised else format_
+
+
+def _quantised(
+    problem: TypingProblem, variable: Variable, arrives: list[Value], arriving: Callable[[Value], Format]
+) -> Choice:
+    """Return the choice of a variable that may be quantised."""
+    required = required_choice(problem, variable)
+    if required is not None:
+        return required
+    if not arrives or variable.policy in ("", "recurse"):
+        return legal_choice(problem, variable, variable.present)
+    first, *others = map(arriving, arrives)
+    follows = variable.policy in _FOLLOWING
+    return legal_choice(problem, variable, first if follows else first.join(*others))
+
+
+def _producers(problem: TypingProblem, arrives: list[Value], high: Format) -> list[Any]:
     """Return the high producers of `arrives`."""
     found = []
     for value in arrives:
         variable = problem.defined_by(value)
-        if variable is not None and variable.chosen == high:
+        if variable is not None and variable.format is high:
             found.append(variable.node)
     return found

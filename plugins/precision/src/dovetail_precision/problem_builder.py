@@ -1,0 +1,197 @@
+"""Build the typing problem of a placed model: a variable per type parameter of every node, and the values between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format, float_format
+from dovetail.ir.signatures import Signatures, input_name, output_name
+from dovetail.planning.placement import HOST, get_placement
+from dovetail_placement.place import claim_on
+
+from dovetail_precision.choices import float_choices
+from dovetail_precision.conditioning.conditions import Conditions
+from dovetail_precision.cost_table import table_for
+from dovetail_precision.costs import CostModel, MovedBytes
+from dovetail_precision.node_choices import NodeChoices
+from dovetail_precision.obstacles import Obstacles
+from dovetail_precision.overrides import apply_override, find_overrides
+from dovetail_precision.port_groups import PortGroup, port_groups
+from dovetail_precision.problem import Results, TypingProblem
+from dovetail_precision.problem_values import ProblemValues
+from dovetail_precision.ranges.overflow import OverflowAnalysis
+from dovetail_precision.trig_inputs import find_trig_inputs
+from dovetail_precision.trip_counts import trip_counts
+from dovetail_precision.type_attributes import TAKES_ANY, holds_type, select_of
+from dovetail_precision.type_equalities import TypeEquality, holds_bodies, type_equalities
+from dovetail_precision.variable import Variable
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.planning.claim import Claim
+    from dovetail.plugin.protocols import Backend
+
+__all__ = ["build_problem"]
+
+# Rounding the scales of a quantised model would change its quantisation grid.
+_ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+
+
+def build_problem(model: Model, ctx: Context) -> TypingProblem:
+    """Return the typing problem of `model`, whose nodes are placed.
+
+    Raises:
+        DovetailError: `--low`, `--high` and pins contradict each other.
+    """
+    return _Builder(model, ctx).build()
+
+
+class _Builder:
+    def __init__(self, model: Model, ctx: Context):
+        self._model = model
+        self._ctx = ctx
+        self._flat = ctx.analysis(FlatGraph, model)
+        self._values = ProblemValues(model, self._flat, ctx.request.keep_io_types)
+        self._overrides = find_overrides(model, ctx)
+        self._signatures = Signatures(model.ir.opset_imports)
+        self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
+        self._precisions = {
+            name: tuple(Format.of(kind) if kind else None for kind in (backend.low, backend.high))
+            for name, backend in self._backends.items()
+        }
+        self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
+        self._choices = NodeChoices()
+        self._trig_inputs = find_trig_inputs(self._flat.nodes, self._values.is_constant, self._is_trig)
+        self._problem = TypingProblem(
+            keeps_io_types=ctx.request.keep_io_types,
+            reasons=Obstacles(ctx.analysis(OverflowAnalysis, model), ctx.analysis(Conditions, model)),
+            cost_model=self._costs,
+        )
+
+    def build(self) -> TypingProblem:
+        problem = self._problem
+        for node in self._flat.nodes:
+            self._add(node)
+        typed = {id(variable.node) for variable in problem.variables}
+        self._values.finish(typed)
+        problem.results_of = _results_of(self._model, typed)
+        problem.overridden = [
+            (node, self._overrides[id(node)]) for node in self._flat.nodes if id(node) in self._overrides
+        ]
+        return problem
+
+    def _costs(self) -> CostModel:
+        return MovedBytes(table_for(self._ctx), trip_counts(self._flat))
+
+    def _is_trig(self, node: ir.Node) -> bool:
+        return self._backend_of(node).takes_angles(node.domain, node.op_type)
+
+    def _backend_of(self, node: ir.Node) -> Backend:
+        return self._backends[get_placement(node).backend]
+
+    def _add(self, node: ir.Node) -> None:
+        if holds_bodies(node):
+            for equality in type_equalities(node):
+                self._add_equality(node, equality)
+            return
+        groups = self._groups(node)
+        if not groups:
+            return
+        claim, backend = claim_on(node), self._backend_of(node)
+        policy = ""
+        if claim is not None and (backend.name != HOST or claim.role == "pinned"):
+            policy = claim.role
+            if policy != "pinned" and node.op_type in _ATOMS:
+                policy = "keep"
+            elif policy != "pinned" and id(node) in self._trig_inputs:
+                policy = "angle"
+        low, high = self._precisions[backend.name]
+        for group, choices in self._choices.of(groups, claim):
+            if not len(choices):
+                self._problem.impossible.append((node, self._choices.obstacle(group, claim)))
+                choices = float_choices(frozenset({group.present}))
+            variable = Variable(
+                node,
+                choices,
+                [(name, self._values.of(node.inputs[index])) for index, name in group.inputs],
+                [(name, self._values.of(node.outputs[index])) for index, name in group.outputs],
+                _policy_of(group, node, claim, policy),
+                group.present,
+                low or group.present,
+                high or group.present,
+                backend.name,
+                claim.source if claim is not None else "",
+            )
+            if node.op_type in TAKES_ANY:
+                variable.takes_any = node.domain in ("", "ai.onnx") and not group.outputs
+            variable.select = select_of(node)
+            if not group.inputs:
+                variable.type_attribute = holds_type(node, variable.low)
+            if id(node) in self._overrides:
+                against = apply_override(variable, self._overrides[id(node)], group.allowed, claim)
+                if against:
+                    self._problem.impossible.append((node, against))
+            self._problem.variables.append(variable)
+
+    def _add_equality(self, node: ir.Node, equality: TypeEquality) -> None:
+        """Add one variable for the ports of `node` and of its bodies that must have one type."""
+        claim, backend = claim_on(node), self._backend_of(node)
+        sig, present = self._signatures(node), float_format(equality.values(node)[0])
+        given = [graph.outputs[index] for graph, index in equality.body_outputs]
+        # A weight that a body returns unchanged has no reader for which a version could be stored.
+        free = present is FLOAT32 and backend.name != HOST and not any(value.is_initializer() for value in given)
+        free = free and not (id(node) in self._overrides and self._overrides[id(node)].side == "high")
+        inputs = [(input_name(index, sig), node.inputs[index]) for index in equality.inputs]
+        outputs = [(output_name(index, sig), node.outputs[index]) for index in equality.outputs]
+        name = (inputs or outputs)[0][0]
+        read = inputs + [(name, value) for value in given]
+        computed = [(name, value) for name, value in outputs if value.name]
+        computed += [(name, value) for value in equality.body_inputs]
+        low, high = self._precisions[backend.name]
+        self._problem.variables.append(
+            Variable(
+                node,
+                float_choices(frozenset(FLOAT_FORMATS) if free else frozenset({present})),
+                [(name, self._values.of(value)) for name, value in read],
+                [(name, self._values.of(value)) for name, value in computed],
+                "recurse",
+                present,
+                low or present,
+                high or present,
+                backend.name,
+                claim.source if claim is not None else "",
+            )
+        )
+        self._values.equate(equality.body_outputs)
+
+    def _groups(self, node: ir.Node) -> tuple[PortGroup, ...]:
+        """Return the float ports of `node` by type parameter; cached per operator, version and port types."""
+        inputs = tuple([float_format(value) for value in node.inputs])
+        outputs = tuple([float_format(value) if value.name else None for value in node.outputs])
+        key = (node.domain, node.op_type, node.version, inputs, outputs)
+        if key not in self._known_groups:
+            self._known_groups[key] = port_groups(self._signatures(node), inputs, outputs)
+        return self._known_groups[key]
+
+
+def _policy_of(group: PortGroup, node: ir.Node, claim: Claim | None, policy: str) -> str:
+    if claim is not None and claim.keep >= group.names:
+        return "keep"
+    return "pass" if policy == "follow-consumer" and node.op_type in TAKES_ANY and not group.outputs else policy
+
+
+def _results_of(model: Model, typed: set[int]) -> Callable[[ir.Node], Results]:
+    ends = {id(value) for value in model.graph.outputs}
+
+    def results(node: ir.Node) -> Results:
+        values = node.outputs
+        readers = [reader for value in values for reader, _ in value.uses() if id(reader) in typed]
+        given = any(id(value) in ends for value in values)
+        leaves = any(value.is_graph_output() and id(value) not in ends for value in values)
+        return Results(readers, given, leaves)
+
+    return results
