@@ -152,8 +152,8 @@ class Backend:
 
     @property
     def border_types(self) -> frozenset[str]:
-        """The precisions, and the element types that the file gives a name without saying how they are quantised."""
-        named = {dtype for spec in self.types.values() if not spec.quantised for dtype in spec.dtype}
+        """The precisions, and the element types that the file gives a name."""
+        named = {dtype for spec in self.types.values() for dtype in spec.dtype}
         return frozenset(named | {self.low, self.high}) - {None}
 
     def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact]) -> Judge:

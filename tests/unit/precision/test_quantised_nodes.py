@@ -151,6 +151,8 @@ def test_a_node_that_is_listed_high_leaves_a_backend_of_integers(plan):
     assert placed(plan(high="conv"))["conv"] == "host/float32"
 
 
-def test_compiling_says_that_nothing_quantises_yet(with_backend):
-    with pytest.raises(DovetailError, match=r"'conv' \(Conv\) is planned in int8\[symmetric\] on acme-npu"):
-        dovetail.compile(open_text(NET, "net"), "acme-npu", plugins=with_backend(FILE))
+def test_a_plan_in_integers_that_nothing_carries_out_is_an_error(with_backend):
+    model, ctx = open_text(NET, "net"), Context(Request.of("acme-npu"), plugins=with_backend(FILE))
+    with pytest.raises(DovetailError, match=r"'conv' \(Conv\) is planned in int8\[symmetric\] on acme-npu") as caught:
+        Pipeline.parse("normalise,edge-kinds,place,assign-types,join", ctx.registry).run(model, ctx)
+    assert "pip install dovetail-quantize" in caught.value.hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import float_format
+from dovetail.ir.formats import Format, float_format
 from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.planning.placement import HOST, get_placement
 
@@ -15,7 +15,6 @@ from dovetail_precision.type_equalities import type_equalities
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
-    from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
 
 __all__ = ["Conversion", "PlannedTypes", "find_conversions"]
@@ -53,9 +52,16 @@ class Conversion:
 
 
 class PlannedTypes:
-    """The formats that a plan assigns to values, to their readers, and to inputs and outputs of bodies."""
+    """The formats that a plan assigns to values, to their readers, and to inputs and outputs of bodies.
 
-    def __init__(self, model: Model, flat: FlatGraph):
+    Args:
+        model: A model whose nodes have placements.
+        flat: Its flat graph.
+        expressed: Give the floats that quantised formats express, which is what the graph holds once it is quantised.
+    """
+
+    def __init__(self, model: Model, flat: FlatGraph, expressed: bool = False):
+        self._expressed = expressed
         self._signatures = Signatures(model.ir.opset_imports)
         self._taken: dict[int, tuple[ir.Node, str]] = {}
         self._given: dict[tuple[int, int], tuple[ir.Node, str]] = {}
@@ -72,13 +78,13 @@ class PlannedTypes:
         producer = value.producer()
         if producer is None and present is not None and id(value) in self._taken:
             holder, port = self._taken[id(value)]
-            return get_placement(holder).port_format(port)
+            return self._format(get_placement(holder).port_format(port))
         placement = get_placement(producer) if producer is not None else None
         if present is None or placement is None:
             return present
         if not placement.ports:
-            return placement.precision
-        return placement.port_format(output_name(value.index(), self._signatures(producer)))
+            return self._format(placement.precision)
+        return self._format(placement.port_format(output_name(value.index(), self._signatures(producer))))
 
     def wanted(self, node: ir.Node, index: int) -> Format | None:
         """Return the format in which `node` reads its input `index`; None if that is no float tensor."""
@@ -86,8 +92,8 @@ class PlannedTypes:
             return None
         placement = get_placement(node)
         if not placement.ports:
-            return placement.precision
-        return placement.port_format(input_name(index, self._signatures(node)))
+            return self._format(placement.precision)
+        return self._format(placement.port_format(input_name(index, self._signatures(node))))
 
     def body_gives(self, graph: ir.Graph, index: int) -> Format | None:
         """Return the format of output `index` of `graph`; None if that is no float tensor."""
@@ -95,7 +101,12 @@ class PlannedTypes:
         if present is None or (id(graph), index) not in self._given:
             return present
         holder, port = self._given[id(graph), index]
-        return get_placement(holder).port_format(port)
+        return self._format(get_placement(holder).port_format(port))
+
+    def _format(self, planned: Format | None) -> Format | None:
+        if self._expressed and planned is not None and planned.quantised:
+            return Format.of(planned.expressed)
+        return planned
 
     def given(self, value: ir.Value) -> Format | None:
         """Return the type that a model input takes if it need not keep its own: the common type of all readers."""

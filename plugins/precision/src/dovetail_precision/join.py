@@ -54,7 +54,8 @@ class Join(Pass):
         flat = ctx.analysis(FlatGraph, model)
         joiner = _Joiner(model, flat, ctx)
         conversions = find_conversions(flat, joiner.types, ctx.request.keep_io_types)
-        _refuse_quantised(flat)
+        if not ctx.holdings:
+            _refuse_quantised(flat)
         decided = list(joiner.retyped(flat))
         outputs = model.graph.outputs
         states = {id(value): outputs.index(output) for value, output in find_recurrent_io(model.graph)}
@@ -73,7 +74,7 @@ class Join(Pass):
 
 
 def _refuse_quantised(flat: FlatGraph) -> None:
-    """Refuse a plan with quantised formats: a Cast is not how integers are made of floats.
+    """Refuse a plan with quantised formats that nothing has carried out.
 
     Raises:
         DovetailError: A node has a quantised port.
@@ -85,7 +86,7 @@ def _refuse_quantised(flat: FlatGraph) -> None:
         if found is not None:
             raise DovetailError(
                 f"'{node.name}' ({node.op_type}) is planned in {found} on {placement.backend}; nothing here quantises",
-                "pin it to a float format or to another backend; `dovetail plan` shows the plan",
+                "pip install dovetail-quantize, or run its passes calibrate and quantise before this one",
             )
 
 
@@ -136,7 +137,7 @@ class _Joiner:
     """Inserts the casts of one model."""
 
     def __init__(self, model: Model, flat: FlatGraph, ctx: Context):
-        self.types = PlannedTypes(model, flat)
+        self.types = PlannedTypes(model, flat, expressed=True)
         self._ctx = ctx
         self._scopes = Scopes(flat)
         self._names = ctx.analysis(FreshNames, model)

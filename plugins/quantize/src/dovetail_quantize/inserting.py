@@ -34,6 +34,7 @@ class Inserter:
         self.model, self.ctx = model, ctx
         self.names = ctx.analysis(FreshNames, model)
         self._places = ConversionPlacement(model, ctx)
+        self._constants: dict[tuple, ir.Value] = {}
         self._borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
 
     def convert(self, forms: list[tuple[Held, Holding]]) -> None:
@@ -61,8 +62,18 @@ class Inserter:
             for output in node.outputs:
                 output.name = output.name or self.names.fresh(f"{name}_{step.target.element}")
         for constant in op.initializers:
-            self.model.graph.register_initializer(constant)
+            self._share(constant, name)
         return result, op.nodes
+
+    def _share(self, constant: ir.Value, name: str) -> None:
+        """Let the conversions of one value read the same constants: kernels that are compared are then equal."""
+        array = constant.const_value.numpy()
+        key = (name, constant.dtype, array.shape, array.tobytes())
+        known = self._constants.setdefault(key, constant)
+        if known is constant:
+            self.model.graph.register_initializer(constant)
+        else:
+            constant.replace_all_uses_with(known)
 
     def _store(self, held: Held, holding: Holding) -> None:
         """Store a weight in integers, with one DequantizeLinear per backend that reads it."""
