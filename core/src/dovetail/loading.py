@@ -74,7 +74,12 @@ def recognised(model: Model, stamp: str, engines: Mapping[str, Sequence[Engine]]
     model = annotated(model)
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, model.path)
     return CompiledModel(
-        model, plan, dict(engines), unchanged=model.path, recorded=found, artifacts=_artifacts_of(found),
+        model,
+        plan,
+        dict(engines),
+        unchanged=model.path,
+        recorded=found,
+        artifacts=_artifacts_of(found),
         registry=ctx.registry,
     )
 

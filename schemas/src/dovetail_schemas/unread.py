@@ -12,7 +12,7 @@ from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
 __all__ = ["UNREAD_OF_SECTIONS", "refuse_unread"]
 
-UNREAD_OF_SECTIONS = {"border": ("in", "out"), "precision": ("typed",)}
+UNREAD_OF_SECTIONS = {"precision": ("typed",)}
 """Keys without a reader, by the section that they stand in."""
 
 

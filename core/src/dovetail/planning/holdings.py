@@ -102,8 +102,9 @@ def parse_holdings(document: Mapping[str, Any]) -> list[Holding]:
         for entry in entries if isinstance(entries, list) else [entries]:
             try:
                 found.append(_parsed(value, entry))
-            except (KeyError, TypeError, ValueError) as error:
-                why = error.args[0] if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            except (KeyError, TypeError, ValueError, DovetailError) as error:
+                own = isinstance(error, (ValueError, DovetailError))
+                why = error.args[0] if own else f"{type(error).__name__}: {error}"
                 raise DovetailError(
                     f"plan: the holding of value '{value}' cannot be read: {why}",
                     "replay a plan as it was saved, or leave the entry out and give --data",

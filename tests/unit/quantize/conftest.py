@@ -1,0 +1,105 @@
+"""A backend that computes in integers, and a small residual net with weights."""
+
+import dovetail
+import numpy as np
+import pytest
+
+FILE = """
+backend: npu
+device: npu
+opset: 13..26
+precision: {low: int8, high: float32}
+types:
+  q8: {dtype: int8, scheme: symmetric}
+  other: {dtype: int8, scheme: symmetric, observer: half}
+  w8: {dtype: int8, scheme: symmetric, granularity: channel, axis: 0}
+  b32: {dtype: int32, scale: X*W}
+ops:
+  Conv: {role: active, types: {X: q8, W: w8, B: b32, Y: q8}}
+  Relu: {role: passive, types: q8}
+  Add: {role: active, types: {A: q8, B: q8, C: q8}}
+  Mul: {role: active, types: {A: other, B: other, C: q8}}
+  MaxPool: {role: passive, types: q8, same_scale: true}
+  Concat: {role: passive, types: {in0: q8, in1: q8, out0: q8}, same_scale: true}
+place: {strategy: autocast}
+emit: {engines: [onnxruntime-cpu]}
+"""
+
+NET = """<ir_version: 10, opset_import: ["": 21]>
+g (float[1,4,8,8] x) => (float[1,8,4,4] y) <float[4,4,3,3] w1, float[4] b1, float[4,4,3,3] w2, float[4] b2> {
+  [conv1] a = Conv <pads = [1,1,1,1]> (x, w1, b1)
+  [relu] r = Relu (a)
+  [pool] p = MaxPool <kernel_shape = [2,2], strides = [2,2]> (r)
+  [conv2] c = Conv <pads = [1,1,1,1]> (p, w2, b2)
+  [add] s = Add (p, c)
+  [both] d = Concat <axis = 1> (s, c)
+  [out] y = Tanh (d)
+}"""
+
+
+class Half:
+    """An observer that covers half of what it saw."""
+
+    def __init__(self, format_):
+        from dovetail_quantize.observers.minmax import MinMax
+
+        self._all = MinMax(format_)
+
+    def update(self, array):
+        self._all.update(array / 2)
+
+    def parameters(self):
+        return self._all.parameters()
+
+
+def with_weights(text):
+    """A model in ONNX text whose initializers without data get normal numbers."""
+    import onnx
+
+    rng = np.random.default_rng(0)
+    proto = onnx.parser.parse_model(text)
+    for value in list(proto.graph.value_info):
+        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        array = (rng.standard_normal(shape) * 0.3).astype(np.float32)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
+        proto.graph.value_info.remove(value)
+    return dovetail.open(proto)
+
+
+@pytest.fixture
+def samples():
+    return {"x": np.random.default_rng(1).standard_normal((8, 4, 8, 8)).astype(np.float32)}
+
+
+@pytest.fixture
+def installed(with_backend, tmp_path):
+    """The installed plugins with the backend; `changes` replace text of its file."""
+
+    def make(*changes):
+        file = FILE
+        for before, after in changes:
+            assert before in file
+            file = file.replace(before, after)
+        plugins = with_backend(file)
+        with plugins.registry.on_behalf_of("dovetail-halves"):
+            plugins.registry.observer("half", "tests_of_quantize:Half")
+        return plugins
+
+    import sys
+
+    sys.modules["tests_of_quantize"] = sys.modules[__name__]
+    yield make
+    del sys.modules["tests_of_quantize"]
+
+
+@pytest.fixture
+def compiled(installed, samples):
+    """Compile a net in ONNX text for the backend."""
+
+    def make(text=NET, *changes, data=True, backends="npu", plugins=None, **request):
+        data = samples if data is True else data
+        plugins = plugins or installed(*changes)
+        model = with_weights(text) if isinstance(text, str) else text
+        return dovetail.compile(model, backends, data=data, plugins=plugins, **request)
+
+    return make
