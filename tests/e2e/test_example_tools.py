@@ -1,16 +1,21 @@
-"""A distribution outside of the house: a command, an option and a function, used, and broken on purpose."""
+"""A distribution outside of the house with one thing of almost every kind: listed, used, broken, and gone."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "tests" / "example_tools"
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
+SAMPLES = ROOT / "examples" / "digits" / "test.npz"
 PACKAGE = "dovetail_example_tools"
 
 
@@ -65,6 +70,87 @@ except dovetail.UsageError as error:
     ), done.stderr
 
 
+TOY = """# a toy network
+input x 1 2 4 4
+a = relu x
+b = tanh a
+y = add a b
+output y
+"""
+
+
+def test_it_is_listed(dovetail, site):
+    listed = dovetail("plugins", "--json", PYTHONPATH=str(site))
+    (tools,) = (item for item in json.loads(listed.stdout)["plugins"] if item["name"] == "example-tools")
+    assert tools["brings"] == {
+        "pass": ["relu-to-clip"],
+        "pipeline": ["clips", "clips-on-toy-npu"],
+        "frontend": ["toy"],
+        "edit": ["unit-conv"],
+        "region_former": ["pairs"],
+        "backend": ["toy-npu"],
+        "executor": ["sequential"],
+        "command": ["hello"],
+        "option": ["hello"],
+    }
+    passes = dovetail("passes", PYTHONPATH=str(site)).stdout
+    assert re.search(r"^    relu-to-clip +dovetail-example-tools +Replace Relu by Clip\.$", passes, re.MULTILINE)
+    assert "    clips-on-toy-npu  dovetail-example-tools  backend:toy-npu(clips)\n" in passes
+    assert "toy-npu  (dovetail-example-tools)  Toy NPU, float32" in dovetail("backends", PYTHONPATH=str(site)).stdout
+
+
+def test_a_toy_network_by_frontend_edit_backend_former_pipeline_and_executor(dovetail, site):
+    """Every command takes the file, and what is computed does not change on the way."""
+    Path("m.toy").write_text(TOY)
+    np.savez("one.npz", x=np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype(np.float32))
+    environment = {"PYTHONPATH": str(site)}
+    edit = ("--edit", "unit-conv=line_4:before")
+    done = dovetail("compile", "m.toy", "--backend", "toy-npu", *edit, "-o", "out", "--verify", **environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "toy-npu 4/4 nodes in 3 regions; 0 joins; SNR exact"
+    assert '"kind": "unit-conv"' in Path("out/plan.yaml").read_text()
+    run = dovetail("run", "out", "--data", "one.npz", "--executor", "sequential", "-o", "o.npz", **environment)
+    assert "4 nodes run one after the other" in run.stdout, run.stderr
+    x = np.load("one.npz")["x"]
+    np.testing.assert_allclose(np.load("o.npz")["y"], np.maximum(x, 0) + np.tanh(np.maximum(x, 0)), rtol=1e-5)
+    opt = dovetail("opt", "out/model.onnx", "-p", "clips-on-toy-npu", "-o", "clips.onnx", "--timing", **environment)
+    assert opt.returncode == 0, opt.stderr
+    assert "backend:toy-npu" in opt.stderr
+    operators = [node.op_type for node in onnx.load("clips.onnx").graph.node]
+    assert operators == ["Clip", "Conv", "Tanh", "Add"]
+    bound = dovetail("opt", "m.toy", "-p", "normalise,relu-to-clip{bound=6}", **environment)
+    assert "Clip (x, " in bound.stdout
+    assert "unit-conv added" in dovetail("explain", "out", "line_4", **environment).stdout
+    again = dovetail("compile", "m.toy", "--plan", "out/plan.yaml", "-o", "again", **environment)
+    assert again.returncode == 0, again.stderr
+    names = [[node.name for node in onnx.load(f"{folder}/model.onnx").graph.node] for folder in ("out", "again")]
+    assert names[0] == names[1]
+
+
+def test_errors_in_its_files_and_options(dovetail, site):
+    Path("m.toy").write_text(TOY.replace("b = tanh a", "b = tahn a"))
+    done = dovetail("compile", "m.toy", "--backend", "toy-npu", PYTHONPATH=str(site))
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: m.toy:4: no operator 'tahn' with 1 inputs\n  frontend 'toy' of dovetail-example-tools read it\n"
+    )
+    done = dovetail("compile", DIGITS, "--backend", "toy-npu:activation=no", PYTHONPATH=str(site))
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "error: toy-npu has no option 'activation'")
+
+
+def test_when_it_is_gone(dovetail, site):
+    compiled = dovetail("compile", DIGITS, "--backend", "toy-npu", "-o", "out", PYTHONPATH=str(site))
+    assert compiled.returncode == 0, compiled.stderr
+    for arguments, says in (
+        (("run", "out", "--data", SAMPLES), "unknown backend 'toy-npu'"),
+        (("opt", DIGITS, "-p", "clips"), "unknown pass 'clips'"),
+        (("compile", DIGITS, "--backend", "host", "--edit", "unit-conv=conv_2"), "unknown edit 'unit-conv'"),
+    ):
+        done = dovetail(*arguments)
+        assert done.returncode in (1, 2)
+        assert f"error: {says}" in done.stderr
+
+
 IMPORT = ("command.py", "from dovetail.cli.common import", "from dovetail.cli.gone import")
 REGISTER = ("__init__.py", "from dovetail.plugin import hookimpl", "import nothing_of_this_name")
 RUN = ("command.py", "names = [", "names = 1 / 0, [")
@@ -95,7 +181,47 @@ def test_broken_on_purpose(dovetail, broken, change, command, code, says):
     assert (rest.returncode, rest.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("file", ["__init__.py", "command.py", "option.py", "greeting.py"])
+TOY_IMPORT = ("toy.py", "from dovetail.plugin import DovetailError", "import nothing_of_this_name")
+PASS = ("clips.py", "return rewrite_model(", "return (1 / 0)(")
+TEXT = ("__init__.py", "fixpoint(relu-to-clip)", "fixpoint(relu-to-clap)")
+EDIT = ("unit_conv.py", "names, channels =", "1 / 0; names, channels =")
+FORMER = ("pairs.py", "first_of, taken =", "1 / 0; first_of, taken =")
+BACKEND = ("toy_npu.py", "self.chosen =", "1 / 0; self.chosen =")
+EXECUTOR = ("sequential.py", "graph = compiled", "1 / 0; graph = compiled")
+NPU = ["compile", DIGITS, "--backend", "toy-npu"]
+
+
+@pytest.mark.parametrize(
+    ("change", "command", "says"),
+    [
+        (TOY_IMPORT, ["opt", "m.toy", "-p", ""], "warning: frontend 'toy' of dovetail-example-tools cannot be loaded"),
+        (PASS, ["opt", DIGITS, "-p", "clips"], "error: pass 'relu-to-clip' of dovetail-example-tools failed"),
+        (TEXT, ["opt", DIGITS, "-p", "clips"], "error: pipeline 'clips' of dovetail-example-tools: unknown pass"),
+        (EDIT, [*NPU, "--edit", "unit-conv=conv_2"], "error: edit 'unit-conv' of dovetail-example-tools at 'conv_2'"),
+        (FORMER, NPU, "error: region former 'pairs' of dovetail-example-tools failed: ZeroDivisionError"),
+        (BACKEND, NPU, "error: backend 'toy-npu' of dovetail-example-tools cannot be made: ZeroDivisionError"),
+        (
+            EXECUTOR,
+            ["run", DIGITS, "--data", SAMPLES, "--executor", "sequential"],
+            "error: executor 'sequential' of dovetail-example-tools failed: ZeroDivisionError",
+        ),
+    ],
+    ids=["frontend", "pass", "pipeline", "edit", "former", "backend", "executor"],
+)
+def test_what_is_broken_is_named_and_the_rest_of_it_works(dovetail, broken, change, command, says):
+    Path("m.toy").write_text(TOY)
+    folder = broken(*change)
+    done = dovetail(*command, PYTHONPATH=folder)
+    assert done.returncode == 1, done.stdout
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert dovetail("hello", "you", PYTHONPATH=folder).stdout == "hello, you\n"
+
+
+FILES = sorted(path.name for path in (TOOLS / "src" / PACKAGE).glob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_the_plugin_page_shows_its_files(file):
     text = (TOOLS / "src" / PACKAGE / file).read_text()
     assert f"```python\n{text}```\n" in (ROOT / "docs/plugins.md").read_text()

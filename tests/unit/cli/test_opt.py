@@ -114,11 +114,11 @@ def test_passes_are_listed_by_stage_and_a_lost_one_with_its_error(opt):
     code, out, _ = opt("passes")
     assert code == 0
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert lines[lines.index("lower:") + 1] == "acme-sigmoid acme Turn every Relu into a Sigmoid."
+    assert lines[lines.index("emit:") + 1] == "acme-sigmoid acme Turn every Relu into a Sigmoid."
     assert lines[lines.index("only where a pipeline names them:") + 1] == "acme-crash acme Crash."
     assert "acme-lost acme pass 'acme-lost' of acme cannot be loaded" in lines[lines.index("cannot be loaded:") + 1]
     document = json.loads(opt("passes", "--json")[1])
-    assert {item["name"]: item["stage"] for item in document["passes"]}["acme-sigmoid"] == "lower"
+    assert {item["name"]: item["stage"] for item in document["passes"]}["acme-sigmoid"] == "emit"
 
 
 def test_a_broken_plugin_is_listed_and_the_rest_works(opt, tmp_path):

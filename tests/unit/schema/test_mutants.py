@@ -61,7 +61,7 @@ NAMED = {
     "engine": ("emit", "engines"),
     "emitter": ("emit", "artifacts"),
     "strategy": ("place", "strategy"),
-    "region former": ("place", "regions"),
+    "region_former": ("place", "regions"),
 }
 
 

@@ -1,4 +1,4 @@
-"""A command and an option; imported whenever Dovetail starts, so it imports nothing heavy."""
+"""One thing of almost every kind; imported whenever Dovetail starts, so it imports nothing heavy."""
 
 from dovetail.plugin import hookimpl
 
@@ -9,3 +9,11 @@ dovetail_api = 1
 def register(registry):
     registry.command("hello", "dovetail_example_tools.command:HELLO")
     registry.option("hello", "dovetail_example_tools.option:GREETED")
+    registry.frontend("toy", "dovetail_example_tools.toy:ToyFrontend")
+    registry.pass_("relu-to-clip", "dovetail_example_tools.clips:ReluToClip")
+    registry.pipeline("clips", "fixpoint(relu-to-clip),dead-code")
+    registry.pipeline("clips-on-toy-npu", "backend:toy-npu(clips)")
+    registry.edit("unit-conv", "dovetail_example_tools.unit_conv:UnitConv")
+    registry.region_former("pairs", "dovetail_example_tools.pairs:Pairs")
+    registry.backend("toy-npu", "dovetail_example_tools.toy_npu:ToyNpu")
+    registry.executor("sequential", "dovetail_example_tools.sequential:Sequential")
