@@ -46,7 +46,8 @@ def sample(count, seed):
 
 
 def array(value):
-    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+    value = numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def source_of(case, frozen):
@@ -90,8 +91,10 @@ def normalised(proto):
 
 
 def agree(result, expected):
-    if not isinstance(expected, np.ndarray | np.generic) or expected.dtype.kind in "OUS":
+    if not isinstance(expected, np.ndarray) or expected.dtype.kind in "OUS":
         return  # sequences, optionals and strings run; their values are the engines' own
+    if expected.dtype.kind == "V" and result.dtype == np.uint8:
+        result = result.view(expected.dtype)  # ONNX Runtime returns the bits of 8-bit floats
     assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
     if expected.dtype.kind in "biu":
         np.testing.assert_array_equal(result, expected)
@@ -129,7 +132,7 @@ def lowers(case, frozen, target, folder):
     assert before == target or [entry.version for entry in result.opset_import if not entry.domain] == [target]
     onnx.checker.check_model(result, full_check=True)
     again = lower(open_proto(saved(lowered, folder / "again.onnx")), target)
-    assert str(again.model) == str(lowered)
+    assert str(again.model) == str(open_proto(saved(lowered, folder / "again.onnx")))
     assert again.remarks == ()
     if any(case.name.startswith(name) for name in OTHER):
         return

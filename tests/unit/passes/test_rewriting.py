@@ -75,6 +75,14 @@ def test_new_constants_and_nodes_have_names_of_their_own():
     assert rewritten(text, HARDER)[0] == ["[r] a = Clip (r_low, r_low_1)", "[s] y = Clip (a, s_low)"]
 
 
+def test_nodes_like_the_old_one_keep_its_name_once():
+    twice = Rewrite("twice", lambda op, x: op.Sin(x), lambda op, node, x: op.Neg(op.like(node, op.like(node, x))))
+    twice = Rewrite("twice", twice.pattern, twice.replacement, lambda node: "" if len(node.graph) == 1 else "done")
+    nodes, _ = rewritten("g (float[2] a) => (float[2] y) { [sine] y = Sin (a) }", twice)
+    assert [node.split("]")[0] for node in nodes][0] == "[sine"
+    assert len({node.split("]")[0] for node in nodes}) == 3
+
+
 def test_nodes_in_bodies_are_rewritten():
     text = """g (bool c, float[2] a) => (float[2] y) {
         y = If (c) <then_branch = t () => (float[2] p) { [inner] p = Relu (a) },
@@ -96,6 +104,8 @@ def test_a_rewrite_that_makes_what_it_matches_ends():
     text = "g (float[2] a) => (float[2] y) { [abs] y = Abs (a) }"
     nodes, _ = rewritten(text, Rewrite("more", lambda op, x: op.Abs(x), lambda op, x: op.Abs(x)))
     assert nodes == ["[abs] y = Abs (a)"]
+    nodes, _ = rewritten(text, Rewrite("more and more", lambda op, x: op.Abs(x), lambda op, x: op.Abs(op.Abs(x))))
+    assert 100 <= len(nodes) <= 110
 
 
 def test_an_optional_input_may_be_absent():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Rewrite", "rewrite_model", "rewrite_node"]
 
-_DEEPEST = 100  # rewrites of what a rewrite made
+_MOST = 100  # rewrites of one node and of what replaces it; a rule may make what it matches
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,14 @@ def rewrite_model(model: Model, ctx: Context, rewrites: Iterable[Rewrite], *, ex
     with gc_paused():
         for _, graph in model.graphs():
             for first in graph:
-                waiting = [(first, 0)]
-                while waiting:
-                    node, depth = waiting.pop()
-                    rules = by_operator.get(node.op_type, ()) if depth < _DEEPEST else ()
+                waiting, left = [first], _MOST
+                while waiting and left:
+                    node = waiting.pop()
+                    rules = by_operator.get(node.op_type, ())
                     made = _first_that_matches(rules, node, names, model, ctx, widely_read, explain)
                     if made is not None:
-                        waiting.extend((new, depth + 1) for new in reversed(made))
+                        waiting.extend(reversed(made))
+                        left -= 1
                         changed = True
     if changed:
         model.touch()
@@ -189,7 +190,11 @@ def _splice(found: Match, values: Sequence[ir.Value | None], op: Replacement, na
     node, graph = op.node, op.node.graph
     origin = tuple(source for matched in reversed(found.nodes) for source in origin_of(matched))
     made = {id(output) for new in op.nodes for output in new.outputs}
-    name = node.name
+    held: set[str | None] = set()
+    for new in op.nodes:  # several may be like one node
+        new.name = None if new.name in held else new.name
+        held.add(new.name)
+    name = None if node.name in held else node.name
     for result, value in zip(node.outputs, values):
         if id(value) in made:
             value.name, result.name = result.name, None  # its node will be gone, and gives the name up

@@ -25,7 +25,3 @@ def __getattr__(name: str):
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'dovetail_lowering' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
