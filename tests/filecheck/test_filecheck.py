@@ -4,19 +4,21 @@ A file is ONNX text whose first lines say how it is tested; lines that start wit
 
     // RUN: dovetail opt %s -p 'dead-code' | filecheck %s
 
-`%s` is the file. `not` before a command expects it to fail, and `2>&1` adds what it says on standard error.
+`%s` is the file, `%S` its folder. `not` before a command expects it to fail, and `2>&1` adds what it says on standard error.
 """
 
 import contextlib
 import io
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
 import filecheck.main
 import pytest
 from dovetail.cli.main import main
+from dovetail.plugin import loader
 from dovetail.plugin.loader import load_plugins
 
 HERE = Path(__file__).parent
@@ -34,6 +36,32 @@ def test_every_registered_pass_has_a_file():
     assert sorted(set(load_plugins().registry.pass_) - tested) == []
 
 
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    """A package with the backend files beside this one."""
+    root = tmp_path_factory.mktemp("backends")
+    (root / "dovetail_filecheck").mkdir()
+    (root / "dovetail_filecheck" / "__init__.py").write_text("")
+    for file in HERE.glob("*.backend.yaml"):
+        shutil.copy(file, root / "dovetail_filecheck")
+    return root / "dovetail_filecheck"
+
+
+@pytest.fixture(autouse=True)
+def backends_beside(package, monkeypatch):
+    """Let `--backend NAME` find `NAME.backend.yaml` beside this file."""
+    real = loader.load_plugins
+
+    def load(*arguments, **keywords):
+        plugins = real(*arguments, **keywords)
+        for file in package.glob("*.yaml"):
+            plugins.registry.backend(file.name.partition(".")[0], f"dovetail_filecheck:{file.name}")
+        return plugins
+
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setattr(loader, "load_plugins", load)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HERE)))
 def test_file(path, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
@@ -42,7 +70,7 @@ def test_file(path, monkeypatch, tmp_path):
     for line in lines:
         if line.startswith(RUN):
             commands = [
-                [str(path) if word == "%s" else word for word in shlex.split(command)]
+                [word.replace("%S", str(path.parent)) if word != "%s" else str(path) for word in shlex.split(command)]
                 for command in line.removeprefix(RUN).split(" | ")
             ]
             text = ""

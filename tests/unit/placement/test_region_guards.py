@@ -111,7 +111,6 @@ def test_the_result_of_a_refusal_runs(with_backend):
 
 
 UNREAD = [
-    ("border: {in: inside}\n" + PLACE, "inline.yaml:11: nothing reads 'in' of border yet"),
     (
         PLACE.replace("autocast}", "autocast, patience: 7}"),
         "inline.yaml:11: strategy 'autocast' does not read 'patience'",

@@ -82,7 +82,7 @@ def test_the_tables_hold_every_key():
         if table == "variant":
             assert shown == {"when", "file"}
         elif table != "unread":
-            absent = {key for where, key in unread if where == table} | ({"border"} if table == "file" else set())
+            absent = {key for where, key in unread if where == table}
             assert shown == set(reference.properties(table)) - absent
 
 

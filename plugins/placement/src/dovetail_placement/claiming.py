@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
+    from dovetail.planning.edits import Edit
     from dovetail.plugin.protocols import Backend, Strategy
 
     from dovetail_placement.judges import Judges
@@ -41,6 +42,7 @@ class Claiming:
     Attributes:
         claimed: Backend and claim of every claimed node, by its `id`.
         pins: Manual placements.
+        edits: Changes of the graph that strategies want.
         flat: The nodes of the model.
 
     Raises:
@@ -53,6 +55,7 @@ class Claiming:
         self.model, self.ctx, self.judges, self.pins = model, ctx, judges, pins
         self.flat = ctx.analysis(FlatGraph, model)
         self.claimed: dict[int, tuple[str, Claim]] = {}
+        self.edits: list[Edit] = []
         self._refused = refused
         # Nodes that a backend lost in this round: it is not asked for them again.
         self._lost: dict[str, set[int]] = {name: set(nodes) for name, nodes in refused.items()}
@@ -70,10 +73,11 @@ class Claiming:
             return
         strategy, who = self.strategy_of(backend)
         view = self.view_of(backend)
-        claims = ask_for_claims(strategy, view, backend, who).claims
-        check_claims(claims, self.flat, view, who, whole=not host)
-        for claim in claims:
+        answer = ask_for_claims(strategy, view, backend, who)
+        check_claims(answer.claims, self.flat, view, who, whole=not host)
+        for claim in answer.claims:
             self.enter(backend.name, claim)
+        self.edits += answer.edits
 
     def enter(self, backend: str, claim: Claim) -> None:
         """Enter a claim, without the formats that were refused before."""
@@ -114,7 +118,8 @@ class Claiming:
 
     def _reads_opset(self, backend: Backend) -> bool:
         low, high = backend.opset
-        if low <= self.model.opset <= high:
+        # What is emitted for tools is lowered to their opset node by node; see `Judges`.
+        if low <= self.model.opset and (self.model.opset <= high or getattr(backend, "artifacts", ())):
             return True
         why = f"not on {backend.name}: its tools read opset {low} to {high}, the model has {self.model.opset}"
         suggest = f"export the model with an opset from {low} to {high}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
+from dovetail_lowering import can_lower
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -18,12 +20,20 @@ __all__ = ["Judges"]
 
 
 class Judges:
-    """One judge per backend, created on first use."""
+    """One judge per backend, created on first use.
+
+    A backend that emits files for its own tools takes only nodes that can be brought to an opset which these read.
+    """
 
     def __init__(self, model: Model, ctx: Context):
         self._model = model
         self._ctx = ctx
         self._known: dict[str, Judge] = {}
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> Judges:
+        """As an analysis: rounds of deciding that leave the graph as it is keep what was judged."""
+        return cls(model, ctx)
 
     def of(self, backend: Backend) -> Judge:
         """Return the judge of a backend for this model."""
@@ -38,9 +48,16 @@ class Judges:
         table = self._ctx.registry.backend
         owner = table.entry(backend.name).owner if backend.name in table else backend.source
 
+        opsets = self._model.ir.opset_imports
+        target = _opset_of_tools(backend, self._model.opset)
+
         def asked(node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
             try:
-                return judge(node, region)
+                verdict = judge(node, region)
+                if target is None or verdict.ok is False:
+                    return verdict
+                refusal = can_lower(node, target, opsets)
+                return verdict if refusal is None else replace(verdict, ok=False, reasons=(refusal,))
             except DovetailError:
                 raise
             except Exception as error:
@@ -48,3 +65,8 @@ class Judges:
                 raise DovetailError(why, f"report it to {owner}, or leave the backend out") from error
 
         return asked
+
+
+def _opset_of_tools(backend: Backend, opset: int) -> int | None:
+    """The opset that nodes must be brought to for the tools of a backend; None if they read the model's."""
+    return backend.opset[1] if getattr(backend, "artifacts", ()) and opset > backend.opset[1] else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
+from dovetail.planning.edits import apply_edits
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.suggestions import near_misses
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
+    from dovetail.planning.edits import Edit
+    from dovetail.planning.remark import Remark
 
 __all__ = ["Place", "claim_on"]
 
@@ -48,31 +52,56 @@ class Place(Pass):
     after = ("edge-kinds",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Annotate; the graph does not change.
+        """Annotate; the graph changes only where a strategy asks for an edit.
 
         Raises:
             DovetailError: No backend runs a node, or a pin requires what its backend refuses.
         """
-        flat = ctx.analysis(FlatGraph, model)
-        ctx.remarks.extend(ctx.refusals.remarks(backend.name for backend in ctx.backends))
-        judges = Judges(model, ctx)
-        pins = Pins(model, ctx)
-        pins.remark_unfit(ctx)
-        claiming = Claiming(model, ctx, judges, pins, _refused(model, flat, ctx))
-        for backend in ctx.backends:
-            claiming.claim(backend)
-        for backend in ctx.backends:
-            fix_up_claims(claiming, backend)
-        settle_region_ends(claiming)
+        known = [*ctx.remarks, *ctx.refusals.remarks(backend.name for backend in ctx.backends)]
+        ctx.remarks[:] = known
+        claiming = _claims(model, ctx)
+        edited = _edit(model, claiming.edits, ctx)
+        if edited:
+            # What strategies say of the edited graph counts; edits are made next to nodes of the graph before.
+            ctx.remarks[:] = [*known, *edited]
+            claiming = _claims(model, ctx)
         claiming.claim(ctx.host)
-        _check_all_placed(claiming, flat, judges, ctx)
-        _annotate(claiming.claimed, flat, ctx)
-        return False
+        _check_all_placed(claiming, ctx)
+        _annotate(claiming.claimed, claiming.flat, ctx)
+        return bool(edited)
 
 
 def claim_on(node: ir.Node) -> Claim | None:
     """Return the claim that placed `node`; None for nodes that nothing claimed."""
     return node.meta.data.get(_CLAIM)
+
+
+def _claims(model: Model, ctx: Context) -> Claiming:
+    """The claims of all backends, fixed up; the host has not claimed yet."""
+    pins = Pins(model, ctx)
+    pins.remark_unfit(ctx)
+    refused = _refused(model, ctx.analysis(FlatGraph, model), ctx)
+    claiming = Claiming(model, ctx, ctx.analysis(Judges, model), pins, refused)
+    for backend in ctx.backends:
+        claiming.claim(backend)
+    for backend in ctx.backends:
+        fix_up_claims(claiming, backend)
+    settle_region_ends(claiming)
+    return claiming
+
+
+def _edit(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
+    """Make the edits that strategies want; the graph before them is kept for the next round of deciding."""
+    known = {(edit.kind, edit.at, edit.side) for edit in ctx.edits}
+    fresh = list(dict.fromkeys(edit for edit in edits if (edit.kind, edit.at, edit.side) not in known))
+    if not fresh:
+        return []
+    before, unedited = len(ctx.edits), model.clone()
+    remarks = apply_edits(model, fresh, ctx)
+    if len(ctx.edits) == before:
+        return []
+    ctx.unedited = unedited
+    return remarks
 
 
 def _refused(model: Model, flat: FlatGraph, ctx: Context) -> dict[str, dict[int, str]]:
@@ -87,11 +116,11 @@ def _refused(model: Model, flat: FlatGraph, ctx: Context) -> dict[str, dict[int,
     return found
 
 
-def _check_all_placed(claiming: Claiming, flat: FlatGraph, judges: Judges, ctx: Context) -> None:
-    lost = next((node for node in flat.nodes if id(node) not in claiming.claimed), None)
+def _check_all_placed(claiming: Claiming, ctx: Context) -> None:
+    lost = next((node for node in claiming.flat.nodes if id(node) not in claiming.claimed), None)
     if lost is None:
         return
-    verdict = judges.of(ctx.host)(lost)
+    verdict = claiming.judges.of(ctx.host)(lost)
     operator = f"{lost.domain}::{lost.op_type}" if lost.domain not in ("", "ai.onnx") else lost.op_type
     why = "; ".join(reason.text for reason in verdict.reasons) or "no backend file lists it"
     near = _suggest_operator(lost)
