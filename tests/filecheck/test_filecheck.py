@@ -4,7 +4,8 @@ A file is ONNX text whose first lines say how it is tested; lines that start wit
 
     // RUN: dovetail opt %s -p 'dead-code' | filecheck %s
 
-`%s` is the file, `%S` its folder. `not` before a command expects it to fail, and `2>&1` adds what it says on standard error.
+`%s` is the file, `%S` its folder. `not` before a command expects it to fail, and `2>&1` adds what it says on standard
+error.
 """
 
 import contextlib
