@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dovetail.cli.common import PlainCommand, existing
+from dovetail.cli.common import PlainCommand, existing, plugins_of
 from dovetail.cli.output import print_json, say
 
 __all__ = ["EXPLAIN"]
@@ -21,13 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="name of a node, of its output or of a source node, a pattern, type:OPERATOR or region:NUMBER "
         "(default: the whole model)",
     )
+    parser.add_argument(
+        "--model", type=Path, metavar="FILE", help="the source model, to try what might bring the node elsewhere on it"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from dovetail import api
 
-    lines = api.explain(existing(args.result), args.node)
+    lines = api.explain(
+        existing(args.result), args.node, model=existing(args.model), plugins=plugins_of(args) if args.node else None
+    )
     if args.json:
         print_json({"node": args.node, "lines": lines})
     else:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.planning.edits import Edit
     from dovetail.planning.holdings import Holding
     from dovetail.planning.join import Join
+    from dovetail.planning.remedies import Remedy
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.protocols import Backend
     from dovetail.runtime.artifacts import ArtifactFolder
@@ -69,6 +70,8 @@ class Context:
         refusals: What was refused in earlier rounds of deciding; passes add to it with `refuse`.
         decided_outside: Whether the caller runs pipelines again when something is refused; otherwise that is an error
             where a pipeline cannot do it itself.
+        remedies_for: Name of a node for which strategies shall say what might bring it to their backends; else empty.
+        remedies: What they said, with the name of the backend.
         decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
         holdings: The quantised forms of values, with their parameters, once they are calibrated.
         artifacts: What backends made of their regions in this round, if anything.
@@ -96,6 +99,8 @@ class Context:
         self.refusals = Refusals()
         self.decided_outside = False
         self.decided: Model | None = None
+        self.remedies_for = ""
+        self.remedies: list[tuple[str, Remedy]] = []
         self.pipelines: list[str] = []
         self.edits: list[Edit] = []
         self.remarks: list[Remark] = []

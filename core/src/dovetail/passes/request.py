@@ -118,6 +118,11 @@ class Request:
             "options": dict(self.options),
         }
 
+    def changed(self) -> dict[str, Any]:
+        """Return what differs from a request for nothing, as plain data; `from_dict` reads it."""
+        default = Request().as_dict()
+        return {name: value for name, value in self.as_dict().items() if value != default[name]}
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Request:
         """Parse a mapping of `as_dict`; a plan stays the mapping or path that was written."""

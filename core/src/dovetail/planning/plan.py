@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
+from dovetail.errors import DovetailError
 from dovetail.planning.identity import identity, structural_keys, walk
 from dovetail.planning.join import Join
 from dovetail.planning.placement import Placement, get_placement, kind_of, origin_of
@@ -84,6 +85,8 @@ class Plan:
         coverage = dict(Counter(node.backend for node in nodes).most_common())
         joins = list(ctx.joins) if ctx else []
         summary = {"coverage": coverage, "regions": len(regions - {None}), "joins": len(joins)}
+        if ctx and ctx.request.plan is None:
+            summary["request"] = ctx.request.changed()
         return cls(
             {"path": str(model.path.name) if model.path else "", "nodes": len(nodes)},
             [_backend_entry(backend) for backend in ctx.backends] if ctx else [],
@@ -105,6 +108,17 @@ class Plan:
         by_output, by_key = self.index()
         self.__dict__["_places"] = {node.output: at for at, node in enumerate(self.nodes)}
         return by_output.get(output) or by_key.get(key)
+
+    def named(self, name: str) -> PlannedNode:
+        """Return the entry of the node of that name, of its output, or of a source node folded into it.
+
+        Raises:
+            DovetailError: There is none.
+        """
+        for node in self.nodes:
+            if name in (node.name, node.output) or name in node.origin:
+                return node
+        raise DovetailError(f"the plan has no node '{name}'", "plan.yaml lists all nodes")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain data."""

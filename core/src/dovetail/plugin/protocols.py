@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
     from dovetail.planning.claim import Claim, Claims
+    from dovetail.planning.remedies import Remedy
     from dovetail.planning.verdict import Refusal, Verdict
     from dovetail.runtime.engine import Executed
 
@@ -35,6 +36,7 @@ __all__ = [
     "RegionLimits",
     "RegionView",
     "Solver",
+    "Remedies",
     "Source",
     "SourceFiles",
     "Strategy",
@@ -271,6 +273,18 @@ class Executor(Protocol):
 
     def executed(self) -> Mapping[str, Executed]:
         """How every node was executed, by node name; empty if nobody can tell."""
+
+
+class Remedies(Protocol):
+    """What a strategy may do besides: say what might bring a node to its backend."""
+
+    def remedies(self, view: View, node: ir.Node) -> Iterable[Remedy]:
+        """Changes of the request, the cheapest first; `dovetail explain` tries each on the plan.
+
+        Args:
+            view: Shows the final claims of a round.
+            node: A node that the view's backend does not have.
+        """
 
 
 class SourceFiles(Protocol):

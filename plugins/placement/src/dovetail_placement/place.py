@@ -20,6 +20,7 @@ from dovetail_placement.fix_ups import fix_up_claims
 from dovetail_placement.judges import Judges
 from dovetail_placement.pins import Pins
 from dovetail_placement.region_ends import settle_region_ends
+from dovetail_placement.remedies import remedies_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -68,6 +69,8 @@ class Place(Pass):
         claiming.claim(ctx.host)
         _check_all_placed(claiming, ctx)
         _annotate(claiming.claimed, claiming.flat, ctx)
+        if ctx.remedies_for:
+            ctx.remedies[:] = remedies_of(claiming, ctx.remedies_for)
         return bool(edited)
 
 
