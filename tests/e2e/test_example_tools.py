@@ -162,6 +162,7 @@ def test_when_it_is_gone(dovetail, site):
 
 IMPORT = ("command.py", "from dovetail.cli.common import", "from dovetail.cli.gone import")
 REGISTER = ("__init__.py", "from dovetail.plugin import hookimpl", "import nothing_of_this_name")
+HOOK = ("__init__.py", 'registry.command("hello"', '1 / 0; registry.command("hello"')
 RUN = ("command.py", "names = [", "names = 1 / 0, [")
 OPTION = ("option.py", "from dovetail.plugin import UsageError", "import nothing_of_this_name")
 COMPILE = ("option.py", "compiled = proceed()", "compiled = proceed(); 1 / 0")
@@ -173,11 +174,12 @@ COMPILE = ("option.py", "compiled = proceed()", "compiled = proceed(); 1 / 0")
         (IMPORT, ["--help"], 0, "warning: command 'hello' of dovetail-example-tools cannot be loaded"),
         (IMPORT, ["hello"], 1, "error: command 'hello' of dovetail-example-tools cannot be loaded"),
         (REGISTER, ["--help"], 0, "warning: plugin example-tools (dovetail-example-tools): does not import"),
+        (HOOK, ["--help"], 0, "warning: plugin example-tools (dovetail-example-tools): register: ZeroDivisionError"),
         (RUN, ["hello"], 1, "error: command 'hello' of dovetail-example-tools raised ZeroDivisionError"),
         (OPTION, ["compile"], 0, "warning: option 'hello' of dovetail-example-tools cannot be loaded"),
         (COMPILE, ["compile"], 1, "error: option 'hello' of dovetail-example-tools raised ZeroDivisionError"),
     ],
-    ids=["import, listed", "import, called", "register", "run", "option", "compile"],
+    ids=["import, listed", "import, called", "import of the hooks", "register", "run", "option", "compile"],
 )
 def test_broken_on_purpose(dovetail, broken, change, command, code, says):
     folder = broken(*change)
