@@ -85,6 +85,7 @@ def test_it_is_listed(dovetail, site):
     assert tools["brings"] == {
         "pass": ["relu-to-clip"],
         "pipeline": ["clips", "clips-on-toy-npu"],
+        "solver": ["as-exported"],
         "frontend": ["toy"],
         "edit": ["unit-conv"],
         "region_former": ["pairs"],
@@ -138,6 +139,14 @@ def test_errors_in_its_files_and_options(dovetail, site):
     assert (done.returncode, done.stderr.splitlines()[0]) == (1, "error: toy-npu has no option 'activation'")
 
 
+def test_the_solver(dovetail, site):
+    command = ("compile", DIGITS, "--backend", "cpu-bf16", "--solver", "as-exported")
+    done = dovetail(*command, PYTHONPATH=str(site))
+    assert done.returncode == 0, done.stderr
+    assert "cpu-bf16  float32" in done.stdout
+    assert "0 joins" in done.stdout.splitlines()[-1]
+
+
 def test_when_it_is_gone(dovetail, site):
     compiled = dovetail("compile", DIGITS, "--backend", "toy-npu", "-o", "out", PYTHONPATH=str(site))
     assert compiled.returncode == 0, compiled.stderr
@@ -153,6 +162,7 @@ def test_when_it_is_gone(dovetail, site):
 
 IMPORT = ("command.py", "from dovetail.cli.common import", "from dovetail.cli.gone import")
 REGISTER = ("__init__.py", "from dovetail.plugin import hookimpl", "import nothing_of_this_name")
+HOOK = ("__init__.py", 'registry.command("hello"', '1 / 0; registry.command("hello"')
 RUN = ("command.py", "names = [", "names = 1 / 0, [")
 OPTION = ("option.py", "from dovetail.plugin import UsageError", "import nothing_of_this_name")
 COMPILE = ("option.py", "compiled = proceed()", "compiled = proceed(); 1 / 0")
@@ -164,11 +174,12 @@ COMPILE = ("option.py", "compiled = proceed()", "compiled = proceed(); 1 / 0")
         (IMPORT, ["--help"], 0, "warning: command 'hello' of dovetail-example-tools cannot be loaded"),
         (IMPORT, ["hello"], 1, "error: command 'hello' of dovetail-example-tools cannot be loaded"),
         (REGISTER, ["--help"], 0, "warning: plugin example-tools (dovetail-example-tools): does not import"),
+        (HOOK, ["--help"], 0, "warning: plugin example-tools (dovetail-example-tools): register: ZeroDivisionError"),
         (RUN, ["hello"], 1, "error: command 'hello' of dovetail-example-tools raised ZeroDivisionError"),
         (OPTION, ["compile"], 0, "warning: option 'hello' of dovetail-example-tools cannot be loaded"),
         (COMPILE, ["compile"], 1, "error: option 'hello' of dovetail-example-tools raised ZeroDivisionError"),
     ],
-    ids=["import, listed", "import, called", "register", "run", "option", "compile"],
+    ids=["import, listed", "import, called", "import of the hooks", "register", "run", "option", "compile"],
 )
 def test_broken_on_purpose(dovetail, broken, change, command, code, says):
     folder = broken(*change)
@@ -182,6 +193,7 @@ def test_broken_on_purpose(dovetail, broken, change, command, code, says):
 
 
 TOY_IMPORT = ("toy.py", "from dovetail.plugin import DovetailError", "import nothing_of_this_name")
+SOLVER = ("as_exported.py", "for variable in", "for variable in 1 / 0, *")
 PASS = ("clips.py", "return rewrite_model(", "return (1 / 0)(")
 TEXT = ("__init__.py", "fixpoint(relu-to-clip)", "fixpoint(relu-to-clap)")
 EDIT = ("unit_conv.py", "names, channels =", "1 / 0; names, channels =")
@@ -198,6 +210,11 @@ NPU = ["compile", DIGITS, "--backend", "toy-npu"]
         (PASS, ["opt", DIGITS, "-p", "clips"], "error: pass 'relu-to-clip' of dovetail-example-tools failed"),
         (TEXT, ["opt", DIGITS, "-p", "clips"], "error: pipeline 'clips' of dovetail-example-tools: unknown pass"),
         (EDIT, [*NPU, "--edit", "unit-conv=conv_2"], "error: edit 'unit-conv' of dovetail-example-tools at 'conv_2'"),
+        (
+            SOLVER,
+            ["compile", DIGITS, "--backend", "cpu-bf16", "--solver", "as-exported"],
+            "error: solver 'as-exported' of dovetail-example-tools",
+        ),
         (FORMER, NPU, "error: region former 'pairs' of dovetail-example-tools failed: ZeroDivisionError"),
         (BACKEND, NPU, "error: backend 'toy-npu' of dovetail-example-tools cannot be made: ZeroDivisionError"),
         (
@@ -206,7 +223,7 @@ NPU = ["compile", DIGITS, "--backend", "toy-npu"]
             "error: executor 'sequential' of dovetail-example-tools failed: ZeroDivisionError",
         ),
     ],
-    ids=["frontend", "pass", "pipeline", "edit", "former", "backend", "executor"],
+    ids=["frontend", "pass", "pipeline", "edit", "solver", "former", "backend", "executor"],
 )
 def test_what_is_broken_is_named_and_the_rest_of_it_works(dovetail, broken, change, command, says):
     Path("m.toy").write_text(TOY)

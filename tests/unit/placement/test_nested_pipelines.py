@@ -315,3 +315,28 @@ def test_random_graphs_compute_the_same_after_nested_pipelines(drawn):
 
 
 REGISTRY = dovetail.load_plugins().registry
+
+
+def test_a_region_that_folds_away_leaves_its_result():
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[2] x) => (float[2] y, float[2] z) <float[2] w = {1, 2}, float[2] v = {3, 4}> {
+      z = Add (w, v)
+      y = Mul (x, z)
+    }"""
+    model = placed(host=("y",), text=text)
+
+    def fold(part, ctx):
+        (node,) = part.graph
+        constant = ir.Value(name="z", const_value=ir.tensor(np.array([4, 6], np.float32), name="z"))
+        constant.type, constant.shape = node.outputs[0].type, node.outputs[0].shape
+        part.graph.outputs[0] = constant
+        part.graph.remove(node, safe=True)
+        part.graph.initializers.clear()
+        part.graph.initializers.add(constant)
+
+    run(Pipeline([Nested("acme", (Doing(fold),))]), model)
+    assert [node.op_type for node in model.graph] == ["Mul"]
+    assert sorted(model.graph.initializers) == ["z"]
+    found = Executor(model, ENGINES).run({"x": FEEDS["x"]})
+    np.testing.assert_array_equal(found["z"], [4, 6])
+    np.testing.assert_array_equal(found["y"], FEEDS["x"] * [4, 6])

@@ -218,6 +218,14 @@ def test_edits_on_the_command_line(plugins, monkeypatch, capsys, tmp_path):
     assert "1  apply-edits  edits" in capsys.readouterr().err
 
 
+def test_every_command_that_compiles_takes_edits(capsys, tmp_path):
+    np.savez(tmp_path / "data.npz", **IMAGE)
+    request = [str(DIGITS), "--backend", "cpu-bf16", "--data", str(tmp_path / "data.npz"), "--edit", "unit-cnv=conv_2"]
+    for command in ("plan", "compile", "bisect"):
+        assert main([command, *request]) == 1
+        assert "error: unknown edit 'unit-cnv'" in capsys.readouterr().err
+
+
 def test_as_many_edits_as_nodes(plugins):
     plugins.registry.edit("same", f"{__name__}:After")
     lines = "\n".join(f"v{i + 1} = Relu (v{i})" for i in range(3000))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.planning.explain_summary import coverage_line, reasons, suggestions, summary_lines
+from dovetail.planning.placement import source_text
 from dovetail.suggestions import near_misses
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def explain_node(plan: Plan, name: str) -> list[str]:
 def _placement_line(node: PlannedNode) -> str:
     ports = "".join(f", {port} {kind}" for port, kind in sorted(node.ports.items()))
     region = "" if node.region is None else f", region {node.region}"
-    return f"{node.name} ({node.op_type}): {node.backend}, {node.precision or 'no float'}{ports}{region}"
+    where = f"{node.name} ({node.op_type}){source_text(node.name, node.origin)}"
+    return f"{where}: {node.backend}, {node.precision or 'no float'}{ports}{region}"
 
 
 def _chain(name: str, remarks: dict[str, list[Remark]], lines: list[str], depth: int, seen: set[str]) -> None:

@@ -6,7 +6,7 @@ which ONNX files keep, when a model is saved or printed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,21 @@ if TYPE_CHECKING:
 
     from dovetail.ir.formats import Format
 
-__all__ = ["HOST", "Placement", "get_placement", "kind_of", "origin_of", "set_kind", "set_origin", "set_placement"]
+__all__ = [
+    "HOST",
+    "Placement",
+    "from_source",
+    "get_placement",
+    "kind_of",
+    "origin_of",
+    "set_kind",
+    "set_origin",
+    "set_placement",
+    "source_text",
+]
 
 HOST = "host"
+_SHOWN = 3  # source nodes of one node
 _PLACEMENT, _KIND, _ORIGIN = "dovetail.placement", "dovetail.kind", "dovetail.origin"
 
 
@@ -73,6 +85,22 @@ def set_kind(part: ir.Node | ir.Value, kind: str) -> None:
 def origin_of(node: ir.Node) -> tuple[str, ...]:
     """Return the names of the source nodes that this node stands for; its own name if it was not renamed or folded."""
     return node.meta.get(_ORIGIN) or ((node.name,) if node.name else ())
+
+
+def from_source(node: ir.Node) -> str:
+    """Return the source nodes of a node for messages: ` (from 'conv_2' and 'norm_2')`; empty if it has its own name."""
+    return source_text(node.name, node.meta.get(_ORIGIN) or ())
+
+
+def source_text(name: str | None, origin: Sequence[str]) -> str:
+    """Return what `from_source` says of a node with this name and origin."""
+    if not origin or tuple(origin) == (name,):
+        return ""
+    shown = [f"'{source}'" for source in origin[:_SHOWN]]
+    if len(origin) > _SHOWN:
+        shown.append(f"{len(origin) - _SHOWN} more")
+    *first, last = shown
+    return f" (from {', '.join(first)} and {last})" if first else f" (from {last})"
 
 
 def set_origin(node: ir.Node, names: tuple[str, ...]) -> None:

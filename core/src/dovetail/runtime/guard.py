@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.planning.placement import from_source
 from dovetail.runtime.declared import Declared, declared
 from dovetail.runtime.engine import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
 
@@ -57,7 +58,9 @@ class GuardedEngine:
         try:
             session = self._engine.load(region, options)
         except _ANYTHING as error:
-            raise self.failure(error, "could not load the region") from error
+            failure = self.failure(error, "could not load the region")
+            failure.message += _source_of(failure.node, region.model.graph)
+            raise failure from error
         return GuardedSession(session, self, region.model.graph.outputs)
 
     def failure(self, error: BaseException, what: str) -> EngineError:
@@ -110,6 +113,12 @@ class GuardedSession:
         if hasattr(array, "dtype") and not output.has_type_of(array):
             given = array.dtype.name
             raise EngineError(f"{label} gives '{name}' as {given}, the model declares {output.type}", node=output.node)
+
+
+def _source_of(name: str, graph: ir.Graph) -> str:
+    """The source nodes of the node that an engine names, if they have other names; else empty."""
+    names = (node for node in graph if name and name in (node.name, *(value.name for value in node.outputs)))
+    return next(map(from_source, names), "")
 
 
 def guarded(engine: Engine | GuardedEngine, distribution: str = "") -> GuardedEngine:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.planning.identity import key_of
+from dovetail.planning.placement import from_source
 
 from dovetail_placement.claim_checks import ask_for_claims, check_claims, check_place_keys
 from dovetail_placement.pins import pinned_claim
@@ -139,4 +140,7 @@ class Claiming:
 
 
 def _pin_refused(pin: Pin, why: str) -> DovetailError:
-    return DovetailError(f"{pin.text}: {pin.backend} refuses '{pin.node.name}': {why}", "choose another backend for it")
+    return DovetailError(
+        f"{pin.text}: {pin.backend} refuses '{pin.node.name}'{from_source(pin.node)}: {why}",
+        "choose another backend for it",
+    )

@@ -12,7 +12,7 @@ from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning.edits import apply_edits
 from dovetail.planning.identity import key_of
-from dovetail.planning.placement import Placement, set_placement
+from dovetail.planning.placement import Placement, from_source, set_placement
 from dovetail.suggestions import near_misses
 
 from dovetail_placement.claiming import Claiming
@@ -128,7 +128,7 @@ def _check_all_placed(claiming: Claiming, ctx: Context) -> None:
     why = "; ".join(reason.text for reason in verdict.reasons) or "no backend file lists it"
     near = _suggest_operator(lost)
     raise DovetailError(
-        f"node '{lost.name}': no engine here runs {operator} ({why})",
+        f"node '{lost.name}'{from_source(lost)}: no engine here runs {operator} ({why})",
         near or "install a backend that does, or cut the node out of the model",
     )
 

@@ -13,7 +13,7 @@ from dovetail.ir.formats import FLOAT32, Format, float_format, format_of
 from dovetail.passes import Pass
 from dovetail.planning.join import Join as PlannedJoin
 from dovetail.planning.join import conversion_kind
-from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
+from dovetail.planning.placement import HOST, Placement, from_source, get_placement, set_placement
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import claim_on
 from dovetail_placement.region_guards import refuse_regions
@@ -68,7 +68,7 @@ class AssignTypes(Pass):
 def _refuse(node: ir.Node, why: str, ctx: Context) -> None:
     backend = get_placement(node).backend
     if backend == HOST or claim_on(node).role == "pinned":
-        raise DovetailError(f"node '{node.name}' ({node.op_type}) cannot be typed: {why}")
+        raise DovetailError(f"node '{node.name}' ({node.op_type}){from_source(node)} cannot be typed: {why}")
     ctx.refuse(node, backend, why, rule="no-type")
 
 

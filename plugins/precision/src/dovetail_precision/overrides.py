@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import body_nodes
 from dovetail.ir.formats import FLOAT32
-from dovetail.planning.placement import HOST
+from dovetail.planning.placement import HOST, from_source
 from dovetail.planning.selectors import select
 
 if TYPE_CHECKING:
@@ -126,5 +126,6 @@ def _obstacle(problem: TypingProblem, node: ir.Node) -> str:
 
 def _contradiction(node: ir.Node, first: str, second: str) -> DovetailError:
     return DovetailError(
-        f"'{node.name}' ({node.op_type}) cannot be both: {first} and {second}", "remove or narrow one of them"
+        f"'{node.name}' ({node.op_type}){from_source(node)} cannot be both: {first} and {second}",
+        "remove or narrow one of them",
     )

@@ -27,6 +27,7 @@ from dovetail_verify.runners import compared, trials_of
 
 if TYPE_CHECKING:
     from dovetail.passes import Pass
+    from dovetail.planning.edits import Edit
     from dovetail.plugin.loader import PluginSet
 
     from dovetail_verify.accuracy.ranking import Ranking
@@ -96,6 +97,7 @@ def bisect(
     solver: str = "forward",
     costs: str | Path | None = None,
     pins: str | Sequence[str] = (),
+    edits: str | Sequence[str | Edit] = (),
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
@@ -113,8 +115,8 @@ def bisect(
         min_snr, min_cosine, min_top1, max_abs: What `Ranking.high` shall meet; without any of them, an SNR that is
             10 dB better.
         runs: How many runs refine the ranking; more tell more nodes apart.
-        model, backends, strategy, solver, costs, pins, low, high, keep_io_types, passes, plugins, progress: As for
-            `compile`.
+        model, backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, passes, plugins, progress: As
+            for `compile`.
 
     Raises:
         DovetailError: The model, the request or the data is at fault, or no node may be raised.
@@ -127,7 +129,7 @@ def bisect(
     original = dovetail.open(model, plugins)
     request = requested(
         backends, data=data, keep_io_types=keep_io_types, strategy=strategy, solver=solver, costs=costs, pins=pins,
-        low=low, high=high,
+        edits=edits, low=low, high=high,
     )  # fmt: skip
     ctx = Context(request, plugins=plugins or load_plugins())
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)

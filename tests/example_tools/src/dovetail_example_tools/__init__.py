@@ -13,6 +13,7 @@ def register(registry):
     registry.pass_("relu-to-clip", "dovetail_example_tools.clips:ReluToClip")
     registry.pipeline("clips", "fixpoint(relu-to-clip),dead-code")
     registry.pipeline("clips-on-toy-npu", "backend:toy-npu(clips)")
+    registry.solver("as-exported", "dovetail_example_tools.as_exported:solve")
     registry.edit("unit-conv", "dovetail_example_tools.unit_conv:UnitConv")
     registry.region_former("pairs", "dovetail_example_tools.pairs:Pairs")
     registry.backend("toy-npu", "dovetail_example_tools.toy_npu:ToyNpu")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import bodies
+from dovetail.planning.placement import from_source
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -93,4 +94,4 @@ class _Scope:
 def _label(node: ir.Node | None) -> str:
     if node is None:
         return "the graph's inputs and initializers"
-    return f"{node.op_type} '{node.name}'" if node.name else f"an unnamed {node.op_type}"
+    return f"{node.op_type} '{node.name}'{from_source(node)}" if node.name else f"an unnamed {node.op_type}"

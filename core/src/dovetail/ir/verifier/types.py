@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Port, Signature, Signatures, input_name, output_name, signature
 from dovetail.ir.types import type_text
+from dovetail.planning.placement import from_source
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,9 +40,11 @@ def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[s
             answers[key] = None if sig is None else _arity_problem(node, sig) or _problem(node, sig)
         problem = answers[key]
         if problem is not None:
-            problems.append(f"{op_type} '{node.name}'{problem}")
+            problems.append(f"{op_type} '{node.name}'{from_source(node)}{problem}")
         if op_type in _BODY_CHECKS and node.domain in ("", "ai.onnx") and node.attributes:
-            problems.extend(f"{op_type} '{node.name}': {text}" for text in _BODY_CHECKS[op_type](node))
+            problems.extend(
+                f"{op_type} '{node.name}'{from_source(node)}: {text}" for text in _BODY_CHECKS[op_type](node)
+            )
     return problems
 
 
