@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -99,7 +100,10 @@ def ours(model: onnx.ModelProto, opset: int) -> tuple[onnx.ModelProto, bool] | N
         lowered, remarks = lower(open_proto(model), opset)
     except DovetailError:
         return None
-    return lowered.skeleton().proto, any(remark.pass_ == "lower-opset" for remark in remarks)
+    with tempfile.TemporaryDirectory() as folder:
+        lowered.save(f"{folder}/lowered.onnx")
+        proto = onnx.load(f"{folder}/lowered.onnx")
+    return proto, any(remark.pass_ == "lower-opset" for remark in remarks)
 
 
 def onnx_converter(model: onnx.ModelProto, opset: int) -> tuple[onnx.ModelProto, bool] | None:
