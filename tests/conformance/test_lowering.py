@@ -55,10 +55,9 @@ def source_of(case, frozen):
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     given = dict(zip([value.name for value in model.graph.input], case.data_sets[0][0], strict=True))
-    for name, tensor in list(given.items())[1:] if frozen else ():
-        if isinstance(tensor, onnx.TensorProto):
-            model.graph.initializer.add().CopyFrom(tensor)
-            model.graph.initializer[-1].name = name
+    for name, value in list(given.items())[1:] if frozen else ():
+        if isinstance(array(value), np.ndarray):
+            model.graph.initializer.append(numpy_helper.from_array(array(value), name))
             del given[name]
     kept = [value for value in model.graph.input if value.name in given]
     del model.graph.input[:]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-README, PLUGINS = ROOT / "README.md", ROOT / "docs/plugins.md"
+README, PLUGINS, LOWERING = ROOT / "README.md", ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
 BLOCK = re.compile(r"^<!-- (test|output) -->\n+```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 # Without instructions for bfloat16, an engine executes float32.
@@ -49,7 +49,7 @@ def test_there_are_examples():
     assert blocks()
 
 
-@pytest.mark.parametrize("page", [README, PLUGINS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, PLUGINS, LOWERING], ids=lambda page: page.name)
 def test_every_marked_block_is_found(page):
     """A mark that does not stand directly before a fence would test nothing."""
     marks = re.findall(r"^<!-- (?:test|output) -->", page.read_text(encoding="utf-8"), re.MULTILINE)
@@ -59,6 +59,11 @@ def test_every_marked_block_is_found(page):
 @pytest.mark.parametrize("number", range(len(blocks(PLUGINS))))
 def test_example_of_the_plugin_page(folder, number):
     run_example(folder, *blocks(PLUGINS)[number])
+
+
+@pytest.mark.parametrize("number", range(len(blocks(LOWERING))))
+def test_example_of_the_page_on_lowering(folder, number):
+    run_example(folder, *blocks(LOWERING)[number])
 
 
 @pytest.mark.parametrize("number", range(len(blocks())))

@@ -33,10 +33,10 @@ def infer_outputs(node: ir.Node, version: int) -> None:
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     proto.input.extend("" if value is None else names[id(value)] for value in node.inputs)
     proto.output.extend(f"out{index}" for index in range(len(node.outputs)))
-    proto.attribute.extend(ir.to_proto(attribute) for attribute in node.attributes.values())
+    proto.attribute.extend(ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values())
     types = {names[id(value)]: _type_of(value) for value in read}
     data = {
-        names[id(value)]: ir.to_proto(value.const_value)
+        names[id(value)]: ir.serde.serialize_tensor(value.const_value)
         for value in read
         if value.const_value is not None and _is_small(value.const_value) and not value.is_graph_input()
     }
@@ -61,7 +61,7 @@ def _is_small(tensor: ir.TensorProtocol) -> bool:
 def _type_of(value: ir.Value):
     import onnx_ir as ir
 
-    found = ir.to_proto(value.type)
+    found = ir.serde.serialize_type(value.type)
     if value.shape is not None:
         ir.serde.serialize_shape_into(found, value.shape)
     return found

@@ -10,7 +10,7 @@ from dovetail.passes import rewrite_node
 
 from dovetail_lowering.conditions import CONDITIONS
 from dovetail_lowering.functions import function_body
-from dovetail_lowering.node_facts import attribute
+from dovetail_lowering.node_facts import UNRELATED, attribute
 from dovetail_lowering.rules import RULES
 from dovetail_lowering.schemas import is_default, version_of, why_not_as_written, write_changed_defaults
 from dovetail_lowering.table import ANY, Row, load_table
@@ -122,7 +122,7 @@ def _one_version(
     op_type = node.op_type
     outcome = rewrite_node(rule, node, names, version - 1)
     if outcome.why:
-        raise _refused(name, node, target, outcome.why, row)
+        raise _refused(name, node, target, why if outcome.why == UNRELATED else outcome.why, row)
     made = ", ".join(dict.fromkeys(new.op_type for new in outcome.nodes))
     return Step(name, rule.name, f"{op_type} of opset {version} becomes {made}"), list(outcome.nodes)
 

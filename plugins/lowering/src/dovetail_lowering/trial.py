@@ -43,7 +43,7 @@ def can_lower(node: ir.Node, opset: int, opsets: Opsets | None = None) -> Refusa
         if version is not None and version <= opset:
             continue
         try:
-            for _ in lower_node(_copied(one, present), present, opset, FreshNames()):
+            for _ in lower_node(_copied(one, present), present, opset, FreshNames(_names(one))):
                 pass
         except NodeRefused as why:
             return Refusal(why.why, _TABLE)
@@ -59,6 +59,10 @@ def _present(node: ir.Node, opsets: Opsets | None) -> int:
     return version
 
 
+def _names(node: ir.Node) -> list[str | None]:
+    return [node.name, *(value.name for value in (*node.inputs, *node.outputs) if value is not None)]
+
+
 def _copied(node: ir.Node, opset: int) -> ir.Node:
     """Return a copy of `node` without its bodies' nodes, in a graph whose inputs are what it reads."""
     import onnx_ir as ir
@@ -70,13 +74,10 @@ def _copied(node: ir.Node, opset: int) -> ir.Node:
             continue
         known = constant(value, opset)
         tensor = None if known is None else ir.tensor(known, dtype=value.dtype)
-        copy = ir.Value(name=f"in{index}", type=value.type, shape=value.shape, const_value=tensor)
+        copy = ir.Value(name=value.name or f"in{index}", type=value.type, shape=value.shape, const_value=tensor)
         (inputs if tensor is None else initializers).append(copy)
         values[id(value)] = copy
-    outputs = [
-        ir.Value(name=value.name and f"out{index}", type=value.type, shape=value.shape)
-        for index, value in enumerate(node.outputs)
-    ]
+    outputs = [ir.Value(name=value.name, type=value.type, shape=value.shape) for value in node.outputs]
     copy = ir.Node(
         node.domain,
         node.op_type,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.passes import Rewrite
 
+from dovetail_lowering.node_facts import UNRELATED
 from dovetail_lowering.rules.activations import scalar
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def _smaller(op: Replacement, one: ir.Value, other: ir.Value) -> ir.Value:
 def _integers(node: ir.Node) -> str:
     first = node.inputs[0]
     # Of floats, NaNs would be lost.
-    return "" if first.dtype is not None and first.dtype.is_integer() else "its inputs are no integers"
+    return "" if first.dtype is not None and first.dtype.is_integer() else UNRELATED
 
 
 def _max(op: Replacement, node: ir.Node) -> ir.Value:

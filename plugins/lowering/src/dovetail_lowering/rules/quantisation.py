@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.passes import Rewrite
 
-from dovetail_lowering.node_facts import attribute, constant, extents
+from dovetail_lowering.node_facts import UNRELATED, attribute, constant, extents
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -44,7 +44,7 @@ def _zero_point_check(node: ir.Node, scale: ir.Value, zero: ir.Value | None) -> 
         known = extents(scale)
         return "" if known is not None and None not in known else "the shape of its scale is open"
     wanted = attribute(node, "output_dtype", 0)
-    return "" if int(zero.dtype) == wanted else f"its zero point is {zero.dtype.name.lower()}"
+    return "" if int(zero.dtype) == wanted else UNRELATED
 
 
 def _zero_point(op: Replacement, node: ir.Node, x: ir.Value, scale: ir.Value, zero: ir.Value | None) -> ir.Value:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.passes import Rewrite
 
-from dovetail_lowering.node_facts import attribute, constant, extents, rank
+from dovetail_lowering.node_facts import UNRELATED, attribute, constant, extents, rank
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,7 +39,7 @@ def _axes_check(node: ir.Node, x: ir.Value) -> str:
         if attribute(node, name, neutral) != neutral:
             return f"{name} is {attribute(node, name)}"
     if "axes" not in node.attributes:
-        return "it has no form in the version before"
+        return UNRELATED
     return "the rank of its input is unknown" if rank(x) is None else ""
 
 

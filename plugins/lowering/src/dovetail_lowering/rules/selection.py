@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.passes import Rewrite
 
-from dovetail_lowering.node_facts import attribute
+from dovetail_lowering.node_facts import UNRELATED, attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -43,7 +43,7 @@ def _last_index(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
 
 def _narrow(node: ir.Node) -> str:
     dtype = node.inputs[0].dtype
-    return "" if dtype is not None and dtype.name in _NARROW else "its type is not one that a wider one could stand for"
+    return "" if dtype is not None and dtype.name in _NARROW else UNRELATED
 
 
 def _pooled(op: Replacement, node: ir.Node, x: ir.Value) -> list[ir.Value]:
