@@ -5,7 +5,8 @@ finds the minimum if it is submodular (Boykov, Veksler and Zabih, "Fast approxim
 2001; Lempitsky, Rother, Roth and Blake, "Fusion moves for Markov random field optimization", 2010). Shared conversions
 are not always: a float32 value that is read in int8 and in float16 costs less to convert for one reader if it moves to
 float16 itself, and more for the other. Such a term is replaced by an upper bound that equals it where nothing moves, so
-that the cost never rises.
+that the cost never rises. There are two bounds: the price may not fall when the producer moves, or it is due whether
+the readers move or not. Every move is tried with both.
 """
 
 from __future__ import annotations
@@ -58,37 +59,34 @@ class Expansion:
 
     def run(self) -> None:
         """Move until nothing improves: a label is a format, and the number of the choice with that nominal format."""
-        labels = self._labels()
+        moves = [(offer, producers) for offer in self._offers() for producers in (False, True)]
         idle = 0
         for _ in range(_SWEEPS):
-            for label in labels:
-                idle = 0 if self._move(label) else idle + 1
-                if idle >= len(labels):
+            for offer, producers in moves:
+                idle = 0 if self._move(offer, producers) else idle + 1
+                if idle >= len(moves):
                     return
 
-    def _labels(self) -> list[tuple[Format, int]]:
-        """Return all labels, the low formats first."""
-        most: dict[Format, int] = {}
+    def _offers(self) -> list[dict[int, Choice]]:
+        """Return what each label offers, the low formats first.
+
+        A label is a format, and a number where a variable has several choices with that nominal format.
+        """
+        offers: dict[tuple[Format, int], dict[int, Choice]] = {}
         for key in self._free:
             counts: dict[Format, int] = {}
             for choice in self._known[key]:
-                counts[choice.nominal] = counts.get(choice.nominal, 0) + 1
-            for format_, number in counts.items():
-                most[format_] = max(number, most.get(format_, 0))
-        ordered = sorted(most, key=lambda format_: (format_.dtype.bitwidth, str(format_)))
-        return [(format_, index) for format_ in ordered for index in range(most[format_])]
+                number = counts[choice.nominal] = counts.get(choice.nominal, -1) + 1
+                offers.setdefault((choice.nominal, number), {})[key] = choice
+        ordered = sorted(offers, key=lambda label: (label[0].dtype.bitwidth, str(label[0]), label[1]))
+        return [offers[label] for label in ordered]
 
-    def _move(self, label: tuple[Format, int]) -> bool:
-        """Make the best move to `label`; return whether the cost fell."""
-        format_, index = label
-        offered: dict[int, Choice] = {}
-        for key, variable in self._free.items():
-            fitting = [choice for choice in self._known[key] if choice.nominal is format_]
-            if index < len(fitting) and fitting[index] is not variable.chosen:
-                offered[key] = fitting[index]
+    def _move(self, offer: Mapping[int, Choice], producers: bool) -> bool:
+        """Make the best move to the choices of `offer`; return whether the cost fell."""
+        offered = {key: choice for key, choice in offer.items() if choice is not self._free[key].chosen}
         if not offered:
             return False
-        move = _Move(self._free, offered, self._prices, self._filled)
+        move = _Move(self._free, offered, self._prices, self._filled, producers)
         for chain in self._chains:
             move.add(chain)
         before = self._cost(move.touched)
@@ -137,9 +135,25 @@ def _held(chain: DefUseChain, wanted: set[Format]) -> Format:
 
 
 class _Move:
-    """The energy of one move: a vertex that is low moves, and one that is high stays."""
+    """The energy of one move: a vertex that is low moves, and one that is high stays.
 
-    def __init__(self, free: Mapping[int, Variable], offered: Mapping[int, Choice], prices: Prices, filled: set[int]):
+    Args:
+        free: The variables with a choice, by id.
+        offered: What the move offers to some of them.
+        prices: The prices.
+        filled: The variables that follow their readers.
+        producers: Where a price is not submodular, let it depend on the producer alone, else on the readers alone.
+    """
+
+    def __init__(
+        self,
+        free: Mapping[int, Variable],
+        offered: Mapping[int, Choice],
+        prices: Prices,
+        filled: set[int],
+        producers: bool,
+    ):
+        self._bounds_follow_producers = producers
         self.touched: list[DefUseChain] = []
         self._energy = Energy()
         self._offered = offered
@@ -203,18 +217,25 @@ class _Move:
     def _add_if_any_moves(self, readers: list[int], held: _Ends, staying: int, moving: int) -> None:
         """Add a price that is due once one of the readers moves."""
         need = self._all_high(readers)
-        self._energy.bias[need] -= moving  # an upper bound if the producer's move makes it dearer
+        energy = self._energy
+        if held.vertex is not None and moving > staying and self._bounds_follow_producers:
+            energy.bias[need] -= staying
+            energy.bias[held.vertex] -= moving - staying  # due even if no reader moves
+            return
+        energy.bias[need] -= moving
         if held.vertex is not None and moving < staying:
-            self._energy.add_pairwise(need, held.vertex, staying - moving)
+            energy.add_pairwise(need, held.vertex, staying - moving)
 
     def _add_until_all_move(self, readers: list[int], held: _Ends, staying: int, moving: int) -> None:
         """Add a price that is due until all of the readers have moved."""
-        need = self._any_high(readers)
-        if held.vertex is None or moving <= staying:
-            self._energy.bias[need] += staying  # an upper bound if the producer's move makes it cheaper
+        energy = self._energy
+        if held.vertex is not None and moving < staying and self._bounds_follow_producers:
+            energy.bias[held.vertex] += staying - moving  # due even if all readers move
             return
-        self._energy.bias[need] += staying
-        self._energy.add_pairwise(held.vertex, need, moving - staying)
+        need = self._any_high(readers)
+        energy.bias[need] += staying
+        if held.vertex is not None and moving > staying:
+            energy.add_pairwise(held.vertex, need, moving - staying)
 
     def _add_following(self, chain: DefUseChain, readers: Sequence[_Ends]) -> None:
         """Add a value that is low if all readers are, and else high, with a conversion for those that are low."""
