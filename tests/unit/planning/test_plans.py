@@ -63,7 +63,8 @@ def test_the_form_of_a_plan(model):
         ["x", "float32", "bfloat16", "cast", "first", 64],
         ["y", "bfloat16", "float32", "cast", "y", 128],
     ]
-    assert data["summary"] == {"coverage": {"cpu-bf16": 3}, "regions": 1, "joins": 2, "request": {"backends": ["cpu-bf16"]}}
+    request = {"backends": ["cpu-bf16"]}
+    assert data["summary"] == {"coverage": {"cpu-bf16": 3}, "regions": 1, "joins": 2, "request": request}
     lines = Path("plan.yaml").read_text().splitlines()
     assert sum("cpu-bf16/bfloat16" in line for line in lines) == 3  # one line per node
 
