@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Backend", "Border", "RegionRule"]
 
 
+_WIDE_OR_NARROW = frozenset({"int16", "uint16", "int4", "uint4", "int2", "uint2"})
+
+
 class Border(NamedTuple):
     """Where the conversions at the border of a region stand.
 
@@ -174,6 +177,16 @@ class Backend:
     def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
         """Why it does not take a region as a whole; see `RegionRule.refusals`."""
         return self.region.refusals(counts, operators)
+
+    @property
+    def lowest_opset(self) -> int:
+        """The lowest opset of a model in which its formats can be written.
+
+        QuantizeLinear has scales per channel from opset 13 on; blocks, 16 and 4 bits from 21 on.
+        """
+        quantised = [spec for spec in self.types.values() if spec.quantised]
+        new = any(spec.granularity == "group" or _WIDE_OR_NARROW & set(spec.dtype) for spec in quantised)
+        return max(self.opset[0], 21 if new else 13 if quantised else 0)
 
     @cached_property
     def asks_region(self) -> bool:

@@ -126,7 +126,5 @@ def test_a_folder_finds_its_model_by_name_and_digest(plugins, file, tmp_path, mo
 def test_a_strategy_that_fails_is_named(plugins, file):
     installed = plugins("Failing")
     plan = dovetail.plan(file, "npu", plugins=installed)
-    with pytest.raises(
-        DovetailError, match="strategy .failing. of dovetail-choosy, for npu, asked for"
-    ):
+    with pytest.raises(DovetailError, match="strategy .failing. of dovetail-choosy, for npu, asked for"):
         dovetail.explain(plan, "sigmoid", plugins=installed)

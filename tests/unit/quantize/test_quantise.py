@@ -167,3 +167,28 @@ def test_what_stands_in_a_body_is_placed_elsewhere(compiled):
     said = [remark.why for remark in result.remarks if remark.rule == "calibration"]
     assert "numbers in bodies of control flow are not calibrated" in said[0]
     assert dovetail.explain(result, "choice")
+
+
+TAIL = ("Y: q8}", "Y: [q8, tail]}"), ("  b32:", "  tail: {dtype: int32, scale: X*W, when: {region.last: true}}\n  b32:")
+ENDS = """<ir_version: 10, opset_import: ["": 21]>
+g (float[1,4,8,8] x) => (float[1,4,8,8] y, float[1,4,8,8] z) <float[4,4,3,3] w1, float[4,4,3,3] w2> {
+  [inner] a = Conv <pads = [1,1,1,1]> (x, w1)
+  [last] b = Conv <pads = [1,1,1,1]> (a, w2)
+  [out] y = Tanh (b)
+  [beside] z = Tanh (a)
+}"""
+
+
+def test_an_accumulator_that_leaves_its_region_is_the_float_that_was_computed(compiled):
+    result = compiled(ENDS, *TAIL, pins="last=npu/Y:int32[symmetric,axis=1]", verify=True)
+    (b,) = holdings(result, "b")
+    assert (b["format"], b["source"], len(b["scale"])) == ("int32[symmetric,axis=1]", "X*W of last", 4)
+    assert [node.inputs[0].name for node in nodes_of(result, "Tanh")] == ["b", "a_float32_1"]
+
+
+def test_a_pin_to_an_accumulator_inside_of_a_region_is_an_error(compiled):
+    with pytest.raises(DovetailError) as caught:
+        compiled(ENDS, *TAIL, pins="inner=npu/Y:int32[symmetric,axis=1]")
+    assert "Y cannot be int32[symmetric,axis=1], because of what reads it; allowed: int8[symmetric]" in str(
+        caught.value
+    )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
+    from dovetail.planning.holdings import Holding
     from dovetail.plugin.protocols import Backend
 
 __all__ = ["FUNCTIONS", "Artifact", "ArtifactFolder", "EmittedRegion", "Emitter", "StandIn", "artifact_of", "nodes_of"]
@@ -67,6 +68,7 @@ class EmittedRegion:
         source: The same nodes as the source model computes them, before any conversion: floats, with the weights of the
             source model. Its inputs and outputs are values of the source model.
         nodes: The names of its nodes.
+        holdings: The quantised forms of the values that its nodes compute and read, with their parameters.
     """
 
     name: str
@@ -74,6 +76,7 @@ class EmittedRegion:
     model: Model
     source: Model
     nodes: tuple[str, ...]
+    holdings: tuple[Holding, ...] = ()
 
 
 class Emitter(Protocol):

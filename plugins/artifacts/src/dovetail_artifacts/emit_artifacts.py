@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.planning.holdings import Holding
     from dovetail.plugin import Backend
     from dovetail.runtime.artifacts import Artifact
 
@@ -50,7 +51,7 @@ class EmitArtifacts(Pass):
         sources = dict(_sources(ctx.decided or model, regions))
         made: list[tuple[Region, Artifact]] = []
         for region in regions:
-            given = _for_emitter(model, region, backends[region.backend], sources[region.index])
+            given = _for_emitter(model, region, backends[region.backend], sources[region.index], ctx.holdings)
             try:
                 made.append((region, emitted(given, ctx)))
             except NotEmitted as refused:
@@ -72,9 +73,13 @@ def _sources(decided: Model, regions: list[Region]) -> Iterator[tuple[int, Model
             yield key, extract(decided, region)
 
 
-def _for_emitter(model: Model, region: Region, backend: Backend, source: Model) -> EmittedRegion:
+def _for_emitter(
+    model: Model, region: Region, backend: Backend, source: Model, holdings: Iterable[Holding]
+) -> EmittedRegion:
     names = tuple(node.name for node in source.graph)
-    return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names)
+    values = {value.name for node in source.graph for value in (*node.inputs, *node.outputs) if value is not None}
+    own = tuple(holding for holding in holdings if holding.value in values)
+    return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own)
 
 
 def _refuse(region: Region, refused: NotEmitted, ctx: Context) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import onnx
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.plugin import Backend
 
 __all__ = ["Normalise"]
 
@@ -88,7 +89,7 @@ class Normalise(Pass):
 
     def _converted(self, proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
         present = default_version(proto.opset_import)
-        wanted = self.opset or max((backend.opset[0] for backend in ctx.backends), default=0)
+        wanted = self.opset or max((_lowest_opset(backend) for backend in ctx.backends), default=0)
         if present is None:
             # Inserted conversions need the default domain, even if no node of the model does.
             present = max(wanted, _NEWEST_COMMON)
@@ -155,3 +156,8 @@ def _inferred(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+def _lowest_opset(backend: Backend) -> int:
+    """The lowest opset in which a backend's formats can be written; what its tools read is lowered on emission."""
+    return getattr(backend, "lowest_opset", backend.opset[0])

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
-from dovetail.planning.claim import Claims
+from dovetail.planning.claim import Claim, Claims
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
-    from dovetail.planning.claim import Claim
     from dovetail.plugin.protocols import Backend, Strategy, View
 
     from dovetail_placement.view import View as OwnView
@@ -45,9 +44,9 @@ def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -
             "repair it, name another one with --strategy, or leave its distribution out with --no-plugin; --debug "
             "shows where it failed",
         ) from error
-    if not isinstance(claims, Claims):
+    if not isinstance(claims, Claims) or not all(isinstance(claim, Claim) for claim in claims.claims):
         raise DovetailError(
-            f"{who} returns {type(claims).__name__}", "`claim` returns `dovetail.planning.claim.Claims`"
+            f"{who} returns {type(claims).__name__}", "`claim` returns `dovetail.plugin.Claims`, a list of `Claim`"
         )
     return claims
 

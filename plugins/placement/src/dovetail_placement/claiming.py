@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dovetail_placement.judges import Judges
     from dovetail_placement.pins import Pin, Pins
 
-__all__ = ["Claiming"]
+__all__ = ["Claiming", "pin_refused"]
 
 
 class Claiming:
@@ -130,16 +130,22 @@ class Claiming:
     def _claim_pinned(self) -> None:
         backends = {backend.name: backend for backend in (*self.ctx.backends, self.ctx.host)}
         for pin in self.pins:
-            verdict = self.view_of(backends[pin.backend]).verdict(pin.node)
+            backend = backends[pin.backend]
+            verdict = self.view_of(backend).verdict(pin.node)
+            if getattr(backend, "asks_region", False):
+                # Whether it is the last of its region is settled when all have claimed; see `settle_region_ends`.
+                as_last = self.judges.of(backend)(pin.node, {"last": True})
+                verdict = verdict if as_last.ok is False else as_last
             if verdict.ok is False:
-                raise _pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
+                raise pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
             if why := self._refused.get(pin.backend, {}).get(id(pin.node)):
-                raise _pin_refused(pin, why)
+                raise pin_refused(pin, why)
             self.claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
             self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 
 
-def _pin_refused(pin: Pin, why: str) -> DovetailError:
+def pin_refused(pin: Pin, why: str) -> DovetailError:
+    """The error for a pin to what its backend refuses."""
     return DovetailError(
         f"{pin.text}: {pin.backend} refuses '{pin.node.name}'{from_source(pin.node)}: {why}",
         "choose another backend for it",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.planning.claim import Claims
+from dovetail.planning.claim import Claim, Claims
 from dovetail.plugin.isolation import described, foreign_output
 
 if TYPE_CHECKING:
-    from dovetail.planning.claim import Claim
     from dovetail.plugin.protocols import Backend
 
     from dovetail_placement.claiming import Claiming
@@ -59,9 +58,9 @@ def _asked(strategy, claiming: Claiming, backend: Backend, claims: list[Claim], 
             f"{who} failed in fix_up: {described(error)}",
             "repair it, name another one with --strategy, or leave its distribution out with --no-plugin",
         ) from error
-    if not isinstance(answer, Claims):
+    if not isinstance(answer, Claims) or not all(isinstance(claim, Claim) for claim in answer.claims):
         raise DovetailError(
-            f"{who} returns {type(answer).__name__} from fix_up", "`fix_up` returns the claims that stay"
+            f"{who} returns {type(answer).__name__} from fix_up", "`fix_up` returns `Claims` with the claims that stay"
         )
     return answer.claims
 

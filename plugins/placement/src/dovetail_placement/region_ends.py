@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dovetail_placement.claiming import pin_refused
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.planning.claim import Claim
+    from dovetail.planning.verdict import Verdict
 
     from dovetail_placement.claiming import Claiming
+    from dovetail_placement.pins import Pin
 
 __all__ = ["settle_region_ends"]
 
@@ -31,14 +35,17 @@ def settle_region_ends(claiming: Claiming) -> None:
         last = not any(_backend_of(reader, claiming) == name for value in node.outputs for reader, _ in value.uses())
         view = claiming.view_of(asked[name])
         verdict = claiming.judges.of(asked[name])(node, {"last": last})
-        if verdict.ok is False:
+        pin = claiming.pins.of(node)
+        if pin is not None:
+            _check_pinned(pin, claim, verdict)
+        elif verdict.ok is False:
             reasons = verdict.reasons
             why = f"not on {name}: {'; '.join(reason.text for reason in reasons)}"
             claiming.ctx.remark("missed", node, "region-end", why, source=reasons[0].source if reasons else "")
             claiming.withdraw(node, name)
             lost[name] = None
-        elif verdict.types != claim.ports and claiming.pins.of(node) is None:
-            claiming.enter(name, _widened(claim, view.verdict(node).types, verdict.types))
+        elif verdict.types != claim.ports:
+            claiming.enter(name, _widened(claim, view.verdict(node), verdict))
     names = [backend.name for backend in claiming.ctx.backends]
     for name in lost:
         for later in claiming.ctx.backends[names.index(name) + 1 :]:
@@ -49,9 +56,21 @@ def _backend_of(reader: ir.Node, claiming: Claiming) -> str:
     return claiming.claimed.get(id(claiming.flat.outermost(reader)), ("",))[0]
 
 
-def _widened(claim: Claim, before: dict, after: dict) -> Claim:
+def _widened(claim: Claim, before: Verdict, after: Verdict) -> Claim:
     """The claim with the types of `after` at ports where it had all that `before` allowed."""
     ports = {
-        port: after.get(port, kinds) if kinds == before.get(port) else kinds for port, kinds in claim.ports.items()
+        port: after.types.get(port, kinds) if kinds == before.types.get(port) else kinds
+        for port, kinds in claim.ports.items()
     }
-    return replace(claim, ports=ports)
+    return replace(claim, ports=ports, rules={**claim.rules, **after.rules})
+
+
+def _check_pinned(pin: Pin, claim: Claim, verdict: Verdict) -> None:
+    """Refuse a pin to formats that the node may only have where it is, or is not, the last of its region."""
+    if verdict.ok is False:
+        raise pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
+    for port, formats in claim.ports.items():
+        offered = verdict.types.get(port, formats)
+        if not set(formats) & set(offered):
+            text, others = " or ".join(map(str, formats)), ", ".join(map(str, offered))
+            raise pin_refused(pin, f"{port} cannot be {text}, because of what reads it; allowed: {others}")

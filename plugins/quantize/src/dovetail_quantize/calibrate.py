@@ -72,7 +72,7 @@ class _Calibration:
         self._model, self._ctx = model, ctx
         plan = ctx.request.plan
         known = parse_holdings(plan.values) if plan is not None else ()
-        self._replayed = {(one.value, one.format): one for one in known}
+        self._replayed = {(one.value, one.format, one.group): one for one in known}
         self._found: dict[int, tuple[Parameters, str]] = {}
 
     def find(self, held: list[Held]) -> None:
@@ -117,8 +117,8 @@ class _Calibration:
         Raises:
             DovetailError: There are as many as the format does not have, or they differ within the group.
         """
-        found = {known.parameters for one in group if (known := self._replayed.get((one.value.name, one.format)))}
-        found.discard(None)
+        keys = [(one.value.name, one.format, one.name) for one in group]
+        found = {self._replayed[key].parameters for key in keys if key in self._replayed} - {None}
         if not found:
             return None
         what = f"plan: the holding of value '{group[0].value.name}' in {group[0].format}"
@@ -136,9 +136,10 @@ class _Calibration:
             first = groups[0][0]
             user = first.uses[0]
             backend = get_placement(user.node).backend
+            unknown = f"{counted(len(groups), 'range')} {'is' if len(groups) == 1 else 'are'} not known"
             raise DovetailError(
                 f"{backend} computes '{user.node.name}' in {first.format}, and nothing says in which range "
-                f"'{first.value.name}' lies; {counted(len(groups), 'range')} are not known",
+                f"'{first.value.name}' lies; {unknown}",
                 "give --data with inputs like those that the model will see, or replay a plan that has the scales",
             )
         observers = [(group, self._observer(group[0])) for group in groups]
