@@ -111,6 +111,8 @@ def _one_version(
         why = why or row.changed
     else:
         write_changed_defaults(node, version, before)
+        while node.inputs and node.inputs[-1] is None:
+            node.resize_inputs(len(node.inputs) - 1)
         why = why or why_not_as_written(node, before)
     if not why:
         node.version = before
