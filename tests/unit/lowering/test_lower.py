@@ -73,6 +73,34 @@ def test_nodes_in_bodies_are_lowered():
     onnx.checker.check_model(proto, full_check=True)
 
 
+FUNCTION = """<ir_version: 9, opset_import: ["": 18, "own": 1]>
+    g (float[2, 3] x) => (float[2, 1] y) <int64[1] axes = {1}> { y = own.Mean (x, axes) }
+    <domain: "own", opset_import: ["": 18]> Mean (a, i) => (b) { [inner] b = ReduceMean (a, i) }"""
+
+
+def test_functions_of_the_model_are_inlined_by_lower_and_refused_by_the_pass(tmp_path, capsys):
+    assert [node.op_type for node in lower(open_text(FUNCTION, "text"), 11).model.graph] == ["ReduceMean"]
+    path = tmp_path / "m.onnxtxt"
+    path.write_text(FUNCTION)
+    assert main(["opt", str(path), "-p", "lower-opset"]) == 1
+    said = capsys.readouterr().err
+    assert "functions of its own ('Mean')" in said
+    assert "run `normalise` first" in said
+
+
+def test_a_body_may_hold_what_a_rule_makes():
+    """Constants of a rule are initializers of the body; a body may read outer values but not define their names."""
+    text = """g (bool c, float[2, 3] x, float[3] s) => (float[2, 3] y) {
+        [norm] outer = LayerNormalization (x, s)
+        y = If (c) <then_branch = t () => (float[2, 3] p) { [norm_1] p = LayerNormalization <axis = 1> (outer, s) },
+                    else_branch = e () => (float[2, 3] q) { q = Neg (outer) }> }"""
+    proto = lower(opened(text), 11).model.skeleton().proto
+    onnx.checker.check_model(proto, full_check=True)
+    given = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "s": np.ones(3, np.float32), "c": np.array(True)}
+    (y,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, given)
+    np.testing.assert_allclose(y, [[-1.2247, 0, 1.2247]] * 2, atol=1e-3)
+
+
 @pytest.mark.parametrize("opset", [10, 0, -1])
 def test_an_opset_below_the_table_is_refused(opset):
     with pytest.raises(DovetailError, match=f"lowered to opset 11 at the lowest, not to opset {opset}") as caught:

@@ -92,44 +92,32 @@ def rewrite_model(model: Model, ctx: Context, rewrites: Iterable[Rewrite], *, ex
         for op_type in rewrite.root.op_types:
             by_operator.setdefault(op_type, []).append(rewrite)
     names, widely_read, changed = ctx.analysis(FreshNames, model), set(), False
+
+    def apply_first(node: ir.Node) -> Sequence[ir.Node] | None:
+        for rewrite in by_operator.get(node.op_type, ()):
+            if not rewrite.root.is_operator_of(node):
+                continue
+            outcome = rewrite_node(rewrite, node, names, model.opset, widely_read)
+            if not outcome.why:
+                ctx.remark("passed", outcome.nodes[-1] if outcome.nodes else "", rewrite.name, outcome.done)
+                ctx.count(rewrite.name)
+                return outcome.nodes
+            if explain:
+                ctx.remark("missed", node, rewrite.name, f"not applied: {outcome.why}")
+        return None
+
     with gc_paused():
         for _, graph in model.graphs():
             for first in graph:
                 waiting, left = [first], _MOST
                 while waiting and left:
-                    node = waiting.pop()
-                    rules = by_operator.get(node.op_type, ())
-                    made = _first_that_matches(rules, node, names, model, ctx, widely_read, explain)
+                    made = apply_first(waiting.pop())
                     if made is not None:
                         waiting.extend(reversed(made))
-                        left -= 1
-                        changed = True
+                        left, changed = left - 1, True
     if changed:
         model.touch()
     return changed
-
-
-def _first_that_matches(
-    rules: Iterable[Rewrite],
-    node: ir.Node,
-    names: FreshNames,
-    model: Model,
-    ctx: Context,
-    widely_read: set[int],
-    explain: bool,
-) -> Sequence[ir.Node] | None:
-    """Apply the first of `rules` that matches `node`, and return the new nodes; None if none matches."""
-    for rewrite in rules:
-        if not rewrite.root.is_operator_of(node):
-            continue
-        outcome = rewrite_node(rewrite, node, names, model.opset, widely_read)
-        if not outcome.why:
-            ctx.remark("passed", outcome.nodes[-1] if outcome.nodes else "", rewrite.name, outcome.done)
-            ctx.count(rewrite.name)
-            return outcome.nodes
-        if explain:
-            ctx.remark("missed", node, rewrite.name, f"not applied: {outcome.why}")
-    return None
 
 
 def rewrite_node(

@@ -65,6 +65,12 @@ def lower_in_place(model: Model, opset: int, ctx: Context) -> bool:
         )
     if model.opset <= opset:
         return False
+    if model.ir.functions:
+        name = next(iter(model.ir.functions))[1]
+        raise DovetailError(
+            f"the model has functions of its own ('{name}'), which are not lowered",
+            "run `normalise` first: it replaces them by their nodes",
+        )
     refused: list[NodeRefused] = []
     with gc_paused():
         names = ctx.analysis(FreshNames, model)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.signatures import Signature
 
-__all__ = ["is_default", "schema_of", "version_of", "why_not_as_written"]
+__all__ = ["is_default", "schema_of", "version_of", "why_not_as_written", "write_changed_defaults"]
 
 
 def is_default(domain: str) -> bool:
@@ -52,8 +52,6 @@ def write_changed_defaults(node: ir.Node, version: int, before: int) -> None:
 def why_not_as_written(node: ir.Node, before: int) -> str:
     """Return why version `before` of its operator does not take `node` as it is written; empty if it does."""
     signature = _signature(node.op_type, before)
-    while node.inputs and node.inputs[-1] is None:
-        node.resize_inputs(len(node.inputs) - 1)
     for name, attribute in node.attributes.items():
         kind = signature.attribute_types.get(name)
         if kind is None:

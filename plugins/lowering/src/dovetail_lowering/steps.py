@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir.bodies import body_nodes
@@ -74,34 +74,33 @@ def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Ite
         if not is_default(current.domain):
             continue
         current.version = current.version or opset
-        while current is not None:
+        while True:
             version = version_of(current.op_type, current.version)
             if version is None:
-                raise _refused(name, current, target, f"opset {current.version} has no such operator", Row())
+                raise _refused(name, current, opset, target, f"opset {current.version} has no such operator", Row())
             if version <= target:
                 current.version = target
                 break
-            step, made = _one_version(name, current, version, target, names)
+            step, made = _one_version(name, current, version, opset, target, names)
             if step is not None:
                 yield step
             for new in reversed(made):
-                waiting.extend(reversed([inner for inner in body_nodes(new) if _write_version(inner, new.version)]))
+                inside = list(body_nodes(new))
+                for inner in inside:
+                    inner.version = new.version
+                waiting.extend(reversed(inside))
                 waiting.append(new)
-            current = None if made else current if current.graph is not None else None
-
-
-def _write_version(node: ir.Node, version: int | None) -> bool:
-    node.version = version
-    return True
+            if made or current.graph is None:
+                break
 
 
 def _one_version(
-    name: str, node: ir.Node, version: int, target: int, names: FreshNames
-) -> tuple[Step | None, list[ir.Node]]:
+    name: str, node: ir.Node, version: int, opset: int, target: int, names: FreshNames
+) -> tuple[Step | None, Sequence[ir.Node]]:
     """Take `node` to the version before `version`, and return what was done and the nodes that replace it, if any."""
     row = load_table().get((node.op_type, version), Row())
     if row.refuse:
-        raise _refused(name, node, target, row.refuse, row)
+        raise _refused(name, node, opset, target, row.refuse, row)
     before = version_of(node.op_type, version - 1)
     affected = row.changed and not (row.unless and CONDITIONS[row.unless](node))
     why, dropped = _written_for_older(node, row) if before is not None else ("", [])
@@ -111,6 +110,8 @@ def _one_version(
         why = why or row.changed
     else:
         write_changed_defaults(node, version, before)
+        while node.inputs and node.inputs[-1] is None:
+            node.resize_inputs(len(node.inputs) - 1)
         why = why or why_not_as_written(node, before)
     if not why:
         node.version = before
@@ -118,13 +119,13 @@ def _one_version(
         return (Step(name, "attributes", text) if dropped else None), []
     rule = RULES[row.rewrite] if row.rewrite else function_body(node.op_type, version) if row.function else None
     if rule is None:
-        raise _refused(name, node, target, why, row)
+        raise _refused(name, node, opset, target, why, row)
     op_type = node.op_type
     outcome = rewrite_node(rule, node, names, version - 1)
     if outcome.why:
-        raise _refused(name, node, target, why if outcome.why == UNRELATED else outcome.why, row)
+        raise _refused(name, node, opset, target, why if outcome.why == UNRELATED else outcome.why, row)
     made = ", ".join(dict.fromkeys(new.op_type for new in outcome.nodes))
-    return Step(name, rule.name, f"{op_type} of opset {version} becomes {made}"), list(outcome.nodes)
+    return Step(name, rule.name, f"{op_type} of opset {version} becomes {made}"), outcome.nodes
 
 
 def _written_for_older(node: ir.Node, row: Row) -> tuple[str, list[str]]:
@@ -156,7 +157,7 @@ def _written_for_older(node: ir.Node, row: Row) -> tuple[str, list[str]]:
     return why, changed
 
 
-def _refused(name: str, node: ir.Node, target: int, why: str, row: Row) -> NodeRefused:
+def _refused(name: str, node: ir.Node, opset: int, target: int, why: str, row: Row) -> NodeRefused:
     inside = "" if name in (node.name, node.op_type) else f" (in what replaces '{name}')"
-    text = f"{node.op_type} of opset {node.version}{inside} has no form in opset {target}: {why}"
+    text = f"{node.op_type} of opset {opset}{inside} has no form in opset {target}: {why}"
     return NodeRefused(name, text, row.hint or _HINT)

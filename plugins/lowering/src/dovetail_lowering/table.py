@@ -39,6 +39,11 @@ class Row:
     refuse: str = ""
     hint: str = ""
 
+    @property
+    def concerns_nodes_as_written(self) -> bool:
+        """Whether the row says more than what becomes of nodes that the version before does not take."""
+        return bool(self.drop or self.values or self.only or self.changed or self.refuse)
+
 
 @cache
 def load_table() -> Mapping[tuple[str, int], Row]:

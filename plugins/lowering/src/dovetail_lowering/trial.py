@@ -9,8 +9,9 @@ from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.verdict import Refusal
 
 from dovetail_lowering.node_facts import constant
-from dovetail_lowering.schemas import is_default, version_of
+from dovetail_lowering.schemas import is_default, version_of, why_not_as_written
 from dovetail_lowering.steps import NodeRefused, lower_node
+from dovetail_lowering.table import load_table
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,8 +40,7 @@ def can_lower(node: ir.Node, opset: int, opsets: Opsets | None = None) -> Refusa
     for one in (node, *body_nodes(node)):
         if not is_default(one.domain) or present <= opset:
             continue
-        version = version_of(one.op_type, present)
-        if version is not None and version <= opset:
+        if _stays(one, present, opset):
             continue
         try:
             for _ in lower_node(_copied(one, present), present, opset, FreshNames(_names(one))):
@@ -48,6 +48,17 @@ def can_lower(node: ir.Node, opset: int, opsets: Opsets | None = None) -> Refusa
         except NodeRefused as why:
             return Refusal(why.why, _TABLE)
     return None
+
+
+def _stays(node: ir.Node, present: int, opset: int) -> bool:
+    """Whether `opset` takes the node as it is written, as it does most nodes; these need no trial."""
+    version, target = version_of(node.op_type, present), version_of(node.op_type, opset)
+    if version is None or target is None or version == target:
+        return version is not None and version == target
+    rows = (load_table().get((node.op_type, step)) for step in range(target + 1, version + 1))
+    if any(row is not None and row.concerns_nodes_as_written for row in rows):
+        return False
+    return not why_not_as_written(node, target)
 
 
 def _present(node: ir.Node, opsets: Opsets | None) -> int:
