@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 from dovetail.ir.formats import Format
-from dovetail_precision.choices import Choice, Choices, uniform
+from dovetail_precision.choices import Choice, Choices, float_choices, uniform
 from dovetail_precision.constraints import candidates
 from dovetail_precision.costs import UnitJoins
 from dovetail_precision.def_use import def_use_chains
@@ -13,15 +13,15 @@ from dovetail_precision.variable import Value, Variable
 
 INT8, CHANNELS = Format.of("int8[symmetric]"), Format.of("int8[symmetric,axis=0]")
 FLOAT16, FLOAT32 = Format.of("float16"), Format.of("float32")
-FLOATS = [uniform(FLOAT16), uniform(FLOAT32)]
+FLOATS = float_choices(frozenset({FLOAT16, FLOAT32}))
 PRODUCT = Choice.of({"X": INT8, "W": CHANNELS, "Y": INT8}, "Y")
 
 KINDS = {
     # policy, choices, whether it has weights, and how often
-    "product in any format": ("", [PRODUCT, *FLOATS], True, 4),
-    "product in integers": ("active", [PRODUCT], True, 1),
+    "product in any format": ("", Choices([PRODUCT, *FLOATS]), True, 4),
+    "product in integers": ("active", Choices([PRODUCT]), True, 1),
     "product in floats": ("", FLOATS, True, 2),
-    "element by element": ("pass", [uniform(INT8), *FLOATS], False, 6),
+    "element by element": ("pass", Choices([uniform(INT8), *FLOATS]), False, 6),
     "element by element, in floats": ("pass", FLOATS, False, 3),
     "sensitive": ("fp32", FLOATS, False, 1),
 }
@@ -53,23 +53,39 @@ class RandomPrices(UnitJoins):
 
 
 def random_problem(seed, nodes=200):
-    """A graph of that many nodes: each reads one or two of the last values, so that some are read often."""
+    """A graph of that many nodes: each reads one or two of the last values, so that some are read often.
+
+    Some nodes in floats read inputs of the model or constant fills, which take the type of their readers; some values
+    are read by a Cast, which takes the type that it reads.
+    """
     generator = random.Random(seed)
     prices = RandomPrices(generator, generator.choice([0, 50, 500, 2000]))
     values, variables = [Value("x")], []
     kinds = generator.choices(list(KINDS), [often for *_, often in KINDS.values()], k=nodes)
     reach = generator.choice([2, 6, 20])
     weights = [Value(f"w{index}", constant=True) for index in range(nodes // 4 + 1)]
+    following = [Value(f"f{index}") for index in range(nodes // 20 + 1)]
+    for value in following:
+        value.free = generator.random() < 0.5
+        if not value.free:
+            fill = Variable(f"{value.name}_fill", FLOATS, [], [("output", value)], "follow-consumer", low=FLOAT16)
+            fill.type_attribute = True
+            variables.append(fill)
     for index, kind in enumerate(kinds):
         policy, choices, has_weights, _ = KINDS[kind]
         inputs = [("X", generator.choice(values[-reach:]))]
         if has_weights:
             inputs.append(("W", generator.choice(weights)))
+        elif choices is FLOATS and generator.random() < 0.4:
+            inputs.append(("Z", generator.choice(following)))
         elif generator.random() < 0.5:
             inputs.append(("Z", generator.choice(values[-reach:])))
         value = Value(f"v{index}")
-        variables.append(Variable(f"n{index}", Choices(choices), inputs, [("Y", value)], policy, low=FLOAT16))
+        variables.append(Variable(f"n{index}", choices, inputs, [("Y", value)], policy, low=FLOAT16))
         values.append(value)
+        if generator.random() < 0.05:
+            cast = [("input", generator.choice(values[-reach:]))]
+            variables.append(Variable(f"c{index}", FLOATS, cast, [], "pass", low=FLOAT16, takes_any=True))
     read = {id(value) for variable in variables for _, value in variable.inputs}
     for value in values:
         value.kept = id(value) not in read or generator.random() < 0.05
@@ -83,67 +99,97 @@ def solve_all_high(problem):
 
 
 def least(problem):
-    """The minimum of `cost_of(problem)` over all choices, as an integer program."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import coo_array
+    """The minimum of `cost_of(problem)` over all choices, by integer programming."""
+    return _Program(problem).minimum()
 
-    costs, integral, lower, rows = [], [], [], []
 
-    def column(cost, whole=False):
-        costs.append(cost)
-        integral.append(whole)
-        return len(costs) - 1
+class _Program:
+    """Columns are decisions and needs between 0 and 1; rows are lower bounds of sums of columns."""
 
-    def at_least(terms, bound):
-        rows.append(terms)
-        lower.append(bound)
+    def __init__(self, problem):
+        self.problem, self.costs, self.whole, self.rows, self.lower = problem, [], [], [], []
+        chains = def_use_chains(problem)
+        filled = {id(chain.producer) for chain in chains if chain.follows and chain.producer}
+        self.taken = {}
+        for variable in problem.variables:
+            free = id(variable) in filled
+            self.taken[id(variable)] = {
+                choice: self.column(0 if free else problem.costs.compute(variable, choice), True)
+                for choice in candidates(problem, variable)
+            }
+            self.row([(one, 1) for one in self.taken[id(variable)].values()], 1)
+        for chain in chains:
+            (self.follow if chain.follows else self.convert)(chain)
 
-    taken = {}
-    for variable in problem.variables:
-        taken[id(variable)] = {
-            choice: column(problem.costs.compute(variable, choice), True) for choice in candidates(problem, variable)
-        }
-        at_least([(one, 1) for one in taken[id(variable)].values()], 1)
+    def column(self, cost, whole=False):
+        self.costs.append(cost)
+        self.whole.append(whole)
+        return len(self.costs) - 1
 
-    def held_as(variable, port, format_):
-        return [at for choice, at in taken[id(variable)].items() if choice.format_of(port) is format_]
+    def row(self, terms, bound):
+        self.rows.append(terms)
+        self.lower.append(bound)
 
-    for chain in def_use_chains(problem):
-        formats = {choice.format_of(port) for reader, port in chain.uses for choice in taken[id(reader)]}
+    def held_as(self, variable, port, format_):
+        return [at for choice, at in self.taken[id(variable)].items() if choice.format_of(port) is format_]
+
+    def join(self, chain, held, wanted):
+        return self.problem.costs.join(chain.value, held, wanted) if held is not wanted else 0
+
+    def follow(self, chain):
+        """Low if all readers are; else high, and converted for those that are low."""
+        low, high = chain.follows, chain.present
+        gain = 0
+        if chain.producer is not None:
+            prices = self.problem.costs
+            gain = prices.compute(chain.producer, uniform(low)) - prices.compute(chain.producer, uniform(high))
+            self.row([(self.column(prices.compute(chain.producer, uniform(high))), 1)], 1)
+        held_low, need = self.column(gain, True), self.column(self.join(chain, high, low))
+        for reader, port in chain.uses:
+            lows = self.held_as(reader, port, low)
+            self.row([(held_low, -1), *((at, 1) for at in lows)], 0)
+            self.row([(need, 1), (held_low, 1), *((at, -1) for at in lows)], 0)
+
+    def convert(self, chain):
+        formats = {choice.format_of(port) for reader, port in chain.uses for choice in self.taken[id(reader)]}
         formats |= {chain.present} if chain.kept else set()
         for format_ in sorted(formats, key=str):
-            readers = [held_as(reader, port, format_) for reader, port in chain.uses]
+            readers = [self.held_as(reader, port, format_) for reader, port in chain.uses]
             always = chain.kept and format_ is chain.present
             if chain.constant or chain.producer is None:
-                price = (
-                    problem.costs.version(chain.value, format_)
-                    if chain.constant
-                    else problem.costs.join(chain.value, chain.present, format_)
-                    if format_ is not chain.present
-                    else 0
-                )
-                need = column(price)
-                for reader in readers:
-                    at_least([(need, 1), *((at, -1) for at in reader)], 0)
-                at_least([(need, 1)], 1 if always else 0)
+                once = self.problem.costs.version(chain.value, format_) if chain.constant else 0
+                self.need(once or self.join(chain, chain.present, format_), readers, [], always)
                 continue
-            sources = {choice.format_of(chain.produced_at) for choice in taken[id(chain.producer)]} - {format_}
-            for source in sorted(sources, key=str):
-                need = column(problem.costs.join(chain.value, source, format_))
-                produced = held_as(chain.producer, chain.produced_at, source)
-                for reader in readers:
-                    at_least([(need, 1), *((at, -1) for at in (*reader, *produced))], -1)
-                if always:
-                    at_least([(need, 1), *((at, -1) for at in produced)], 0)
-    entries = [(row, at, factor) for row, terms in enumerate(rows) for at, factor in terms]
-    at_row, at_column, factors = (np.array(part) for part in zip(*entries))
-    matrix = coo_array((factors, (at_row, at_column)), shape=(len(rows), len(costs))).tocsr()
-    found = milp(
-        np.array(costs, float),
-        constraints=LinearConstraint(matrix, np.array(lower, float)),
-        integrality=np.array(integral, int),
-        bounds=Bounds(0, 1),
-        options={"mip_rel_gap": 0},
-    )
-    assert found.success, found.message
-    return round(found.fun)
+            for source in {choice.format_of(chain.produced_at) for choice in self.taken[id(chain.producer)]}:
+                produced = self.held_as(chain.producer, chain.produced_at, source)
+                self.need(self.join(chain, source, format_), readers, produced, always)
+        for cast in chain.cast_readers:  # it has the format of what it reads
+            for choice, at in self.taken[id(cast)].items():
+                same = self.held_as(chain.producer, chain.produced_at, choice.nominal) if chain.producer else []
+                fixed = 1 if chain.producer is None and choice.nominal is chain.present else 0
+                self.row([(at, 1), *((one, -1) for one in same)], fixed)
+
+    def need(self, price, readers, produced, always):
+        """Pay `price` if any of the readers, and all of `produced` if there is any, are taken."""
+        need, rest = self.column(price), [(at, -1) for at in produced]
+        for reader in readers:
+            self.row([(need, 1), *((at, -1) for at in reader), *rest], -1 if produced else 0)
+        if always:
+            self.row([(need, 1), *rest], 0 if produced else 1)
+
+    def minimum(self):
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import coo_array
+
+        entries = [(row, at, factor) for row, terms in enumerate(self.rows) for at, factor in terms]
+        at_row, at_column, factors = (np.array(part) for part in zip(*entries))
+        matrix = coo_array((factors, (at_row, at_column)), shape=(len(self.rows), len(self.costs))).tocsr()
+        found = milp(
+            np.array(self.costs, float),
+            constraints=LinearConstraint(matrix, np.array(self.lower, float)),
+            integrality=np.array(self.whole, int),
+            bounds=Bounds(0, 1),
+            options={"mip_rel_gap": 0},
+        )
+        assert found.success, found.message
+        return round(found.fun)

@@ -108,7 +108,8 @@ def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
         any_type = variable.takes_any and reads_any_type(problem, variable)
         for port, value in variable.inputs:
             known = chain(value)
-            if any_type:
+            # A Cast does not read integers that stand for floats: their scale is not known to it.
+            if any_type and not (known.producer is not None and known.producer.choices.quantised):
                 known.cast_readers.append(variable)
             else:
                 known.readers.append(variable)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
     from dovetail_precision.def_use import DefUseChain
-    from dovetail_precision.problem import TypingProblem
     from dovetail_precision.solvers.prices import Prices
     from dovetail_precision.variable import Variable
 
@@ -43,13 +42,11 @@ class Expansion:
 
     def __init__(
         self,
-        problem: TypingProblem,
         chains: Sequence[DefUseChain],
         known: Mapping[int, tuple[Choice, ...]],
         free: Mapping[int, Variable],
         prices: Prices,
     ):
-        self._problem = problem
         self._known = known
         self._free = free
         self._prices = prices
@@ -66,6 +63,11 @@ class Expansion:
                 idle = 0 if self._move(offer, producers) else idle + 1
                 if idle >= len(moves):
                     return
+
+    def fuse(self, labels: Mapping[int, Choice]) -> None:
+        """Take from another labelling, by the id of the variable, what lowers the cost."""
+        for producers in (False, True):
+            self._move({key: labels[key] for key in self._free}, producers)
 
     def _offers(self) -> list[dict[int, Choice]]:
         """Return what each label offers, the low formats first.

@@ -1,11 +1,13 @@
 """The `min-cut` solver: the cheapest choices that the hard constraints allow.
 
 If every variable has a low choice and float32, or no choice, the minimum is found exactly: see `two_choices.py`.
-Otherwise the other solvers' results and all-high are improved by expansion moves: see `expansion.py`.
+Otherwise the cheapest of `forward`, `fixpoint` and everything high is improved by expansion moves, and takes from the
+others, and from everything low after the same moves, what lowers its cost: see `expansion.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.ir.formats import FLOAT32
@@ -65,35 +67,51 @@ def _expand(
     free: dict[int, Variable],
     costs: CostModel,
 ) -> None:
-    """Improve each starting point until no move does, and keep the cheapest result."""
-    expansion = Expansion(problem, chains, known, free, Prices(costs))
-    found: list[tuple[int, list[Choice]]] = []
-    started: set[tuple[int, ...]] = set()
-    policies = [(variable.policy, variable.why, variable.because) for variable in problem.variables]
-    for start in (solve_forward, solve_fixpoint, _all_high(known)):
-        start(problem)
-        for variable, before in zip(problem.variables, policies, strict=True):
-            variable.policy, variable.why, variable.because = before
-        labels = tuple(id(variable.chosen) for variable in problem.variables)
-        if labels in started:
-            continue
-        started.add(labels)
-        best = cost_of(problem, costs), [variable.chosen for variable in problem.variables]
+    """Improve the cheapest of the starts by moves, and everything low; and take from each what lowers the cost."""
+    expansion = Expansion(chains, known, free, Prices(costs))
+    starts = [_labels(problem, start) for start in (solve_forward, solve_fixpoint, _all(known, -1))]
+    found = []
+    for labels in (min(starts, key=lambda labels: _cost(problem, labels, costs)), _labels(problem, _all(known, 0))):
+        _restore(problem, labels)
         expansion.run()
         _settle(chains)
-        after = cost_of(problem, costs), [variable.chosen for variable in problem.variables]
-        found.append(min(best, after, key=lambda one: one[0]))
-    _, choices = min(found, key=lambda one: one[0])
-    for variable, choice in zip(problem.variables, choices, strict=True):
-        variable.chosen = choice
+        found.append(_labels(problem))
+    best = min(found, key=lambda labels: _cost(problem, labels, costs))
+    _restore(problem, best)
+    for labels in (*found, *starts):
+        expansion.fuse(labels)
+    expansion.run()
+    _settle(chains)
 
 
-def _all_high(known: dict[int, tuple[Choice, ...]]):
-    def start(problem: TypingProblem) -> None:
+def _labels(problem: TypingProblem, solve: Callable[[TypingProblem], None] | None = None) -> dict[int, Choice]:
+    """Return the choices, by the id of the variable, that `solve` makes; the present ones without it."""
+    if solve is not None:
+        before = [(variable.policy, variable.why, variable.because) for variable in problem.variables]
+        solve(problem)
+        for variable, noted in zip(problem.variables, before, strict=True):
+            variable.policy, variable.why, variable.because = noted
+    return {id(variable): variable.chosen for variable in problem.variables}
+
+
+def _restore(problem: TypingProblem, labels: Mapping[int, Choice]) -> None:
+    for variable in problem.variables:
+        variable.chosen = labels[id(variable)]
+
+
+def _cost(problem: TypingProblem, labels: Mapping[int, Choice], costs: CostModel) -> int:
+    _restore(problem, labels)
+    return cost_of(problem, costs)
+
+
+def _all(known: Mapping[int, tuple[Choice, ...]], index: int) -> Callable[[TypingProblem], None]:
+    """Return a solver that takes the first (0) or the last (-1) candidate of every variable."""
+
+    def solve(problem: TypingProblem) -> None:
         for variable in problem.variables:
-            variable.chosen = known[id(variable)][-1]
+            variable.chosen = known[id(variable)][index]
 
-    return start
+    return solve
 
 
 def _settle(chains: list[DefUseChain]) -> None:
