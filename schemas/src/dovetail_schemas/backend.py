@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Backend", "Border", "RegionRule"]
 
 
+_SPLIT = ("nodes", "inputs", "constants")
+_LARGEST = re.compile(r"(?:\d*\.\.)?(\d+)")
 _WIDE_OR_NARROW = frozenset({"int16", "uint16", "int4", "uint4", "int2", "uint2"})
 
 
@@ -177,6 +180,16 @@ class Backend:
     def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
         """Why it does not take a region as a whole; see `RegionRule.refusals`."""
         return self.region.refusals(counts, operators)
+
+    @cached_property
+    def region_maxima(self) -> dict[str, int]:
+        """The largest number of nodes, inputs and constants of a region; larger ones are split."""
+        found = {}
+        for limit in self.region.limits:
+            largest = _LARGEST.fullmatch(limit.range.text)
+            if limit.term.text in _SPLIT and largest:
+                found[limit.term.text] = int(largest.group(1))
+        return found
 
     @property
     def lowest_opset(self) -> int:

@@ -53,7 +53,8 @@ def on(plan, backend="grouped"):
 @pytest.mark.parametrize(
     ("said", "taken"),
     [
-        ("region: {limits: {nodes: ..1}}\n" + PLACE, set()),
+        ("region: {limits: {nodes: ..0}}\n" + PLACE, set()),
+        ("region: {limits: {nodes: ..1}}\n" + PLACE, {"first", "second"}),  # two regions
         ("region: {limits: {nodes: ..2}}\n" + PLACE, {"first", "second"}),
         ("region: {limits: {nodes: 2.., inputs: 1, outputs: 1, constants: 0}}\n" + PLACE, {"first", "second"}),
         ("region: {limits: {outputs: 2..}}\n" + PLACE, set()),
@@ -151,3 +152,37 @@ def test_a_strategy_says_which_keys_it_reads(with_backend, tmp_path):
     plugins = with_backend(FILE + "place: {strategy: patient, patience: 7}\n")
     plugins.registry.strategy("patient", "patient_strategy:Patient")
     assert on(dovetail.plan(open_text(TWO, "model"), "grouped", plugins=plugins)) == {"first", "second"}
+
+
+CHAIN = """<ir_version: 10, opset_import: ["": 22]>
+g (float[4,4] x, float[4,4] z) => (float[4,4] y) <float[4,4] v, float[4,4] w> {
+  [one] a = Relu (x)  [two] b = MatMul (a, v)  [three] c = Tanh (b)  [four] d = MatMul (c, w)  [five] y = Add (d, z)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("limits", "regions"),
+    [
+        ("nodes: ..2", [0, 0, 1, 1, 2]),
+        ("nodes: ..4", [0, 0, 0, 0, 1]),
+        ("constants: ..1", [0, 0, 0, 1, 1]),
+        ("inputs: ..1", [0, 0, 0, 0, 1]),
+        ("nodes: ..5", [0, 0, 0, 0, 0]),
+    ],
+)
+def test_a_region_that_is_too_large_is_split(plan, limits, regions):
+    """As long as possible each; the last node has two inputs by itself where one is allowed, and goes to the host."""
+    found = plan(f"region: {{limits: {{{limits}}}}}\n" + PLACE, CHAIN)
+    assert [node.region for node in found.nodes] == regions
+    assert on(found) == {"one", "two", "three", "four"} | ({"five"} if "inputs" not in limits else set())
+
+
+def test_a_region_that_nobody_else_runs_stays(with_backend):
+    """An operator of the vendor's own: the minimum sends nothing away that would then run nowhere."""
+    file = FILE.replace("MaxPool", "com.acme::Fused") + "region: {limits: {nodes: 3..}}\n" + PLACE
+    text = """<ir_version: 10, opset_import: ["": 22, "com.acme": 1]>
+    g (float[4] x) => (float[4] y) <float[4] a> { [fused] a = com.acme.Fused (x)  [relu] y = Relu (a) }"""
+    found = dovetail.plan(open_text(text, "model"), "grouped", plugins=with_backend(file))
+    assert on(found) == {"fused", "relu"}
+    (said,) = [remark.why for remark in found.remarks if remark.rule == "region"]
+    assert said == "it stays on grouped, which alone runs it: nodes = 2; allowed: 3.."

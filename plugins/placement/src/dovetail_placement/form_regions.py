@@ -9,6 +9,8 @@ from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
+from dovetail_placement.region_maxima import split_regions
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -66,7 +68,7 @@ def number_regions(model: Model, ctx: Context) -> None:
 
 
 def regions_of(model: Model, ctx: Context) -> list[Region]:
-    """Return the regions of a placed model, formed as its backends want them.
+    """Return the regions of a placed model, formed as its backends want them, and none larger than they take.
 
     Raises:
         DovetailError: A former is not installed, or breaks its contract.
@@ -78,4 +80,7 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
     former_of.setdefault(ctx.host.name, getattr(ctx.host, "regions", "") or DEFAULT_FORMER)
     # Waves go around the regions of other formers, so they come last.
     ordered = sorted(former_of, key=lambda name: former_of[name] == DEFAULT_FORMER)
-    return formed_regions(model.graph, {name: former_of[name] for name in ordered}, ctx.registry, placed_backend)
+    formers = {name: former_of[name] for name in ordered}
+    regions = formed_regions(model.graph, formers, ctx.registry, placed_backend)
+    maxima = {backend.name: getattr(backend, "region_maxima", {}) for backend in ctx.backends}
+    return split_regions(model.graph, regions, maxima, ctx.analysis(FlatGraph, model))

@@ -13,8 +13,10 @@ from dovetail.planning.identity import operator_name
 from dovetail.runtime.regions import Region, used_values
 
 from dovetail_placement.form_regions import regions_of
+from dovetail_placement.judges import Judges
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.verdict import Refusal
@@ -31,8 +33,19 @@ def refuse_regions(model: Model, ctx: Context) -> None:
     flat = ctx.analysis(FlatGraph, model)
     for region in regions_of(model, ctx):
         reasons = _judged(region, asked[region.backend], flat) if region.backend in asked else ()
-        if reasons:
+        if reasons and (only := _only_here(region, ctx, model)) is None:
             _refuse(region, reasons, ctx)
+        elif reasons:
+            why = f"it stays on {region.backend}, which alone runs it: {'; '.join(reason.text for reason in reasons)}"
+            ctx.remark("analysis", only, "region", why, source=reasons[0].source)
+
+
+def _only_here(region: Region, ctx: Context, model: Model) -> ir.Node | None:
+    """Return a node of a region that no backend behind its own runs, nor the host; None if there is none."""
+    judges = ctx.analysis(Judges, model)
+    names = [backend.name for backend in ctx.backends]
+    others = [judges.of(backend) for backend in (*ctx.backends[names.index(region.backend) + 1 :], ctx.host)]
+    return next((node for node in region.nodes if all(judge(node).ok is False for judge in others)), None)
 
 
 def _refuse(region: Region, reasons: tuple[Refusal, ...], ctx: Context) -> None:
