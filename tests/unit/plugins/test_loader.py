@@ -90,9 +90,9 @@ def test_a_register_that_raises_leaves_nothing_behind(brick, install, plugin):
 
 
 def test_a_kind_that_does_not_exist(brick, install, plugin):
-    body = 'registry.pass_("acme-pass", "acme_plugin:P"); registry.observers("minmax", "acme_plugin:MinMax")'
+    body = 'registry.pass_("acme-pass", "acme_plugin:P"); registry.dialects("pd", "acme_plugin:Pd")'
     install("acme", {"acme": "acme_plugin"}, {"acme_plugin.py": plugin(register=body)})
-    plugins = assert_broken("acme", "there is no kind 'observers'; a plugin may register pass_, strategy, ")
+    plugins = assert_broken("acme", "there is no kind 'dialects'; a plugin may register pass_, strategy, ")
     assert "acme-pass" not in plugins.registry.pass_
 
 

@@ -67,5 +67,5 @@ def test_what_does_not_load_names_its_owner():
 def test_a_kind_that_nothing_reads_is_an_error_that_names_the_known_ones():
     with pytest.raises(DovetailError, match=r"no kind 'stratagy' \(did you mean 'strategy'\?\); .* pass_, strategy,"):
         Registry().stratagy("mine", "acme:Mine")
-    for gone in ("observer", "dialect"):
+    for gone in ("dialect", "shelf"):
         assert not hasattr(Registry(), gone)
