@@ -33,9 +33,9 @@ def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
         )
     found = registry.backend[name]
     if registry.backend.is_file(name):
-        return load_backend_file(registry, found, choice.options)
+        return load_backend_file(registry, found, choice.own_options)
     owner = registry.backend.entry(name).owner
-    return _made(f"backend '{name}' of {owner}", owner, lambda: found(dict(choice.options)))
+    return _made(f"backend '{name}' of {owner}", owner, lambda: found(choice.own_options))
 
 
 def load_backend_file(registry: Registry, source: Source, options: Mapping[str, str]) -> Backend:

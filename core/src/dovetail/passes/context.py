@@ -142,6 +142,12 @@ class Context:
         chosen = (choice for choice in self.request.backends if choice.name == HOST)
         return load_chosen(self.registry, next(chosen, BackendChoice(HOST)))
 
+    def strategy_of(self, backend: Backend) -> str:
+        """Name of the strategy that claims nodes for a backend: the user's for it, the user's for all, or its own."""
+        choice = next((choice for choice in self.request.backends if choice.name == backend.name), None)
+        for_all = self.request.strategy if backend.name != HOST else None
+        return (choice.strategy if choice is not None else "") or for_all or backend.strategy
+
     def load_backends(self) -> None:
         """Load the chosen backends and the host now, so that their errors come first.
 

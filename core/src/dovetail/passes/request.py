@@ -10,19 +10,24 @@ from typing import Any
 
 from dovetail.errors import UsageError
 
-__all__ = ["BackendChoice", "Request"]
+__all__ = ["STRATEGY", "BackendChoice", "Request"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 
 
+STRATEGY = "strategy"
+"""The option that every backend has: the strategy that claims nodes for it."""
+
+
 @dataclass(frozen=True)
 class BackendChoice:
-    """A backend and its options, as text: `bpu-int8:march=bayes,cores=2`.
+    """A backend and its options, as text: `bpu-int8:march=bayes,strategy=roles`.
 
     Attributes:
         name: Name of the backend.
         options: Options as text; the backend file defines their types. (A version such as `10.10` is not a number.)
+            `strategy` is not the backend's own: it names the strategy that claims nodes for it.
     """
 
     name: str
@@ -49,6 +54,16 @@ class BackendChoice:
                 raise UsageError(f"option {key!r} is given twice in backend {text!r}")
             options[key] = value
         return cls(name, options)
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that the user chose for this backend alone; empty for the one that it names."""
+        return self.options.get(STRATEGY, "")
+
+    @property
+    def own_options(self) -> dict[str, str]:
+        """The options without those that mean the same for every backend."""
+        return {key: value for key, value in self.options.items() if key != STRATEGY}
 
     def __str__(self) -> str:
         options = ",".join(f"{key}={value}" for key, value in self.options.items())

@@ -18,6 +18,7 @@ from dovetail.planning.remark import Remark
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.plugin.protocols import Backend
 
 __all__ = ["Plan"]
 
@@ -89,7 +90,7 @@ class Plan:
             summary["request"] = ctx.request.changed()
         return cls(
             {"path": str(model.path.name) if model.path else "", "nodes": len(nodes)},
-            [_backend_entry(backend) for backend in ctx.backends] if ctx else [],
+            [_backend_entry(backend, ctx.strategy_of(backend)) for backend in ctx.backends] if ctx else [],
             nodes,
             joins,
             edits=[edit.as_dict() for edit in ctx.edits] if ctx else [],
@@ -162,8 +163,8 @@ class Plan:
         return {n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key}
 
 
-def _backend_entry(backend) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": backend.name, "strategy": backend.strategy}
+def _backend_entry(backend: Backend, strategy: str) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": backend.name, "strategy": strategy}
     if backend.chosen:
         entry["options"] = dict(backend.chosen)
     return entry

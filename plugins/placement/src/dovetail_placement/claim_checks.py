@@ -9,7 +9,6 @@ from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
 from dovetail.planning.claim import Claim, Claims
 from dovetail.plugin.isolation import described, foreign_output
-from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from dovetail_placement.view import View as OwnView
 
-__all__ = ["ask_for_claims", "check_claims", "check_place_keys"]
+__all__ = ["ask_for_claims", "check_claims"]
 
 
 def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -> Claims:
@@ -107,21 +106,6 @@ def _check_formats(claim: Claim, who: str) -> None:
         if wrong is not None:
             what = f"{who} claims '{claim.node.name}' ({claim.node.op_type}) with {wrong!r} for port '{port}'"
             raise DovetailError(f"{what}, which is no format", "make formats with `dovetail.plugin.Format.of`")
-
-
-def check_place_keys(backend: Backend, strategy: Strategy, name: str) -> None:
-    """Refuse a key under `place:` of a backend file that its strategy does not read.
-
-    Raises:
-        DovetailError: The strategy does not name the key in its `place_keys`; with file and line.
-    """
-    read = getattr(strategy, "place_keys", ())
-    for key in getattr(backend, "place", ()):
-        if key not in read:
-            where = getattr(backend, "place_sources", {}).get(key, backend.source)
-            near = did_you_mean(key, ("strategy", "min_region", "regions", *read))
-            reads = f"it reads {', '.join(read)}" if read else "it reads no key of its own"
-            raise DovetailError(f"{where}: strategy '{name}' does not read '{key}' under place{near}", reads)
 
 
 def _check_whole(claims: Sequence[Claim], flat: FlatGraph, claimed: Collection[int], who: str) -> None:

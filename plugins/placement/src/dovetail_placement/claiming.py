@@ -11,9 +11,10 @@ from dovetail.ir.flat_graph import FlatGraph
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import from_source
 
-from dovetail_placement.claim_checks import ask_for_claims, check_claims, check_place_keys
+from dovetail_placement.claim_checks import ask_for_claims, check_claims
 from dovetail_placement.pins import pinned_claim
 from dovetail_placement.strategies.autocast import claim_of
+from dovetail_placement.strategy_options import made_strategy
 from dovetail_placement.view import View
 
 if TYPE_CHECKING:
@@ -102,13 +103,9 @@ class Claiming:
 
     def strategy_of(self, backend: Backend) -> tuple[Strategy, str]:
         """The strategy that claims for a backend, and how messages call it."""
-        wanted = self.ctx.request.strategy if backend is not self.ctx.host else None
-        name = wanted or backend.strategy
-        table = self.ctx.registry.strategy
-        strategy = table[name]()
-        if not wanted:
-            check_place_keys(backend, strategy, name)
-        return strategy, f"strategy '{name}' of {table.entry(name).owner}, for {backend.name},"
+        name, table = self.ctx.strategy_of(backend), self.ctx.registry.strategy
+        who = f"strategy '{name}' of {table.entry(name).owner}, for {backend.name},"
+        return made_strategy(table[name], backend, name, who), who
 
     def view_of(self, backend: Backend) -> View:
         """What the strategy of a backend sees; it always shows the present claims."""

@@ -1,0 +1,94 @@
+"""Each backend of a request may name its strategy, and the options of a strategy stand in the backend's file."""
+
+import dovetail
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.ir.opening import open_text
+from dovetail.planning.plan import Plan
+
+FILE = """
+backend: {name}
+device: npu
+opset: 13..26
+dynamic: accept
+precision: {{low: float16, high: float32}}
+policies: fp16
+types: {{f: [float16, float32]}}
+ops: {{"Relu, Tanh, Neg": {{types: f}}}}
+place: {{strategy: {strategy}{options}}}
+emit: {{engines: [onnxruntime-cpu]}}
+"""
+
+STRATEGIES = """
+from dataclasses import dataclass
+from dovetail.plugin import Claims
+from dovetail_placement.strategies.autocast import Autocast
+
+@dataclass(frozen=True)
+class First(Autocast):
+    '''Claims the first nodes that its backend takes.'''
+    number: int = 1
+    but: tuple = ()
+
+    def claim(self, view, backend):
+        claims = [claim for claim in super().claim(view, backend).claims if claim.node.op_type not in self.but]
+        return Claims(claims[: self.number])
+"""
+
+MODEL = """<ir_version: 10, opset_import: ["": 22]>
+g (float[4] x) => (float[4] y) { [relu] a = Relu (x) [tanh] b = Tanh (a) [neg] y = Neg (b) }"""
+
+
+@pytest.fixture
+def plan(with_backend, tmp_path):
+    def make(*backends, options="", strategy="first", **request):
+        (tmp_path / "first_strategies.py").write_text(STRATEGIES)
+        files = [FILE.format(name="one", strategy=strategy, options=options),
+                 FILE.format(name="two", strategy="autocast", options="")]  # fmt: skip
+        plugins = with_backend(*files)
+        plugins.registry.strategy("first", "first_strategies:First")
+        return dovetail.plan(open_text(MODEL, "model"), backends, plugins=plugins, **request)
+
+    return make
+
+
+def placed(plan):
+    return [node.backend for node in plan.nodes]
+
+
+def test_the_fields_of_a_dataclass_are_options_of_the_file(plan):
+    assert placed(plan("one")) == ["one", "host", "host"]
+    assert placed(plan("one", options=", number: 2")) == ["one", "one", "host"]
+    assert placed(plan("one", options=", number: 2, but: [Tanh]")) == ["one", "host", "one"]
+
+
+def test_each_backend_may_have_its_strategy(plan):
+    assert placed(plan("one:strategy=autocast")) == ["one", "one", "one"]
+    assert placed(plan("one", "two:strategy=first")) == ["one", "two", "host"]
+    assert placed(plan("one", "two", strategy="autocast")) == ["one", "one", "one"]
+
+
+def test_the_plan_says_which_strategy_claimed(plan, tmp_path):
+    found = plan("one:strategy=autocast", "two:strategy=first")
+    assert [(entry["name"], entry["strategy"]) for entry in found.backends] == [("one", "autocast"), ("two", "first")]
+    found.save(tmp_path / "plan.yaml")
+    assert Plan.load(tmp_path / "plan.yaml").backends == found.backends
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (", numbr: 2", "inline.yaml:10: strategy 'first' does not read 'numbr' under place (did you mean 'number'?)"),
+        (", number: many", "inline.yaml:10: number: 'many' is no option of strategy 'first'"),
+        (", number: true", "inline.yaml:10: number: True is no option of strategy 'first'"),
+    ],
+)
+def test_a_mistake_in_an_option_names_file_and_line(plan, options, says):
+    with pytest.raises(DovetailError) as raised:
+        plan("one", options=options)
+    assert says in str(raised.value)
+
+
+def test_an_unknown_strategy_is_an_error_with_the_near_one(plan):
+    with pytest.raises(DovetailError, match="unknown strategy 'frist'.*did you mean 'first'"):
+        plan("one:strategy=frist")
