@@ -36,12 +36,16 @@ class StandIn:
         domain: Its domain, as `com.microsoft`.
         attributes: Attributes by name: numbers, texts, and lists of them.
         version: The version of the domain that the model imports then.
+        into: Names of registered conversions that every input goes through first, such as one of its layout.
+        out: Names of registered conversions that every output goes through.
     """
 
     op_type: str
     domain: str
     attributes: Mapping[str, object] = field(default_factory=dict)
     version: int = 1
+    into: tuple[str, ...] = ()
+    out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from dovetail.runtime.artifacts import ArtifactFolder, EmittedRegion, artifact_o
 from dovetail.runtime.extraction import extract
 from dovetail.runtime.forming import annotated_regions
 from dovetail.runtime.regions import Region, regions_from
+from dovetail_placement.form_regions import number_regions
 
+from dovetail_artifacts.border import convert_border
 from dovetail_artifacts.emitting import NotEmitted, emitted
 from dovetail_artifacts.outlining import outline_region, replace_region
 
@@ -103,6 +105,7 @@ def _replace(model: Model, made: list[tuple[Region, Artifact]], ctx: Context) ->
                 stand_in.version, names,
             )  # fmt: skip
             artifact_of(node, f"{region.backend}/region_{region.index}")
+            convert_border(model, node, stand_in.into, stand_in.out, names, ctx)
             replaced = True
             why = f"it stands for the {len(region.nodes)} nodes of region {region.index}, compiled into {what}"
             ctx.remark("passed", node, "compiled", why)
@@ -111,6 +114,7 @@ def _replace(model: Model, made: list[tuple[Region, Artifact]], ctx: Context) ->
         _remove_unread_weights(model)
         model.graph.sort()
         model.touch()
+        number_regions(model, ctx)
     return replaced
 
 

@@ -10,4 +10,6 @@ def register(registry):
     """Say what there is; modules are imported when they are needed."""
     registry.emitter("acme-compiler", "dovetail_example_engine.compiler:Compiler")
     registry.engine("acme-runtime", "dovetail_example_engine.runtime:Runtime")
+    registry.conversion("acme-channels-last", "dovetail_example_engine.layout:ChannelsLast")
+    registry.conversion("acme-channels-first", "dovetail_example_engine.layout:ChannelsFirst")
     registry.region_former("acme-chains", "dovetail_example_engine.chains:Chains")

@@ -25,4 +25,6 @@ class Compiler:
                 raise EngineError(why, node=node.name)
         revision = region.backend.chosen["revision"]
         (folder / NAME).write_bytes(packed(revision, source_of(RegionModel(region.model))))
-        return Artifact((NAME,), StandIn("Program", DOMAIN, {"program": NAME, "revision": int(revision)}))
+        attributes = {"program": NAME, "revision": int(revision)}
+        border = {"into": ("acme-channels-last",), "out": ("acme-channels-first",)}
+        return Artifact((NAME,), StandIn("Program", DOMAIN, attributes, **border))

@@ -40,20 +40,27 @@ class Runtime:
         if revision != mine:
             why = f"acme-runtime is of revision {mine}, the program of '{node.name}' is for {revision}"
             raise EngineError(why, "compile for this revision: --backend acme-aot:revision=" + mine, node.name)
-        return Session(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]), node.name)
+        return Session(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]), node)
 
 
 class Session:
     """A loaded program."""
 
     def __init__(self, program, node):
-        self._program, self._node = program, node
+        self._program, self._node = program, node.name
+        self._outputs = [value.name for value in node.outputs]
 
     def run(self, inputs):
         """Compute all outputs by name."""
-        names = [output.name for output in self._program.get_outputs()]
-        return dict(zip(names, self._program.run(names, dict(inputs))))
+        first = {given.name: given for given in self._program.get_inputs()}
+        feeds = {name: _channels(array, (0, 3, 1, 2)) for name, array in zip(first, inputs.values())}
+        return dict(zip(self._outputs, (_channels(array, (0, 2, 3, 1)) for array in self._program.run(None, feeds))))
 
     def executed(self):
         """What the accelerator says of the program."""
         return {self._node: Executed("", "not-reported")}
+
+
+def _channels(array, order):
+    """An image in the other layout; the program itself is simulated with the channels first."""
+    return array.transpose(order) if array.ndim == 4 else array
