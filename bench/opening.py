@@ -33,7 +33,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--repeat", type=int, default=5)
     options = parser.parse_args()
-    from dovetail.ir import open_model, opening
+    from dovetail_onnx import opening
+    from dovetail_onnx.opening import open_model
 
     check = opening.check_source
     rows = []

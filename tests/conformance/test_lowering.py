@@ -14,10 +14,10 @@ import onnx
 import onnxruntime
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_proto
 from dovetail.passes import Context
 from dovetail_canonicalize.normalise import Normalise
 from dovetail_lowering import can_lower, lower
+from dovetail_onnx.opening import open_proto
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 

@@ -1,4 +1,4 @@
-"""Core without any other distribution: it opens, prints and edits models, and says what to install for the rest."""
+"""Core without any other distribution: it edits, prints and saves models, and says what to install for the rest."""
 
 import subprocess
 import sys
@@ -8,34 +8,62 @@ import pytest
 
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
-    "dovetail_schemas", "dovetail_host", "dovetail_canonicalize", "dovetail_placement", "dovetail_precision",
-    "dovetail_verify", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
+    "dovetail_onnx", "dovetail_schemas", "dovetail_host", "dovetail_canonicalize", "dovetail_placement",
+    "dovetail_precision", "dovetail_verify", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16",
+    "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
 
 @pytest.fixture
 def core(tmp_path, monkeypatch):
-    """Run Python, or a command, where nothing but core can be imported and no plugin is found."""
+    """Run Python, or a command, where nothing but core and the distributions in `beside` is found."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DOVETAIL_PLUGINS", "")
 
-    def run(*command, code="from dovetail.cli.main import main; sys.exit(main(sys.argv[1:]))"):
-        arguments = [sys.executable, "-c", ALONE + code, *command]
+    def run(*command, code="from dovetail.cli.main import main; sys.exit(main(sys.argv[1:]))", beside=()):
+        monkeypatch.setenv("DOVETAIL_PLUGINS", ",".join(beside))
+        found = "".join(f"del sys.modules['{name.replace('-', '_')}']\n" for name in beside)
+        arguments = [sys.executable, "-c", ALONE + found + code, *command]
         return subprocess.run(arguments, capture_output=True, text=True, timeout=120)
 
     return run
 
 
-def test_a_model_is_opened_printed_and_saved(core):
-    done = core(code=f"import dovetail; m = dovetail.open({MODEL!r}); print(m.graph[0].op_type); m.save('copy.onnx')")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Conv\n", "")
+def test_a_model_in_memory_goes_through_a_pipeline_and_is_printed_and_saved(core):
+    code = """
+import onnx_ir as ir
+from dovetail.ir import Model, print_model
+from dovetail.passes import Context, Pipeline
+head = '<ir_version: 10, opset_import: ["": 22]>'
+model = Model(ir.from_onnx_text(head + ' g (float[1] x) => (float[1] y) { y = Neg (x) }'))
+Pipeline([]).run(model, Context())
+assert "Neg" in print_model(model) and model.source is None
+model.save('copy.onnx')
+"""
+    done = core(code=code)
+    assert (done.returncode, done.stderr) == (0, "")
     assert Path("copy.onnx").is_file()
 
 
-def test_an_empty_pipeline_prints_the_model(core):
-    done = core("opt", MODEL, "-p", "")
-    assert done.returncode == 0
+@pytest.mark.parametrize("command", [("opt", MODEL, "-p", ""), ("opt", "-", "-p", "")], ids=["file", "input"])
+def test_a_file_needs_a_front_end(core, command):
+    done = core(*command)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no front end reads such files" in done.stderr
+    assert "pip install dovetail-onnx" in done.stderr
+
+
+@pytest.mark.parametrize("source", [f"{MODEL!r}", f"open({MODEL!r}, 'rb').read()"], ids=["path", "bytes"])
+def test_python_says_it_too(core, source):
+    code = (
+        f"import dovetail\ntry:\n    dovetail.open({source})\nexcept dovetail.DovetailError as error:\n    print(error)"
+    )
+    assert "pip install dovetail-onnx" in core(code=code).stdout
+
+
+def test_with_the_front_end_for_onnx_files_are_opened_and_printed(core):
+    done = core("opt", MODEL, "-p", "", beside=["dovetail-onnx"])
+    assert (done.returncode, done.stderr) == (0, "")
     assert "Conv" in done.stdout
 
 
@@ -48,7 +76,7 @@ def test_an_empty_pipeline_prints_the_model(core):
     ids=lambda command: command[0],
 )
 def test_what_needs_an_engine_says_what_to_install(core, command):
-    done = core(*command)
+    done = core(*command, beside=["dovetail-onnx"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "the backend 'host'" in done.stderr
     assert "pip install dovetail-host" in done.stderr
@@ -70,14 +98,13 @@ def test_constants_stay_where_nothing_evaluates_them(core):
     code = """
 import dovetail
 from dovetail.passes import Context, Pipeline
-del sys.modules["dovetail_canonicalize"]
 from dovetail_canonicalize.fold_constants import FoldConstants
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 model = open_text('<ir_version: 10, opset_import: ["": 22]> g (float[1] x) => (float[1] y) <float[1] c = {1}>'
                       '{ d = Neg (c) y = Add (x, d) }', 'm')
 context = Context()
 Pipeline([FoldConstants()]).run(model, context)
 print([node.op_type for node in model.graph], context.remarks[0].rule, context.remarks[0].suggest)
 """
-    done = core(code=code)
+    done = core(code=code, beside=["dovetail-onnx", "dovetail-canonicalize"])
     assert done.stdout == "['Neg', 'Add'] no-evaluator pip install dovetail-host\n", done.stderr

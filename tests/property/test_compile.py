@@ -6,9 +6,10 @@ import numpy as np
 import onnx
 import pytest
 from dovetail import api
-from dovetail.ir import open_model, verify_model
+from dovetail.ir import verify_model
 from dovetail.runtime.executor import Executor
 from dovetail_host.reference import ReferenceEngine
+from dovetail_onnx.opening import open_model
 from hypothesis import given, note
 from hypothesis import strategies as st
 

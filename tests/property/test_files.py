@@ -4,8 +4,9 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail.ir import open_model, print_model, promote, save_model
+from dovetail.ir import print_model, promote, save_model
 from dovetail.ir.types import FLOATS
+from dovetail_onnx.opening import open_model
 from hypothesis import given
 from hypothesis import strategies as st
 

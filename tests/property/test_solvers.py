@@ -7,8 +7,9 @@ import onnx
 import onnxruntime
 import pytest
 from dovetail import api
-from dovetail.ir import open_model, verify_model
+from dovetail.ir import verify_model
 from dovetail.passes import Context, Pipeline, Request
+from dovetail_onnx.opening import open_model
 from dovetail_precision.choices import uniform
 from dovetail_precision.constraints import candidates
 from dovetail_precision.cost_table import CostTable

@@ -39,17 +39,16 @@ def open(model: AnyModel, plugins: PluginSet | None = None) -> Model:
     """Open a model; the weights of an ONNX file stay on disk.
 
     Args:
-        model: The path of an ONNX file or of a file that an installed frontend reads, or a model in memory; see
-            `dovetail.ir.coercion.as_model`.
-        plugins: The plugins whose frontends are asked; by default all that are installed.
+        model: The path of a file that an installed front end reads, or a model in memory; see
+            `dovetail.frontends.open_any`.
+        plugins: The plugins whose front ends are asked; by default all that are installed.
 
     Raises:
         DovetailError: The model cannot be read, or is invalid.
     """
-    from dovetail.frontends import open_file
-    from dovetail.ir.coercion import as_model
+    from dovetail.frontends import open_any
 
-    return as_model(model, lambda path: open_file(path, plugins))
+    return open_any(model, plugins)
 
 
 def plan(
@@ -96,7 +95,8 @@ def plan(
         "strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "edits": edits, "low": low, "high": high,
     }  # fmt: skip
     request = requested(backends, keep_io_types=keep_io_types, data=data, **choices)
-    ctx = Context(request, plugins=plugins or load_plugins())
+    plugins = plugins or load_plugins()
+    ctx = Context(request, plugins=plugins)
     original = open(model, plugins)
     ctx.load_backends()
     check_data(original, request.data)

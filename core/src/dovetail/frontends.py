@@ -1,83 +1,186 @@
-"""Models from files: ONNX files are read by core, files of other formats by the frontends of plugins."""
+"""Models from files and objects: front ends, which distributions bring, read them; core knows no file format."""
 
 from __future__ import annotations
 
+import os
+import stat
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
+from dovetail.ir.model import Model
 from dovetail.plugin.isolation import PluginWarning, calling, described, foreign_output
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
     from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.protocols import Frontend
+    from dovetail.plugin.protocols import Dialect, Frontend
     from dovetail.plugin.registry import Registry
 
-__all__ = ["open_file"]
+__all__ = ["check_regular", "dialect_of", "give_dialect", "open_any", "open_declared", "open_file", "open_object"]
 
-_OWN = (".onnx", ".onnxtxt", ".txt")
-"""Endings of the files that core reads itself."""
+_WAY_OUT = "pip install dovetail-onnx, which reads ONNX models"
 
 
 class _Installed(NamedTuple):
-    who: str  # the frontend with its distribution, for messages
+    who: str  # the front end with its distribution, for messages
     frontend: Frontend
 
 
-def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
-    """Open a model: by the frontend that reads files of its suffix, else as ONNX.
+def open_any(source: object, plugins: PluginSet | None = None) -> Model:
+    """Return the model of `source`.
 
     Args:
-        path: The file; `-` is ONNX text on standard input.
-        plugins: Have the frontends; by default all that are installed, loaded only if the suffix is not ONNX's.
+        source: A `Model`, which is returned as it is, the path of a file, or an object that a front end converts:
+            `dovetail-onnx` takes an `onnx.ModelProto`, an `onnx_ir.Model` and the bytes of a model file.
+        plugins: Have the front ends; by default all that are installed.
 
     Raises:
-        DovetailError: The file cannot be read or holds no valid model, or two frontends read files of its suffix.
+        DovetailError: No front end takes `source`, or the model is invalid.
+        UsageError: `source` is of a type that is no model.
     """
-    from dovetail.ir.opening import open_model
+    if isinstance(source, Model):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        if not os.fspath(source):
+            raise UsageError("the path of the model is empty", "name the file of a model")
+        return open_file(Path(source), plugins)
+    return open_object(source, _registry(plugins))
 
-    if not path.suffix or path.suffix in _OWN:  # `-` has none
-        return open_model(path)
+
+def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
+    """Open a model by the front end that reads files of its suffix.
+
+    Args:
+        path: The file; `-` is standard input, for the front end that reads files without a suffix of their own.
+        plugins: Have the front ends; by default all that are installed.
+
+    Raises:
+        DovetailError: The file cannot be read or holds no valid model, or no front end or more than one reads files of
+            its suffix.
+    """
+    registry = _registry(plugins)
+    found, suffix, suffixes = _frontend_for(path, registry)
+    if str(path) != "-":
+        check_regular(path)
+    if found is None:
+        known = f"installed front ends read {', '.join(suffixes)}" if suffixes else "no front end is installed"
+        raise DovetailError(f"{path}: no front end reads such files", f"{_WAY_OUT}; {known}")
+    try:
+        return _read(path, found, registry)
+    except DovetailError as error:
+        if suffix or not suffixes:
+            raise
+        raise DovetailError(
+            error.message, f"{error.hint}; front ends are installed for {', '.join(suffixes)}"
+        ) from error
+
+
+def open_object(source: object, registry: Registry, path: Path | None = None) -> Model:
+    """Return the model of an object in memory, converted by the first front end that takes it.
+
+    Args:
+        source: The object.
+        registry: Has the front ends.
+        path: The file that the object was read from, if there is one.
+
+    Raises:
+        DovetailError: The model is invalid, or no front end converts objects.
+        UsageError: No front end takes an object of this type.
+    """
+    able = [found for found in _installed(registry) if hasattr(found.frontend, "convert")]
+    for found in able:
+        with calling(found.who):
+            model = found.frontend.convert(source, path)
+        if model is not None:
+            return model
+    if not able:
+        raise DovetailError(f"no front end takes {type(source).__name__}", _WAY_OUT)
+    raise UsageError(
+        f"{type(source).__name__} is not a model",
+        "give a path, a dovetail Model, an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model file",
+    )
+
+
+def open_declared(path: Path, registry: Registry) -> Model:
+    """Open a file that was written without the data of its tensors, which are zeros then.
+
+    Raises:
+        DovetailError: The file cannot be read, or no front end reads such files.
+    """
+    for found in _installed(registry):
+        if hasattr(found.frontend, "open_declared"):
+            with calling(found.who):
+                return found.frontend.open_declared(path)
+    raise DovetailError(f"{path}: no front end reads such files", _WAY_OUT)
+
+
+def dialect_of(registry: Registry) -> Dialect | None:
+    """The dialect of models that were built in memory: that of the first front end that has one; None if none has."""
+    return next((found.frontend.dialect for found in _installed(registry) if hasattr(found.frontend, "dialect")), None)
+
+
+def give_dialect(model: Model, registry: Registry) -> None:
+    """Give `model` the dialect of the installed front ends, unless it has one."""
+    if model.dialect is None:
+        model.dialect = dialect_of(registry)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is not a regular file: a pipe or a device would block, or never end.
+
+    Raises:
+        DovetailError: Nothing is there, something else, or its path cannot be followed.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise DovetailError(f"{path} does not exist", "check the path of the model") from None
+    except (OSError, ValueError) as error:  # no permission, a name that is too long or holds a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise DovetailError(f"{path} cannot be read: {reason}", "check the path of the model") from error
+    if stat.S_ISDIR(mode):
+        raise DovetailError(f"{path} is a folder, not a model", "name the file of the model in it")
+    if not stat.S_ISREG(mode):
+        raise DovetailError(f"{path} is not a regular file", "copy the model into a file first")
+
+
+def _registry(plugins: PluginSet | None) -> Registry:
     from dovetail.plugin.loader import load_plugins
 
-    found, endings = _frontend_for(path, (plugins or load_plugins()).registry)
-    if found is not None:
-        return _read(path, found)
-    try:
-        return open_model(path)
-    except DovetailError as error:
-        if not endings or not path.is_file():
-            raise
-        hint = f"{error.hint}; frontends are installed for {', '.join(endings)}"
-        raise DovetailError(error.message, hint) from error
+    return (plugins or load_plugins()).registry
 
 
-def _frontend_for(path: Path, registry: Registry) -> tuple[_Installed | None, list[str]]:
-    """Return the frontend with the longest suffix that `path` ends with, and the suffixes of all."""
-    by_suffix: dict[str, _Installed] = {}
-    clashes: dict[str, DovetailError] = {}
+def _installed(registry: Registry) -> Iterator[_Installed]:
+    """The front ends, sorted by name; one that is at fault is left out with a warning."""
     for name in registry.frontend:
         who = f"frontend '{name}' of {registry.frontend.entry(name).owner}"
         try:
-            frontend = _checked(registry, name, who)
+            yield _Installed(who, _checked(registry, name, who))
         except DovetailError as error:
-            warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=3)
-            continue
-        for suffix in frontend.suffixes:
-            other = by_suffix.setdefault(suffix, _Installed(who, frontend))
-            if other.frontend is not frontend:
-                message = f"{path}: {other.who} and {who} both read files of the suffix {suffix}"
+            warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=4)
+
+
+def _frontend_for(path: Path, registry: Registry) -> tuple[_Installed | None, str, list[str]]:
+    """Return the front end with the longest suffix that `path` ends with, that suffix, and the suffixes of all."""
+    by_suffix: dict[str, _Installed] = {}
+    clashes: dict[str, DovetailError] = {}
+    for found in _installed(registry):
+        for suffix in found.frontend.suffixes:
+            other = by_suffix.setdefault(suffix, found)
+            if other is not found:
+                kind = f"files of the suffix {suffix}" if suffix else "files that no other front end reads"
+                message = f"{path}: {other.who} and {found.who} both read {kind}"
                 clashes[suffix] = DovetailError(message, "leave one of them out with --no-plugin")
     suffix = max((suffix for suffix in by_suffix if path.name.endswith(suffix)), key=len, default="")
     if suffix in clashes:
         raise clashes[suffix]
-    return by_suffix.get(suffix), sorted(by_suffix)
+    return by_suffix.get(suffix), suffix, sorted(filter(None, by_suffix))
 
 
 def _checked(registry: Registry, name: str, who: str) -> Frontend:
-    """Load a frontend, and check its suffixes."""
+    """Load a front end, and check its suffixes."""
     found = registry.frontend[name]
     with calling(who):
         frontend = found()
@@ -85,25 +188,27 @@ def _checked(registry: Registry, name: str, who: str) -> Frontend:
     if not (isinstance(suffixes, tuple) and suffixes and all(isinstance(suffix, str) for suffix in suffixes)):
         raise DovetailError(f"{who}: 'suffixes' is not a tuple of texts", "see docs/plugins.md")
     for suffix in suffixes:
-        if not suffix.startswith(".") or suffix.endswith(_OWN):
-            why = "core reads these" if suffix.startswith(".") else "it must start with a dot"
-            raise DovetailError(f"{who}: it cannot read files of the suffix '{suffix}': {why}", "see docs/plugins.md")
+        if suffix and not suffix.startswith("."):
+            why = f"{who}: it cannot read files of the suffix '{suffix}': it must start with a dot"
+            raise DovetailError(why, "see docs/plugins.md")
     if not hasattr(frontend, "read"):
         raise DovetailError(f"{who} has no read", "see docs/plugins.md")
     return frontend
 
 
-def _read(path: Path, found: _Installed) -> Model:
+def _read(path: Path, found: _Installed, registry: Registry) -> Model:
     """Read a file, and check the model that comes of it."""
-    from dovetail.ir.opening import check_regular
-
-    check_regular(path)
+    words_errors = hasattr(found.frontend, "dialect")
     try:
         with foreign_output(found.who):
             given = found.frontend.read(path)
-        model = _as_model(given, path, found.who)
-        _ = model.source  # checks it
+        model = _as_model(given, path, found.who, registry)
+        if model.dialect is None:
+            give_dialect(model, registry)
+            _ = model.source  # checks it
     except DovetailError as error:
+        if words_errors:
+            raise
         message = error.message if path.name in error.message else f"{path}: {error.message}"
         hint = f"{error.hint}; {found.who} read it" if error.hint else f"{found.who} read it"
         raise DovetailError(message, hint) from error
@@ -115,15 +220,12 @@ def _read(path: Path, found: _Installed) -> Model:
     return model
 
 
-def _as_model(given: object, path: Path, who: str) -> Model:
+def _as_model(given: object, path: Path, who: str, registry: Registry) -> Model:
     import onnx
     import onnx_ir as ir
 
-    from dovetail.ir.model import Model
-    from dovetail.ir.opening import open_proto
-
     if isinstance(given, onnx.ModelProto):
-        return open_proto(given, str(path), path)
+        return open_object(given, registry, path)
     if isinstance(given, ir.Model):
         return Model(given, path)
     if isinstance(given, Model):

@@ -38,7 +38,7 @@ def load_result(path: Path, plugins: PluginSet | None = None) -> CompiledModel:
     from dovetail.plugin.loader import load_plugins
 
     plugins = plugins or load_plugins()
-    opened = open_result(path) if path.is_dir() else None
+    opened = open_result(path, plugins) if path.is_dir() else None
     if opened is not None:
         model, found = opened
         file = found.model

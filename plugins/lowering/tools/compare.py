@@ -22,8 +22,8 @@ import onnx
 import onnx.version_converter
 import onnxruntime
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_proto
 from dovetail_lowering import lower
+from dovetail_onnx.opening import open_proto
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from onnx.reference import ReferenceEvaluator

@@ -6,7 +6,7 @@ import onnx
 import onnx.parser
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_proto
+from dovetail_onnx.opening import open_proto
 from onnx import TensorProto, helper
 
 X = np.random.default_rng(0).normal(0, 1, (3, 4)).astype(np.float32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dovetail.data.batches import batches
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 
 
 def model(inputs):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dovetail.data.batches import batches, fitted
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 
 MODEL = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[{batch},3] x, int64[2] k) => (float[{batch},3] y) {{ y = Identity(x) }}"""

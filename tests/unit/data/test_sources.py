@@ -6,7 +6,7 @@ import pytest
 from dovetail.data.batches import batches
 from dovetail.data.sources import as_data, data_digest
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 
 ONE = open_text('<ir_version: 10, opset_import: ["": 22]> g (float[N,2] x) => (float[N,2] y) { y = Relu (x) }', "one")
 TWO = open_text(

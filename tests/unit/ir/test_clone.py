@@ -1,6 +1,6 @@
 """A clone shares the weights of a model and nothing else."""
 
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 from onnx_ir import DataType
 
 MODEL = """<ir_version: 10, opset_import: ["": 22]>

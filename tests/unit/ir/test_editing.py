@@ -4,7 +4,7 @@ import onnx_ir as ir
 import pytest
 from dovetail.ir import insert_on_edge, replace_uses_except
 from dovetail.ir.editing import insert_after_value
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
 g (float[2] x) => (float[2] y, float[2] z) {

@@ -2,8 +2,8 @@
 
 import onnx_ir as ir
 from dovetail.ir.flat_graph import FlatGraph
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context
+from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
 g (float[2] x, bool c) => (float[2] y) {

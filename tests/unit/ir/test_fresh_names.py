@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from dovetail import Builder
 from dovetail.ir.fresh_names import FreshNames
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline
+from dovetail_onnx.opening import open_text
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
 

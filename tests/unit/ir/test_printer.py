@@ -3,8 +3,8 @@
 import numpy as np
 import onnx_ir as ir
 import pytest
-from dovetail.ir.opening import open_text
 from dovetail.planning.placement import Placement, set_kind, set_placement
+from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["" : 22, "com.acme" : 1]>
 g (float[N,8] x, bool c, int64 n) => (float[N,8] y, float z)

@@ -6,13 +6,14 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir import verify_model
 from dovetail.ir.model import Model
+from dovetail_onnx.dialect import OnnxDialect
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
 
 
 def model(body, head=HEAD):
     """A graph as a pass may leave it; a file like this is refused when it is opened."""
-    return Model(ir.from_proto(onnx.parser.parse_model(head + body)))
+    return Model(ir.from_proto(onnx.parser.parse_model(head + body)), dialect=OnnxDialect())
 
 
 BROKEN = {

@@ -9,9 +9,9 @@ import onnxruntime
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
 from dovetail.planning.placement import Placement, get_placement, set_placement
 from dovetail_lowering import can_lower, lower
+from dovetail_onnx.opening import open_text
 
 
 def opened(body, opset=18):

@@ -19,6 +19,7 @@ class Words:
         self.revision = 0
         self.fault = ""
         self._source = None
+        self.dialect = object()
         self.ir = SimpleNamespace(metadata_props={})
 
     @property
@@ -53,11 +54,18 @@ def _save(model, path, **_):
     Path(path).write_text(json.dumps([model.words, model.ir.metadata_props]))
 
 
-def _open(path, declared=False):
-    words, props = json.loads(Path(path).read_text())
-    model = Words(*words, path=Path(path))
-    model.ir.metadata_props.update(props)
-    return model
+class WordsFrontend:
+    """Reads what `_save` writes."""
+
+    suffixes = (".onnx",)
+
+    def read(self, path):
+        words, props = json.loads(path.read_text())
+        model = Words(*words, path=path)
+        model.ir.metadata_props.update(props)
+        return model
+
+    open_declared = read
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +75,6 @@ def words_for_graphs(monkeypatch):
         "print_model": lambda model: " ".join(model.words),
         "verify_model": _verify,
         "save_model": _save,
-        "open_model": _open,
     }
     for name, function in functions.items():
         monkeypatch.setitem(vars(dovetail.ir), name, function)
@@ -84,6 +91,7 @@ def shelve():
 
     def make(*classes, owner="acme"):
         registry = Registry(owner)
+        registry.frontend("words", f"{WordsFrontend.__module__}:{WordsFrontend.__qualname__}")
         for cls in classes:
             registry.pass_(cls.name, f"{cls.__module__}:{cls.__qualname__}")
         return registry

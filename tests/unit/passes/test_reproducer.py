@@ -46,8 +46,8 @@ def crashed(tmp_path, words, shelve):
 
 
 def test_the_file_holds_the_first_model_and_all_that_the_run_depends_on(crashed):
-    _, path = crashed
-    model, data = read_reproducer(path)
+    registry, path = crashed
+    model, data = read_reproducer(path, registry)
     assert model.words == ["start"]
     assert METADATA_KEY not in model.ir.metadata_props
     assert data["pipeline"] == 'push{word="x y"},crash-on{word="x y"}'
@@ -65,8 +65,8 @@ def test_a_replay_fails_in_the_same_way_until_the_pass_is_repaired(crashed, monk
 
 
 def test_versions_that_changed_are_told(crashed):
-    _, path = crashed
-    _, data = read_reproducer(path)
+    registry, path = crashed
+    _, data = read_reproducer(path, registry)
     assert changed_versions(data) == []
     data["versions"] |= {"dovetail": "0.0.1", "dovetail-acme": "1"}
     assert [line.partition(", is ")[0] for line in changed_versions(data)] == [
@@ -83,7 +83,7 @@ def test_what_ran_before_is_part_of_the_pipeline(tmp_path, words, shelve):
     Pipeline([Push("x")]).run(model, ctx)
     with pytest.raises(DovetailError, match="IndexError"):
         Pipeline([CrashOn("x")]).run(model, ctx, Instrumentation(reproducer=path))
-    model, data = read_reproducer(path)
+    model, data = read_reproducer(path, registry)
     assert (model.words, data["pipeline"]) == (["start"], "push{word=x},crash-on{word=x}")
 
 
@@ -103,8 +103,8 @@ def test_a_pass_that_leaves_an_invalid_model_also_leaves_a_reproducer(tmp_path, 
         run_reproducer(path, shelve(Push))
 
 
-def test_other_files_are_refused(tmp_path):
+def test_other_files_are_refused(tmp_path, shelve):
     path = tmp_path / "m.onnx"
     path.write_text(json.dumps([["a"], {}]))
     with pytest.raises(DovetailError, match="is not a reproducer"):
-        read_reproducer(path)
+        read_reproducer(path, shelve())

@@ -6,7 +6,7 @@ import dovetail
 import pytest
 from dovetail import api
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 
 FILE = """
 backend: narrow

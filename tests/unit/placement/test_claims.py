@@ -3,7 +3,7 @@
 import dovetail
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 
 FILE = """
 backend: {name}

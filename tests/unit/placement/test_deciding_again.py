@@ -6,10 +6,10 @@ import dovetail
 import pytest
 from dovetail import Pass
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
 from dovetail.planning.placement import get_placement
 from dovetail.plugin.loader import load_plugins
+from dovetail_onnx.opening import open_text
 
 MODEL = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4] x, bool c) => (float[4] y) {

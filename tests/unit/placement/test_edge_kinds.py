@@ -1,10 +1,10 @@
 """What flows where: data, indices, shapes, in graphs where that is not obvious."""
 
 import pytest
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline
 from dovetail.planning.placement import kind_of
 from dovetail.plugin.loader import load_plugins
+from dovetail_onnx.opening import open_text
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
 

@@ -1,10 +1,10 @@
 """A pipeline that is run by hand, with a request instead of a context."""
 
 import pytest
-from dovetail.ir.opening import open_text
 from dovetail.passes import Pipeline, Request
 from dovetail.planning.placement import get_placement
 from dovetail.plugin.loader import load_plugins
+from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4] x) => (float[4] y) { [first] a = Relu (x)  [second] y = Exp (a) }"""

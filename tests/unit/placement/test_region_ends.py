@@ -2,7 +2,7 @@
 
 import dovetail
 import pytest
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 
 FILE = """
 backend: {name}

@@ -10,8 +10,8 @@ from dovetail.plugin import Registry
 from dovetail.runtime.executor import Executor
 from dovetail.runtime.forming import annotated_regions, formed_regions
 from dovetail.runtime.regions import placed_backend
-from dovetail.runtime.waves import form_regions
 from dovetail_host.reference import ReferenceEngine
+from dovetail_placement.waves import form_regions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from dovetail.ir.opening import open_text
 from dovetail.planning.identity import identity, structural_keys, walk
+from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
 g (float[2,4] x, bool c) => (float[2,4] y) <float[4] k = {1, 2, 3, 4}> {

@@ -2,9 +2,9 @@
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.planning.selectors import parse_pin, select
+from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22, "com.acme": 1]>
 g (float[2] x, bool c, int64 n) => (float[2] y, float[2] z) {

@@ -7,11 +7,11 @@ import onnx
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_proto
 from dovetail.ir.verifier import verify_model
 from dovetail.planning.placement import from_source, set_origin
 from dovetail.runtime.engine import Availability, EngineError, RegionModel
 from dovetail.runtime.guard import guarded
+from dovetail_onnx.opening import open_proto
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 TEXT = """<ir_version: 8, opset_import: ["": 17]>

@@ -1,7 +1,6 @@
-"""Files of other formats become models by frontends, and their errors name frontend, file and line."""
+"""Files become models by front ends, and errors name front end, file and line."""
 
 import hashlib
-import warnings
 
 import dovetail
 import numpy as np
@@ -104,8 +103,6 @@ def test_errors_name_the_frontend_its_distribution_and_the_file(toy, body, messa
 @pytest.mark.parametrize(
     ("suffixes", "message"),
     [
-        ('(".onnx",)', "it cannot read files of the suffix '.onnx': core reads these"),
-        ('(".toy", ".net.txt")', "it cannot read files of the suffix '.net.txt': core reads these"),
         ('("toy",)', "it cannot read files of the suffix 'toy': it must start with a dot"),
         ('".toy"', "'suffixes' is not a tuple of texts"),
         ("1 / 0", "frontend 'toy' of acme cannot be loaded from acme_toy:Toy: ZeroDivisionError"),
@@ -121,7 +118,7 @@ def test_a_frontend_at_fault_is_left_out_and_the_others_read(toy, suffixes, mess
     assert message in str(caught[0].message)
     with (
         pytest.warns(PluginWarning),
-        pytest.raises(DovetailError, match=r"is not an ONNX model.*\n.*installed for .good"),
+        pytest.raises(DovetailError, match=r"is not an ONNX model.*\n.*installed for .good, .onnx"),
     ):
         dovetail.open(path)
 
@@ -133,13 +130,27 @@ def test_two_frontends_for_one_suffix(toy):
         dovetail.open(path)
 
 
-def test_onnx_files_load_no_frontend(toy, tmp_path):
+def test_a_second_front_end_for_onnx_files_is_refused(toy, tmp_path):
+    toy(suffixes='(".onnx",)')
+    onnx.save(onnx.parser.parse_model(PROTO), tmp_path / "m.onnx")
+    with pytest.raises(DovetailError, match="frontend 'onnx' of dovetail-onnx and frontend 'toy' of acme both read"):
+        dovetail.open(tmp_path / "m.onnx")
+
+
+def test_the_longest_suffix_decides(toy, tmp_path):
+    toy(suffixes='(".net.txt",)')
+    (tmp_path / "m.net.txt").write_text("relu")
+    assert dovetail.open(tmp_path / "m.net.txt").node_count() == 1
+    (tmp_path / "m.txt").write_text(PROTO.replace("Relu", "Tanh"))
+    assert [node.op_type for node in dovetail.open(tmp_path / "m.txt").graph] == ["Tanh"]
+
+
+def test_a_front_end_at_fault_keeps_no_onnx_model_from_opening(toy, tmp_path):
     toy(suffixes="1 / 0")
     onnx.save(onnx.parser.parse_model(PROTO), tmp_path / "m.onnx")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert isinstance(dovetail.open(tmp_path / "m.onnx"), Model)
-        assert isinstance(dovetail.open(ir.load(tmp_path / "m.onnx")), Model)
+    for model in (tmp_path / "m.onnx", ir.load(tmp_path / "m.onnx"), (tmp_path / "m.onnx").read_bytes()):
+        with pytest.warns(PluginWarning, match="frontend 'toy' of acme cannot be loaded"):
+            assert isinstance(dovetail.open(model), Model)
 
 
 def test_what_is_no_file(toy, tmp_path):

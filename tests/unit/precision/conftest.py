@@ -1,8 +1,8 @@
 """Typing problems of small models."""
 
 import pytest
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
+from dovetail_onnx.opening import open_text
 from dovetail_precision.problem_builder import build_problem
 from dovetail_precision.solving import solve
 

@@ -1,7 +1,7 @@
 """`set:` of a backend file: attributes that go with the low precision."""
 
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
+from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
 g (float[2,8] x) => (float[2,8] y, float[2,8] z) <float[8,8] w, float[8] one> {

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from dovetail.ir.formats import Format
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
+from dovetail_onnx.opening import open_text
 from dovetail_precision.problem_builder import build_problem
 from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.solving import solve

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
+from dovetail_onnx.opening import open_text
 from dovetail_precision.ranges.intervals import Intervals
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'

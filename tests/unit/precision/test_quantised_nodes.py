@@ -3,9 +3,9 @@
 import dovetail
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
 from dovetail.planning.plan import Plan
+from dovetail_onnx.opening import open_text
 
 FILE = """
 backend: acme-npu

@@ -3,7 +3,7 @@
 import onnx
 import pytest
 from dovetail import api
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 from dovetail_precision.recurrent_io import find_recurrent_io
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'

@@ -3,7 +3,7 @@
 import pytest
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.formats import Format
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 from dovetail_precision.choices import uniform
 from dovetail_precision.costs import MovedBytes, cost_of
 from dovetail_precision.solvers.min_cut import solve_min_cut

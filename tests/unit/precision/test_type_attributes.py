@@ -1,8 +1,8 @@
 """Types that stand in attributes become what the readers want; where only a shape is read, any type will do."""
 
 import pytest
-from dovetail.ir.opening import open_text
 from dovetail.passes import Context, Pipeline, Request
+from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
 g (float[2,8] x, int64[8] i, uint8[8] bytes) => (float[2,8] y) <float[8,8] w, float[8,8] v> {{

@@ -11,12 +11,12 @@ import onnx_ir as ir
 import pytest
 from dovetail import api
 from dovetail.ir import seal
-from dovetail.ir.opening import open_model
 from dovetail.passes.context import Context
 from dovetail.passes.request import Request
 from dovetail.planning.plan import Plan
 from dovetail.plugin.loader import load_plugins
 from dovetail.stamp import stamp_for
+from dovetail_onnx.opening import open_model
 from onnx import numpy_helper
 
 from .conftest import files_of

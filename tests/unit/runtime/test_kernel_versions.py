@@ -4,8 +4,8 @@ import dovetail
 import numpy as np
 import onnx.parser
 import pytest
-from dovetail.ir.opening import open_proto
 from dovetail_host.kernel_versions import at_older_opset
+from dovetail_onnx.opening import open_proto
 
 HEAD = '<ir_version: 10, opset_import: ["": {opset}]>\n'
 

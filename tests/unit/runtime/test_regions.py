@@ -9,9 +9,9 @@ from dovetail.errors import DovetailError
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.runtime.executor import Executor
 from dovetail.runtime.extraction import extract
-from dovetail.runtime.regions import slices
-from dovetail.runtime.waves import form_regions
+from dovetail.runtime.regions import ready_regions, slices
 from dovetail_host.reference import ReferenceEngine
+from dovetail_placement.waves import form_regions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,10 +56,8 @@ def reaches(edges, start, goal, avoid=()):
     return False
 
 
-@settings(max_examples=300, deadline=None)
-@given(placed_graphs())
-def test_regions_of_random_graphs(graph):
-    regions = form_regions(graph)
+def check_regions(graph, regions):
+    """Each node is in one region of its backend, and the regions can run one after the other."""
     assert sorted(node.name for region in regions for node in region.nodes) == sorted(node.name for node in graph)
     for region in regions:
         assert {node.meta["dovetail.placement"].backend for node in region.nodes} == {region.backend}
@@ -70,6 +68,20 @@ def test_regions_of_random_graphs(graph):
     for region in regions:
         assert known.issuperset(region.inputs)
         known.update(region.outputs)
+
+
+@settings(max_examples=200, deadline=None)
+@given(placed_graphs())
+def test_regions_of_random_graphs_without_a_former(graph):
+    check_regions(graph, ready_regions(graph))
+
+
+@settings(max_examples=300, deadline=None)
+@given(placed_graphs())
+def test_regions_of_random_graphs(graph):
+    regions = form_regions(graph)
+    check_regions(graph, regions)
+    edges = quotient(regions)
     for i in edges:
         for j in (j for j in edges if j > i and regions[j].backend == regions[i].backend):
             between = [k for k in edges[i] if k != j and reaches(edges, k, j)]
@@ -138,8 +150,19 @@ def test_an_untyped_border_is_an_error_that_names_the_value():
         extract(model, form_regions(model.graph, lambda node: node.op_type)[1])
 
 
+def test_nodes_out_of_order_are_no_cycle():
+    model = parse("g (float[2] x) => (float[2] y) { a = Neg(x) b = Abs(a) y = Neg(b) }")
+    first = model.graph[0]
+    model.graph.remove(first)
+    model.graph.append(first)
+    regions = ready_regions(model.graph, lambda node: node.op_type)
+    assert [[node.outputs[0].name for node in region.nodes] for region in regions] == [["a"], ["b"], ["y"]]
+
+
 def test_a_cycle_is_an_error():
     model = parse("g (float[2] x) => (float[2] y) { a = Neg(x) y = Abs(a) }")
     model.graph[0].replace_input_with(0, model.graph[1].outputs[0])
     with pytest.raises(DovetailError, match="cycle"):
         form_regions(model.graph)
+    with pytest.raises(DovetailError, match="cycle"):
+        ready_regions(model.graph)

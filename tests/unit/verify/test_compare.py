@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.compare import verify
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import onnx
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.coercion import as_model
+from dovetail.frontends import open_any
 from dovetail_verify.extents import random_shapes
 from onnx import TensorProto, helper
 
@@ -18,7 +18,7 @@ def inputs(**shapes):
         helper.make_graph(nodes, "g", declared, outputs), opset_imports=[helper.make_opsetid("", 22)]
     )
     model.ir_version = 10
-    return list(as_model(model).graph.inputs)
+    return list(open_any(model).graph.inputs)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 from dovetail_verify.random_inputs import random_batch
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dovetail.ir.opening import open_text
+from dovetail_onnx.opening import open_text
 from dovetail_verify.accuracy.trials import Trials
 
 MODEL = """<ir_version: 10, opset_import: ["": 22]>

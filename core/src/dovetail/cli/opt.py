@@ -71,7 +71,7 @@ def _replay(args: argparse.Namespace) -> Result:
     from dovetail.passes.reproducer import changed_versions, read_reproducer
 
     path, plugins = existing(Path(args.model)), plugins_of(args)
-    _, data = read_reproducer(path)
+    _, data = read_reproducer(path, plugins.registry)
     note(f"pipeline: {data['pipeline']}", f"it failed with: {data['error']}", *changed_versions(data, plugins))
     watch = instrumentation_of(args, stop_after=args.stop_after)
     return run_reproducer(path, plugins.registry, plugins=plugins, instrumentation=watch)

@@ -1,4 +1,4 @@
-"""The graph: opening, saving, editing, typing, verifying and printing models."""
+"""The graph: saving, editing, typing, verifying and printing models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 
 _PUBLIC = {
     "Model": "dovetail.ir.model",
-    "open_model": "dovetail.ir.opening",
     "save_model": "dovetail.ir.saving",
     "print_model": "dovetail.ir.printer",
     "verify_model": "dovetail.ir.verifier",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.fresh_names import FreshNames
     from dovetail.ir.skeleton import Skeleton
-    from dovetail.ir.source.snapshot import Source
+    from dovetail.plugin.protocols import Dialect, SourceSnapshot
 
 __all__ = ["Model"]
 
@@ -29,6 +29,8 @@ class Model:
         path: The file it was opened from; None if it was built in memory.
         revision: Incremented by every change; analyses are valid for one revision.
         names: The generator of names of the model that this one is a part of; None if it is whole.
+        dialect: What its front end knows of its operators; None for a model built in memory, which gets the dialect of
+            an installed front end when a pipeline starts.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Model:
         *,
         skeleton: Skeleton | None = None,
         checked: bool = False,
+        dialect: Dialect | None = None,
     ):
         self._ir = model
         self._skeleton = skeleton
@@ -45,19 +48,18 @@ class Model:
         self.revision = 0
         self.names: FreshNames | None = None
         self._checked = checked
-        self._source: Source | None = None
+        self.dialect = dialect
+        self._source: SourceSnapshot | None = None
 
     @property
-    def source(self) -> Source:
-        """The model before any pass; recorded and checked on first use.
+    def source(self) -> SourceSnapshot | None:
+        """The model before any pass; recorded and checked on first use. None if it has no dialect.
 
         Raises:
-            DovetailError: The model was built in memory and is invalid (see `dovetail.ir.source`).
+            DovetailError: The model was built in memory, and its dialect finds it invalid.
         """
-        if self._source is None:
-            from dovetail.ir.source.snapshot import Source
-
-            self._source = Source.of(self, checked=self._checked)
+        if self._source is None and self.dialect is not None:
+            self._source = self.dialect.snapshot(self, checked=self._checked)
         return self._source
 
     @property
@@ -119,10 +121,11 @@ class Model:
         """Return a copy of the graph that shares the weights."""
         checked = self._checked and not self.revision
         if self._ir is None:
-            return Model(path=self.path, skeleton=self._skeleton.copy(), checked=checked)
+            skeleton = self._skeleton.copy()
+            return Model(path=self.path, skeleton=skeleton, checked=checked, dialect=self.dialect)
         copied = self._ir.clone()
         _unshare_types(copied.graph)
-        return Model(copied, self.path, checked=checked)
+        return Model(copied, self.path, checked=checked, dialect=self.dialect)
 
     def interface(self) -> tuple[list[str], list[str]]:
         """Return the names of the graph's inputs and outputs, in order, without building the graph."""

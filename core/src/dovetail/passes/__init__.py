@@ -15,8 +15,6 @@ _PUBLIC = {
     "run_reproducer": "dovetail.passes.replay",
     **dict.fromkeys(("BackendChoice", "Request"), "dovetail.passes.request"),
     **dict.fromkeys(("PassResult", "Result"), "dovetail.passes.result"),
-    **dict.fromkeys(("Outcome", "Rewrite", "rewrite_model", "rewrite_node"), "dovetail.passes.rewriting"),
-    "Replacement": "dovetail.passes.replacement",
 }
 __all__ = sorted(_PUBLIC)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.frontends import give_dialect
 from dovetail.passes.decide_loop import DecideLoop
 from dovetail.passes.guards import Interface, call_hook
 from dovetail.passes.instrumentation import ALL, Instrumentation
@@ -52,6 +53,7 @@ class Manager:
         """
         self._watch.check_names(names_in(self._pipeline.steps))
         self._ctx.model = self._model = model
+        give_dialect(model, self._ctx.registry)
         # Checked before any pass runs, so that a defect of the model is not blamed on a pass.
         self._source = model.source
         check_anchors(self._pipeline.steps, model, self._ctx)
@@ -245,7 +247,7 @@ class Manager:
             return error
         owner = self._owner(pass_)
         what = f"left an invalid model: {error}" if invalid else f"failed: {type(error).__name__}: {error}"
-        if judge_source and (fault := self._source.fault()):
+        if judge_source and self._source is not None and (fault := self._source.fault()):
             message = f"{self._source.name}: the model is not correct: {fault}"
             return DovetailError(message, f"found because pass {pass_.name!r}{self._where} {what}")
         hint = "this is a defect of the pass, not of the model"

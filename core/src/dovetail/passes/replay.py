@@ -31,7 +31,7 @@ def run_reproducer(
     Raises:
         DovetailError: The run fails again.
     """
-    model, data = read_reproducer(path)
+    model, data = read_reproducer(path, registry)
     pipeline = Pipeline.parse(data["pipeline"], registry)
     context = Context(Request.from_dict(data["request"]), plugins=plugins, registry=registry)
     return pipeline.run(model, context, instrumentation)

@@ -17,10 +17,11 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.ir.source.snapshot import Source
     from dovetail.passes.context import Context
     from dovetail.passes.pipeline import Pipeline
     from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.protocols import SourceSnapshot
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["METADATA_KEY", "changed_versions", "describe_saved", "read_reproducer"]
 
@@ -29,18 +30,20 @@ _LIBRARIES = ("dovetail", "onnx", "onnx-ir", "numpy")
 
 
 def describe_saved(
-    path: Path, source: Source, pipeline: Pipeline, ctx: Context, error: str, weights: bool = False
+    path: Path, source: SourceSnapshot | None, pipeline: Pipeline, ctx: Context, error: str, weights: bool = False
 ) -> str:
     """Write the reproducer; return how to use it, or why it could not be written. Never raises.
 
     Args:
         path: The file to write.
-        source: The model before any pass.
+        source: The model before any pass; None if no front end with a dialect is installed, which records it.
         pipeline: The pipeline that failed.
         ctx: The context of the run.
         error: The failure.
         weights: Write the weights, too.
     """
+    if source is None:
+        return "no reproducer is written, because no front end recorded the model: pip install dovetail-onnx"
     try:
         _save(path, source, pipeline, ctx, error, weights)
     except Exception as failure:
@@ -48,7 +51,7 @@ def describe_saved(
     return f"repeat it with: dovetail opt {path} --run-reproducer"
 
 
-def _save(path: Path, source: Source, pipeline: Pipeline, ctx: Context, error: str, weights: bool) -> None:
+def _save(path: Path, source: SourceSnapshot, pipeline: Pipeline, ctx: Context, error: str, weights: bool) -> None:
     import dovetail.ir
 
     data = {
@@ -62,15 +65,19 @@ def _save(path: Path, source: Source, pipeline: Pipeline, ctx: Context, error: s
     dovetail.ir.save_model(dovetail.ir.Model(skeleton=skeleton, checked=True), path)
 
 
-def read_reproducer(path: str | Path) -> tuple[Model, dict[str, Any]]:
+def read_reproducer(path: str | Path, registry: Registry) -> tuple[Model, dict[str, Any]]:
     """Read the model and the data of a reproducer: `pipeline`, `request`, `versions`, `error`.
+
+    Args:
+        path: The file.
+        registry: Has the front end that reads it.
 
     Raises:
         DovetailError: The file does not open or is not a reproducer.
     """
-    import dovetail.ir
+    from dovetail.frontends import open_declared
 
-    model = dovetail.ir.open_model(Path(path), declared=True)
+    model = open_declared(Path(path), registry)
     try:
         data = json.loads(model.ir.metadata_props.pop(METADATA_KEY))
         if not {"pipeline", "request", "versions", "error"} <= set(data):

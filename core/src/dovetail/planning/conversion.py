@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.formats import Format
-    from dovetail.passes.replacement import Replacement
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["ConversionKind", "Step"]
+__all__ = ["ConversionKind", "NodeMaker", "Step"]
 
 
 class Step(NamedTuple):
@@ -31,11 +30,26 @@ class Step(NamedTuple):
     parameters: Parameters | None = None
 
 
+class NodeMaker(Protocol):
+    """Makes nodes that enter the graph when all of them are made, as `dovetail_rewriting.Replacement` does.
+
+    `op.Add(x, y)` is the same as `op.make("Add", (x, y))`.
+    """
+
+    def make(
+        self, op_type: str, inputs: Sequence[ir.Value | None], outputs: int = 1, domain: str = "", **attributes: Any
+    ) -> ir.Value | Sequence[ir.Value]:
+        """Make a node of an operator, and return its output, or its outputs if there are several."""
+
+    def constant(self, tensor: ir.TensorProtocol, what: str) -> ir.Value:
+        """Make an initializer; `what` ends its name."""
+
+
 class ConversionKind(Protocol):
     """Carries out steps of one kind: a change of numbers, of layout, or of the device.
 
     It is registered as `registry.conversion("acme-nhwc", "acme_npu.layout:ToNhwc")`.
     """
 
-    def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value | Sequence[ir.Value]:
+    def build(self, op: NodeMaker, value: ir.Value, step: Step) -> ir.Value | Sequence[ir.Value]:
         """Make the nodes that compute the converted value with `op`, and return it; the graph is not changed."""

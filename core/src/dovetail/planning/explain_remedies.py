@@ -33,8 +33,7 @@ def remedy_lines(
     Raises:
         DovetailError: A model is given that is not the one of the plan.
     """
-    from dovetail.frontends import open_file
-    from dovetail.ir.coercion import as_model
+    from dovetail.frontends import open_any, open_file
     from dovetail.passes.request import Request
     from dovetail.plugin.loader import load_plugins
 
@@ -51,7 +50,7 @@ def remedy_lines(
             return [f"remedies were not tried, because {name} was not found: --model FILE"]
         opened = open_file(path, plugins)
     else:
-        opened = open_file(Path(model), plugins) if isinstance(model, (str, Path)) else as_model(model)
+        opened = open_any(model, plugins)
         if opened.path is not None and not _is_it(plan, opened.path):
             raise DovetailError(f"{opened.path} is not the model that was compiled", "give the one that the plan names")
     data = request.get("data")

@@ -16,6 +16,7 @@ from dovetail.results.manifest import ARTIFACTS, MANIFEST, MODEL, FileRecord, Ma
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.plugin.loader import PluginSet
 
 __all__ = ["FoundResult", "find_result", "open_result", "seal_of"]
 
@@ -72,8 +73,8 @@ def find_result(folder: Path) -> FoundResult | None:
     )
 
 
-def open_result(folder: Path) -> tuple[Model, FoundResult] | None:
-    """The result in `folder` with its model opened; None if the folder has no manifest.
+def open_result(folder: Path, plugins: PluginSet) -> tuple[Model, FoundResult] | None:
+    """The result in `folder` with its model opened by the front ends of `plugins`; None if it has no manifest.
 
     Raises:
         DovetailError: As `find_result`, or the model cannot be opened.
@@ -83,7 +84,7 @@ def open_result(folder: Path) -> tuple[Model, FoundResult] | None:
         if found is None:
             return None
         try:
-            model = _open(found)
+            model = _open(found, plugins)
             _map_weights(model)
         except (DovetailError, OSError) as error:
             if isinstance(error, DovetailError) and find_result(folder) == found:
@@ -94,17 +95,15 @@ def open_result(folder: Path) -> tuple[Model, FoundResult] | None:
     raise DovetailError(f"{folder} does not stop changing", "wait until its writers are done")
 
 
-def _open(found: FoundResult) -> Model:
+def _open(found: FoundResult, plugins: PluginSet) -> Model:
     """The model; one that still lies in staging may have its data in the folder already."""
-    import onnx
-
-    from dovetail.ir.opening import open_model, open_proto
+    from dovetail.frontends import open_file, open_object
 
     data = [name for name in found.manifest.files if name.endswith(".data")]
     if not data or found.model.parent == found.folder or (found.model.parent / data[0]).is_file():
-        return open_model(found.model)
+        return open_file(found.model, plugins)
     beside = found.folder / MODEL
-    return open_proto(onnx.load(found.model, load_external_data=False), str(beside), beside)
+    return open_object(found.model.read_bytes(), plugins.registry, beside)
 
 
 def _map_weights(model: Model) -> None:

@@ -16,9 +16,8 @@ from dovetail.runtime.feeds import DeclaredInputs
 from dovetail.runtime.forming import annotated_regions
 from dovetail.runtime.guard import GuardedEngine, guarded
 from dovetail.runtime.region_runner import Refusal, RegionRunner, described
-from dovetail.runtime.regions import Region
+from dovetail.runtime.regions import Region, ready_regions
 from dovetail.runtime.serialise import needs_file
-from dovetail.runtime.waves import form_regions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -177,7 +176,7 @@ def _is_onnx(path: Path | None) -> bool:
 
 
 def _regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] | None) -> list[Region]:
-    return annotated_regions(graph) if backend_of is None else form_regions(graph, backend_of)
+    return annotated_regions(graph) if backend_of is None else ready_regions(graph, backend_of)
 
 
 def _last_uses(regions: Sequence[Region]) -> list[list[str]]:

@@ -55,7 +55,7 @@ def _model(model: Model, region: Region, constants: Iterable[ir.Value], name: st
         producer_name=source.producer_name,
         functions=_called(region.nodes, source.functions),
     )
-    return Model(part)
+    return Model(part, dialect=model.dialect)
 
 
 def extract_body(model: Model, body: ir.Graph) -> Model:

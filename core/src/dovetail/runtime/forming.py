@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import get_placement
 from dovetail.plugin.isolation import calling
-from dovetail.runtime.regions import Groups, Reads, Region, placed_backend, reads_of, regions_from
-from dovetail.runtime.waves import form_regions
+from dovetail.runtime.regions import Groups, Reads, Region, placed_backend, reads_of, ready_regions, regions_from
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -38,16 +37,16 @@ class PlacedNodes:
 def annotated_regions(graph: ir.Graph) -> list[Region]:
     """Return the regions that the placements of a model name, in the order in which they can run.
 
-    They are formed by waves where a node has no region, or the numbers contradict the graph, as after an edit.
+    Where a node has no region, or the numbers contradict the graph, as after an edit, they are `ready_regions`.
     """
     groups: dict[tuple[int, str], list[ir.Node]] = {}
     for node in graph:
         placement = get_placement(node)
         if placement is None or placement.region is None:
-            return form_regions(graph)
+            return ready_regions(graph)
         groups.setdefault((placement.region, placement.backend), []).append(node)
     ordered, reads = [groups[key] for key in sorted(groups)], reads_of(graph)
-    return regions_from(graph, ordered, placed_backend, reads) if _in_order(ordered, reads) else form_regions(graph)
+    return regions_from(graph, ordered, placed_backend, reads) if _in_order(ordered, reads) else ready_regions(graph)
 
 
 def formed_regions(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
 from dovetail.planning.placement import HOST, get_placement
 
@@ -22,6 +23,7 @@ __all__ = [
     "Region",
     "given_regions",
     "placed_backend",
+    "ready_regions",
     "reads_of",
     "regions_from",
     "slices",
@@ -91,6 +93,44 @@ def regions_from(
 def given_regions(graph: ir.Graph, parts: Groups, backend: str = HOST) -> list[Region]:
     """The regions of one backend that hold `parts`; see `regions_from`."""
     return regions_from(graph, parts, lambda _: backend)
+
+
+def ready_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_backend) -> list[Region]:
+    """Regions for a graph that no former has cut: all that is ready on one backend, then all of the next.
+
+    No node of another backend runs meanwhile, so each region is convex. A former may need fewer. Linear in nodes and
+    edges.
+
+    Raises:
+        DovetailError: The graph has a cycle.
+    """
+    reads = reads_of(graph)
+    position = {node: i for i, node in enumerate(graph)}
+    users: dict[ir.Node, list[ir.Node]] = {node: [] for node in graph}
+    waiting: dict[ir.Node, int] = {}
+    ready: dict[str, list[ir.Node]] = {}
+    for node, values in reads.items():
+        producers = {value.producer() for value in values} - {None}
+        waiting[node] = len(producers)
+        for producer in producers:
+            users[producer].append(node)
+        if not producers:
+            ready.setdefault(backend_of(node), []).append(node)
+    groups: list[list[ir.Node]] = []
+    while ready:
+        backend = next(iter(ready))
+        queue, group = ready.pop(backend), []
+        while queue:
+            group.append(node := queue.pop())
+            for user in users[node]:
+                waiting[user] -= 1
+                if not waiting[user]:
+                    other = backend_of(user)
+                    (queue if other == backend else ready.setdefault(other, [])).append(user)
+        groups.append(sorted(group, key=position.__getitem__))
+    if stuck := next((node for node, count in waiting.items() if count), None):
+        raise DovetailError(f"node '{stuck.name}' waits for its own result: the graph has a cycle")
+    return regions_from(graph, groups, backend_of, reads)
 
 
 def slices(graph: ir.Graph, size: int = SLICE) -> list[Region]:

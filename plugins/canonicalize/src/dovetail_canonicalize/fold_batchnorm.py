@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.passes import Pass, Rewrite, rewrite_model
+from dovetail.passes import Pass
+from dovetail_rewriting import Rewrite, rewrite_model
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.passes import Context, Replacement
+    from dovetail.passes import Context
+    from dovetail_rewriting import Replacement
 
 __all__ = ["FoldBatchNorm"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.external import TensorLoader
-from dovetail.ir.source import check_source
-from dovetail.ir.topological_order import sort_function
+from dovetail_onnx.external import TensorLoader
+from dovetail_onnx.source import check_source
+from dovetail_onnx.topological_order import sort_function
 
 from dovetail_canonicalize.names import all_nodes
 from dovetail_canonicalize.opsets import (

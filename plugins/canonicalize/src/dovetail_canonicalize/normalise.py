@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.topological_order import sort_nodes
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
+from dovetail_onnx.topological_order import sort_nodes
 
 from dovetail_canonicalize.declared_outputs import infer_with_outputs
 from dovetail_canonicalize.functions import inline_functions

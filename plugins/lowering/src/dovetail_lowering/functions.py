@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.passes import Rewrite
+from dovetail_rewriting import Rewrite
 
 from dovetail_lowering.schemas import schema_of
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-    from dovetail.passes import Replacement
+    from dovetail_rewriting import Replacement
 
 __all__ = ["function_body"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir.bodies import body_nodes
-from dovetail.passes import rewrite_node
+from dovetail_rewriting import rewrite_node
 
 from dovetail_lowering.conditions import CONDITIONS
 from dovetail_lowering.functions import function_body

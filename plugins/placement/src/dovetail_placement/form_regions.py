@@ -25,11 +25,11 @@ DEFAULT_FORMER = "waves"
 
 
 class Waves:
-    """Forms as few regions as possible: see `dovetail.runtime.waves`."""
+    """Forms as few regions as possible: see `dovetail_placement.waves`."""
 
     def form(self, view: RegionView) -> list[list[ir.Node]]:
         """Return the regions of `view.nodes`, with those that are formed already in their places."""
-        from dovetail.runtime.waves import wave_groups
+        from dovetail_placement.waves import wave_groups
 
         groups = wave_groups(view.graph, view.backend_of, view.reads, view.formed)
         return [group for group in groups if view.backend_of(group[0]) in view.backends]

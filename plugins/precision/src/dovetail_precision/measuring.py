@@ -113,11 +113,12 @@ def _timing(engine: Engine, text: str, kind: str) -> Callable[[], float]:
 
 def _session(engine: Engine, text: str, kind: str) -> tuple[Session, Mapping[str, np.ndarray]]:
     import numpy as np
-    from dovetail.ir.opening import open_text
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
     from dovetail.ir.types import from_name
     from dovetail.runtime.engine import RegionModel
 
-    model = open_text(_HEAD + text, f"the measurement of {engine.name}")
+    model = Model(ir.from_onnx_text(_HEAD + text))
     for number, node in enumerate(model.graph):
         node.name = f"n{number}"
     generator = np.random.default_rng(0)

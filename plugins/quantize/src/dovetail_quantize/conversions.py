@@ -9,9 +9,9 @@ import onnx_ir as ir
 from dovetail.ir.formats import Format
 
 if TYPE_CHECKING:
-    from dovetail.passes import Replacement
     from dovetail.planning.conversion import Step
     from dovetail.planning.holdings import Parameters
+    from dovetail_rewriting import Replacement
 
 __all__ = ["Dequantize", "Quantize"]
 

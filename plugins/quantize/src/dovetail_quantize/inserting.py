@@ -8,10 +8,10 @@ import onnx_ir as ir
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.formats import Format
 from dovetail.ir.fresh_names import FreshNames
-from dovetail.passes import Replacement
 from dovetail.planning.conversion import Step
 from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
 from dovetail_placement.conversion_placement import ConversionPlacement
+from dovetail_rewriting import Replacement
 
 from dovetail_quantize.quantised_tensor import QuantisedTensor
 

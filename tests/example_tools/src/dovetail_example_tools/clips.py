@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.passes import Rewrite, rewrite_model
 from dovetail.plugin import Pass
+from dovetail_rewriting import Rewrite, rewrite_model
 
 
 @dataclass(frozen=True)

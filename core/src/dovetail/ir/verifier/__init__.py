@@ -31,7 +31,8 @@ def verify_model(model: Model, *, changed: str = "") -> None:
     problems, scopes = structure_problems(model)
     # Types are checked only if the structure is valid.
     if not problems:
-        problems = [problem for opsets, nodes in scopes for problem in type_problems(nodes, opsets)]
+        flows = model.dialect.body_flows if model.dialect is not None else None
+        problems = [problem for opsets, nodes in scopes for problem in type_problems(nodes, opsets, flows)]
         problems += weight_problems(model)
     if problems:
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from dovetail.ir.signatures import Port, Signature, Signatures, input_name, output_name, signature
 from dovetail.ir.types import type_text
@@ -13,14 +13,23 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
+    from dovetail.plugin.protocols import BodyFlow
+
+    FlowsOf: TypeAlias = Callable[[ir.Node], Iterable[BodyFlow]]
 
 __all__ = ["node_problem", "type_problems", "weight_problems"]
 
 
-def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
+def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int], body_flows: FlowsOf | None = None) -> list[str]:
     """Return the problems with numbers and types of the ports of `nodes`, one line each.
 
     A value without a type is compatible with everything.
+
+    Args:
+        nodes: The nodes.
+        opsets: The version of each imported domain.
+        body_flows: The values that pass between a node and its bodies, as the dialect of the model knows them; without
+            it, their types are not compared.
     """
     problems: list[str] = []
     answers: dict[tuple, str | None] = {}
@@ -41,10 +50,9 @@ def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[s
         problem = answers[key]
         if problem is not None:
             problems.append(f"{op_type} '{node.name}'{from_source(node)}{problem}")
-        if op_type in _BODY_CHECKS and node.domain in ("", "ai.onnx") and node.attributes:
-            problems.extend(
-                f"{op_type} '{node.name}'{from_source(node)}: {text}" for text in _BODY_CHECKS[op_type](node)
-            )
+        if body_flows is not None and node.attributes:
+            differences = filter(None, map(_difference, body_flows(node)))
+            problems.extend(f"{op_type} '{node.name}'{from_source(node)}: {text}" for text in differences)
     return problems
 
 
@@ -104,43 +112,13 @@ def _bindings(node: ir.Node, sig: Signature) -> Iterable[tuple[str, ir.Value, Po
             yield output_name(index, sig), value, sig.output(index)
 
 
-def _differ(what: str, one: ir.Value | None, other: ir.Value | None) -> list[str]:
+def _difference(flow: BodyFlow) -> str:
+    """How the types of two values that pass into each other differ; empty if they do not."""
+    what, one, other = flow
     if one is None or other is None:
-        return []
+        return ""
     a, b = type_text(one.type), type_text(other.type)
     # An optional may be passed as its element, so only tensor types are compared.
     if not (a and b and a.startswith("tensor") and b.startswith("tensor")) or a == b:
-        return []
-    return [f"{what}: '{one.name}' is {a} and '{other.name}' is {b}"]
-
-
-def _if_problems(node: ir.Node) -> list[str]:
-    problems = []
-    for branch in ("then_branch", "else_branch"):
-        body = node.attributes[branch].as_graph()
-        for inner, outer in zip(body.outputs, node.outputs, strict=False):
-            problems += _differ(f"{branch} and output", inner, outer)
-    return problems
-
-
-def _loop_problems(node: ir.Node) -> list[str]:
-    body, problems = node.attributes["body"].as_graph(), []
-    carried = len(node.inputs) - 2
-    for index in range(carried):
-        problems += _differ("carried value", node.inputs[2 + index], body.inputs[2 + index])
-        problems += _differ("carried value", body.inputs[2 + index], body.outputs[1 + index])
-    for inner, outer in zip(body.outputs[1:], node.outputs, strict=False):
-        problems += _differ("body and output", inner, outer)
-    return problems
-
-
-def _scan_problems(node: ir.Node) -> list[str]:
-    body, problems = node.attributes["body"].as_graph(), []
-    for outer, inner in zip(node.inputs, body.inputs, strict=False):
-        problems += _differ("input and body", outer, inner)
-    for inner, outer in zip(body.outputs, node.outputs, strict=False):
-        problems += _differ("body and output", inner, outer)
-    return problems
-
-
-_BODY_CHECKS = {"If": _if_problems, "Loop": _loop_problems, "Scan": _scan_problems}
+        return ""
+    return f"{what}: '{one.name}' is {a} and '{other.name}' is {b}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dovetail.passes import Rewrite
+from dovetail_rewriting import Rewrite
 
 from dovetail_lowering.rules import (
     activations,

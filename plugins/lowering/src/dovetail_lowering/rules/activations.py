@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dovetail.passes import Rewrite
+from dovetail_rewriting import Rewrite
 
 from dovetail_lowering.node_facts import attribute, constant, is_float
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.passes import Replacement
+    from dovetail_rewriting import Replacement
 
 __all__ = ["RULES", "scalar"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from dovetail.passes import Rewrite
+from dovetail_rewriting import Rewrite
 
 from dovetail_lowering.node_facts import UNRELATED
 from dovetail_lowering.rules.activations import scalar
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.passes import Replacement
+    from dovetail_rewriting import Replacement
 
 __all__ = ["RULES"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.passes import Rewrite
+from dovetail_rewriting import Rewrite
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.passes import Replacement
+    from dovetail_rewriting import Replacement
 
 __all__ = ["RULES"]
 

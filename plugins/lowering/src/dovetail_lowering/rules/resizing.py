@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.passes import Rewrite
+from dovetail_rewriting import Rewrite
 
 from dovetail_lowering.node_facts import UNRELATED, attribute, constant, extents, rank
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.passes import Replacement
+    from dovetail_rewriting import Replacement
 
 __all__ = ["RULES"]
 

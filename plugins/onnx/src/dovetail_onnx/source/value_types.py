@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.tensor_data import element_type
+from dovetail_onnx.tensor_data import element_type
 
 if TYPE_CHECKING:
     import onnx

@@ -6,7 +6,7 @@ import onnx_ir
 import pytest
 from dovetail import compile
 from dovetail.errors import DovetailError
-from dovetail.ir.coercion import as_model
+from dovetail.frontends import open_any
 
 GOOD = """<ir_version: 10, opset_import: ["" : 22]> g (float[2] x) => (float[2] y) { [relu] y = Relu (x) }"""
 BAD = GOOD.replace("Relu (x)", "Relu <k = 1> (x)")
@@ -28,7 +28,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_every_form_is_checked(tmp_path, form):
-    assert as_model(form(onnx.parser.parse_model(GOOD), tmp_path)).source.fault() == ""
+    assert open_any(form(onnx.parser.parse_model(GOOD), tmp_path)).source.fault() == ""
     with pytest.raises(DovetailError, match=r"node 'relu' \(Relu\) has an attribute 'k', which Relu-14 does not know"):
         compile(form(onnx.parser.parse_model(BAD), tmp_path), ["host"])
 
@@ -36,11 +36,11 @@ def test_every_form_is_checked(tmp_path, form):
 def test_a_proto_is_not_changed():
     proto = onnx.parser.parse_model(GOOD.replace("float[2] x", "float[-1] x"))
     before = proto.SerializeToString()
-    as_model(proto)
+    open_any(proto)
     assert proto.SerializeToString() == before
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", b"\x0a"], ids=["nothing", "text", "cut short"])
 def test_bytes_that_are_no_model(content):
     with pytest.raises(DovetailError, match="the model is not an ONNX model"):
-        as_model(content)
+        open_any(content)

@@ -7,20 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.limits import GRAPH_DEPTH
-from dovetail.ir.source.attributes import GRAPH, GRAPHS, attribute_problem
-from dovetail.ir.source.bodies import body_problem
-from dovetail.ir.source.operators import Operators
-from dovetail.ir.source.value_types import type_problem
-from dovetail.ir.sparse import densify_attributes, densify_initializers
-from dovetail.ir.topological_order import bodies_of, label_of, topological_order
+
+from dovetail_onnx.limits import GRAPH_DEPTH
+from dovetail_onnx.source.attributes import GRAPH, GRAPHS, attribute_problem
+from dovetail_onnx.source.bodies import body_problem
+from dovetail_onnx.source.operators import Operators
+from dovetail_onnx.source.value_types import type_problem
+from dovetail_onnx.sparse import densify_attributes, densify_initializers
+from dovetail_onnx.topological_order import bodies_of, label_of, topological_order
 
 if TYPE_CHECKING:
     import onnx
 
-    from dovetail.ir.external import TensorLoader
-    from dovetail.ir.source.functions import Functions
-    from dovetail.ir.source.problems import Problems
+    from dovetail_onnx.external import TensorLoader
+    from dovetail_onnx.source.functions import Functions
+    from dovetail_onnx.source.problems import Problems
 
 __all__ = ["GraphRules", "check_main_graph", "check_training"]
 

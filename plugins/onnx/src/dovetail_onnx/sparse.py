@@ -9,14 +9,14 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dovetail.ir.limits import SPARSE_BYTES
-from dovetail.ir.tensor_data import element_type, form_problem, size_in_bytes
+from dovetail_onnx.limits import SPARSE_BYTES
+from dovetail_onnx.tensor_data import element_type, form_problem, size_in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-    from dovetail.ir.external import TensorLoader
+    from dovetail_onnx.external import TensorLoader
 
 __all__ = ["densify_attributes", "densify_initializers"]
 

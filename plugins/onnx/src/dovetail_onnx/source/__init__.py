@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.source.problems import Problems
+
+from dovetail_onnx.source.problems import Problems
 
 if TYPE_CHECKING:
     import onnx
 
-    from dovetail.ir.external import TensorLoader
+    from dovetail_onnx.external import TensorLoader
 
 __all__ = ["check_source"]
 
@@ -29,10 +30,10 @@ def check_source(proto: onnx.ModelProto, loader: TensorLoader) -> None:
     Raises:
         DovetailError: The model is invalid; names the file and the first problem.
     """
-    from dovetail.ir.source.encoding import encoding_problem
-    from dovetail.ir.source.functions import check_functions
-    from dovetail.ir.source.graphs import check_main_graph, check_training
-    from dovetail.ir.source.versions import check_versions, imports_of
+    from dovetail_onnx.source.encoding import encoding_problem
+    from dovetail_onnx.source.functions import check_functions
+    from dovetail_onnx.source.graphs import check_main_graph, check_training
+    from dovetail_onnx.source.versions import check_versions, imports_of
 
     problems = Problems(loader.name)
     if problem := encoding_problem(proto):

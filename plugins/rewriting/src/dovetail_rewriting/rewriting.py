@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.gc_pause import gc_paused
 from dovetail.ir.fresh_names import FreshNames
-from dovetail.ir.node_inference import infer_outputs
-from dovetail.passes.patterns import Match, Operator, match, pattern_of
-from dovetail.passes.replacement import Replacement
 from dovetail.planning.placement import origin_of, set_origin
+
+from dovetail_rewriting.node_inference import infer_outputs
+from dovetail_rewriting.patterns import Match, Operator, match, pattern_of
+from dovetail_rewriting.replacement import Replacement
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
 

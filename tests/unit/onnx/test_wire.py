@@ -4,7 +4,8 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail.ir.wire import join, split, tag, varint
+from dovetail.ir.wire import join, tag, varint
+from dovetail_onnx.wire import split
 from onnx import numpy_helper
 
 TEXT = '<ir_version: 10, opset_import: ["": 22]> g (float[2] x) => (float[2] y) { y = Relu (x) }'

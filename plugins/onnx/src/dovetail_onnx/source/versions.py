@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dovetail.ir.source.problems import Problems
+from dovetail_onnx.source.problems import Problems
 
 if TYPE_CHECKING:
     import onnx

@@ -5,29 +5,31 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
+from dovetail.frontends import check_regular
 from dovetail.gc_pause import gc_paused
-from dovetail.ir.external import TensorLoader
-from dovetail.ir.limits import BRACKET_DEPTH
 from dovetail.ir.model import Model
-from dovetail.ir.onnx_text import deepest_bracket, fill_declared
 from dovetail.ir.skeleton import Skeleton, stays_inline, stub
-from dovetail.ir.source import check_source
-from dovetail.ir.source.tensors import fill_with_zeros
-from dovetail.ir.sparse import densify_initializers
-from dovetail.ir.wire import RawData, split
+
+from dovetail_onnx.dialect import OnnxDialect
+from dovetail_onnx.external import TensorLoader
+from dovetail_onnx.limits import BRACKET_DEPTH
+from dovetail_onnx.source import check_source
+from dovetail_onnx.source.tensors import fill_with_zeros
+from dovetail_onnx.sparse import densify_initializers
+from dovetail_onnx.text import deepest_bracket, fill_declared
+from dovetail_onnx.wire import RawData, split
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["check_regular", "open_model", "open_proto", "open_text", "parse_proto"]
+__all__ = ["open_model", "open_proto", "open_text", "parse_proto"]
 
 _Message = TypeVar("_Message")
 _TEXT_ENDINGS = {".onnxtxt", ".txt"}
@@ -39,7 +41,7 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
 
     Weights are mapped, not loaded, whether they are in the model file or in external data files. A file that ends in
     `.onnxtxt` or `.txt`, and `-` for standard input, is read as ONNX text (see `open_text`). The model and all of its
-    tensors are checked (see `dovetail.ir.source`).
+    tensors are checked (see `dovetail_onnx.source`).
 
     Args:
         path: The file.
@@ -58,22 +60,7 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
             text = path.read_text(encoding="utf-8", errors="replace")
         return open_text(text, str(path), path)
     with gc_paused():
-        return Model(skeleton=_read(path, declared), path=path, checked=True)
-
-
-def check_regular(path: Path) -> None:
-    """Refuse what is not a regular file.
-
-    Raises:
-        DovetailError: Nothing is there, or something else.
-    """
-    with _named(path):
-        mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise DovetailError(f"{path} is a folder, not a model", "name the file of the model in it")
-    # A pipe or a device would block, or never end.
-    if not stat.S_ISREG(mode):
-        raise DovetailError(f"{path} is not a regular file", "copy the model into a file first")
+        return Model(skeleton=_read(path, declared), path=path, checked=True, dialect=OnnxDialect())
 
 
 @contextlib.contextmanager
@@ -81,10 +68,8 @@ def _named(path: Path) -> Iterator[None]:
     """Turn errors of the operating system into errors that name `path`."""
     try:
         yield
-    except FileNotFoundError:
-        raise DovetailError(f"{path} does not exist", "check the path of the model") from None
-    except (OSError, ValueError) as error:  # no permission, a name that is too long or holds a NUL
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        reason = error.strerror or error
         raise DovetailError(f"{path} cannot be read: {reason}", "check the path of the model") from error
 
 
@@ -123,10 +108,11 @@ def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | Non
         path: The file that it came from; external data is resolved beside it, and refused without it.
 
     Raises:
-        DovetailError: The model is invalid (see `dovetail.ir.source`).
+        DovetailError: The model is invalid (see `dovetail_onnx.source`).
     """
     with gc_paused():
-        return Model(skeleton=_checked(proto, (), TensorLoader(name, path)), path=path, checked=True)
+        skeleton = _checked(proto, (), TensorLoader(name, path))
+        return Model(skeleton=skeleton, path=path, checked=True, dialect=OnnxDialect())
 
 
 def _read(path: Path, declared: bool) -> Skeleton:

@@ -5,9 +5,9 @@ import onnx.parser
 import onnx_ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir import open_model
 from dovetail.ir.model import Model
-from dovetail.ir.opening import open_proto, open_text
+from dovetail_onnx.dialect import OnnxDialect
+from dovetail_onnx.opening import open_model, open_proto, open_text
 from onnx import TensorProto, helper
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
@@ -334,10 +334,10 @@ def test_models_built_in_memory_are_checked_too():
     model = onnx_ir.from_proto(parsed())
     model.graph[0].attributes["axis"] = onnx_ir.AttrInt64("axis", 1)
     with pytest.raises(DovetailError, match="^the model: node 'relu' .Relu. has an attribute 'axis'"):
-        _ = Model(model).source
+        _ = Model(model, dialect=OnnxDialect()).source
     model.graph[0].outputs[0].name = None
     with pytest.raises(DovetailError, match="^the model: "):
-        _ = Model(model).source
+        _ = Model(model, dialect=OnnxDialect()).source
 
 
 def test_types_that_clash_are_found_when_they_are_asked_for():

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.tensor_data import data_fields, data_problem, element_type, form_problem, size_in_bytes
 from dovetail.text import printable
+
+from dovetail_onnx.tensor_data import data_fields, data_problem, element_type, form_problem, size_in_bytes
 
 if TYPE_CHECKING:
     import onnx

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.ir.signatures import Signature, find
-from dovetail.ir.source.attributes import type_name
 from dovetail.suggestions import near_misses
 
+from dovetail_onnx.source.attributes import type_name
+
 if TYPE_CHECKING:
-    from dovetail.ir.source.functions import Functions, Key
+    from dovetail_onnx.source.functions import Functions, Key
 
 __all__ = ["Form", "Operators"]
 

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.limits import EXPANDED_BYTES, EXPANDED_NODES, GRAPH_DEPTH
 from dovetail.ir.signatures import find
-from dovetail.ir.source.graphs import GraphRules
-from dovetail.ir.source.versions import imports_of
-from dovetail.ir.topological_order import bodies_of
+
+from dovetail_onnx.limits import EXPANDED_BYTES, EXPANDED_NODES, GRAPH_DEPTH
+from dovetail_onnx.source.graphs import GraphRules
+from dovetail_onnx.source.versions import imports_of
+from dovetail_onnx.topological_order import bodies_of
 
 if TYPE_CHECKING:
     import onnx
 
-    from dovetail.ir.external import TensorLoader
-    from dovetail.ir.source.problems import Problems
+    from dovetail_onnx.external import TensorLoader
+    from dovetail_onnx.source.problems import Problems
 
 __all__ = ["Functions", "check_functions"]
 

@@ -5,7 +5,7 @@ import onnx
 import onnx.parser
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir import open_model
+from dovetail_onnx.opening import open_model
 from onnx import TensorProto, numpy_helper
 
 WEIGHT = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.limits import SPARSE_BYTES
+
+from dovetail_onnx.limits import SPARSE_BYTES
 
 if TYPE_CHECKING:
     import onnx

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.limits import SPARSE_BYTES
-from dovetail.ir.tensor_data import element_type, form_problem, is_empty, size_in_bytes
+
+from dovetail_onnx.limits import SPARSE_BYTES
+from dovetail_onnx.tensor_data import element_type, form_problem, is_empty, size_in_bytes
 
 if TYPE_CHECKING:
     import onnx

@@ -6,7 +6,8 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from dovetail.ir.skeleton import is_stub
-from dovetail.ir.tensor_data import size_in_bytes
+
+from dovetail_onnx.tensor_data import size_in_bytes
 
 if TYPE_CHECKING:
     import onnx

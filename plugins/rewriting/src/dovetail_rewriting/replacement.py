@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.fresh_names import FreshNames
 
 __all__ = ["Replacement"]

@@ -3,9 +3,10 @@
 import numpy as np
 import onnx_ir as ir
 import pytest
-from dovetail.ir.opening import open_text
-from dovetail.passes import Context, Rewrite, rewrite_model
+from dovetail.passes import Context
 from dovetail.planning.placement import Placement, get_placement, origin_of, set_placement
+from dovetail_onnx.opening import open_text
+from dovetail_rewriting import Rewrite, rewrite_model
 
 
 def opened(text):

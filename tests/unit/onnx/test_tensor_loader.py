@@ -6,8 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir import open_model
-from dovetail.ir.opening import open_proto
+from dovetail_onnx.opening import open_model, open_proto
 from onnx import AttributeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 OPSET = helper.make_opsetid("", 22)

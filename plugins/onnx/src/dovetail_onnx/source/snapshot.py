@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.source.runtime_check import runtime_error
 from dovetail.text import printable
+
+from dovetail_onnx.source.runtime_check import runtime_error
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
     from dovetail.ir.skeleton import Skeleton
 
@@ -47,8 +47,8 @@ class Source:
         Raises:
             DovetailError: The model is invalid.
         """
-        from dovetail.ir.external import TensorLoader
-        from dovetail.ir.source import check_source
+        from dovetail_onnx.external import TensorLoader
+        from dovetail_onnx.source import check_source
 
         name = str(model.path) if model.path is not None else "the model"
         try:
@@ -67,7 +67,6 @@ class Source:
     def skeleton(self) -> Skeleton:
         """Return the model as a skeleton of its own."""
         import onnx
-
         from dovetail.ir.skeleton import Skeleton
 
         return Skeleton(onnx.ModelProto.FromString(self.content), dict(self.weights))
@@ -80,7 +79,7 @@ class Source:
             weights: Include all data; otherwise tensors above a kilobyte have only dims and type, and
                 `open_model(..., declared=True)` reads them as zeros.
         """
-        from dovetail.ir.source.tensors import drop_data
+        from dovetail_onnx.source.tensors import drop_data
 
         skeleton = self.skeleton()
         for key, value in metadata.items():
@@ -111,7 +110,7 @@ class Source:
 
 
 def _sort(proto: onnx.ModelProto) -> None:
-    from dovetail.ir.topological_order import sort_function, sort_nodes
+    from dovetail_onnx.topological_order import sort_function, sort_nodes
 
     sort_nodes(proto.graph)
     for function in proto.functions:
@@ -123,8 +122,10 @@ def _type_problem(proto: onnx.ModelProto) -> str:
     from dovetail.ir.map_types import from_proto
     from dovetail.ir.verifier.types import type_problems
 
+    from dovetail_onnx.body_flows import body_flows
+
     model = from_proto(proto)
-    problems = type_problems(list(all_nodes(model.graph)), model.opset_imports)
+    problems = type_problems(all_nodes(model.graph), model.opset_imports, body_flows)
     return problems[0] if problems else ""
 
 

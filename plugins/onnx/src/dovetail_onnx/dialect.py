@@ -1,0 +1,31 @@
+"""What the front end knows of ONNX's operators and core does not: their source check, and what flows through bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dovetail_onnx.body_flows import body_flows
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.plugin.protocols import BodyFlow
+
+    from dovetail_onnx.source.snapshot import Source
+
+__all__ = ["OnnxDialect"]
+
+
+class OnnxDialect:
+    """The dialect of ONNX models; see `dovetail.plugin.Dialect`."""
+
+    def snapshot(self, model: Model, checked: bool) -> Source:
+        """Record a model before any pass; checks it unless it was checked when it was opened."""
+        from dovetail_onnx.source.snapshot import Source
+
+        return Source.of(model, checked)
+
+    def body_flows(self, node: ir.Node) -> Iterator[BodyFlow]:
+        """Yield the values that an If, a Loop or a Scan passes to its bodies and takes from them."""
+        return body_flows(node)

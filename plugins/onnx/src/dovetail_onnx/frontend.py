@@ -1,0 +1,60 @@
+"""The front end that `dovetail.open` and all commands use for ONNX models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail_onnx.dialect import OnnxDialect
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+
+__all__ = ["OnnxFrontend"]
+
+
+class OnnxFrontend:
+    """Reads ONNX files and ONNX text, and every file that no other front end reads."""
+
+    suffixes = (".onnx", ".onnxtxt", ".txt", "")
+    dialect = OnnxDialect()
+
+    def read(self, path: Path) -> Model:
+        """Open a file; see `dovetail_onnx.opening.open_model`."""
+        from dovetail_onnx.opening import open_model
+
+        return open_model(path)
+
+    def open_declared(self, path: Path) -> Model:
+        """Open a file in which tensors without data are zeros, as crash reproducers are written."""
+        from dovetail_onnx.opening import open_model
+
+        return open_model(path, declared=True)
+
+    def convert(self, source: object, path: Path | None = None) -> Model | None:
+        """Return the model of an `onnx.ModelProto`, an `onnx_ir.Model` or the bytes of a model file; None otherwise.
+
+        Protos and onnx-ir models are copied, and weights of an onnx-ir model are shared; a proto that comes with the
+        path of its file is taken over.
+
+        Raises:
+            DovetailError: The model is invalid (see `dovetail_onnx.source`), or the bytes are no model.
+        """
+        import onnx
+        import onnx_ir as ir
+        from dovetail.ir.model import Model
+
+        from dovetail_onnx.opening import open_proto, parse_proto
+
+        name = str(path) if path is not None else "the model"
+        if isinstance(source, onnx.ModelProto):
+            proto = source
+            if path is None:
+                proto = onnx.ModelProto()
+                proto.CopyFrom(source)
+            return open_proto(proto, name, path)
+        if isinstance(source, ir.Model):
+            return Model(source.clone(), path, dialect=self.dialect)
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            return open_proto(parse_proto(bytes(source), name), name, path)
+        return None
