@@ -3,8 +3,8 @@
 import dovetail
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.opening import open_text
 from dovetail.planning.plan import Plan
+from dovetail_onnx.opening import open_text
 
 FILE = """
 backend: {name}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 from dovetail.errors import DovetailError
-from dovetail.passes import Replacement
 from dovetail.planning.conversion import Step
 from dovetail.planning.placement import HOST, Placement, set_placement
 from dovetail.plugin.isolation import calling
+from dovetail_rewriting import Replacement
 
 if TYPE_CHECKING:
     from dovetail.ir.fresh_names import FreshNames
