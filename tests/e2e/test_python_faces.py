@@ -1,6 +1,7 @@
 """What Python users pass in, and what they get to see."""
 
 import threading
+from pathlib import Path
 
 import dovetail
 import numpy as np
@@ -181,3 +182,32 @@ def test_options_that_change_after_compiling_reach_the_engines():
     compiled.options["threads"] = 1
     assert compiled.executor() is not before
     assert compiled.executor().options == {"threads": 1}
+
+
+class Tensor:
+    """What PyTorch and JAX give: memory with a description of it, and no array of NumPy."""
+
+    def __init__(self, array, device=1):
+        self._array, self._device = array, device
+
+    def __dlpack__(self, **keywords):
+        if self._device != 1:
+            raise BufferError("it is on another device")
+        return self._array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self._device, 0
+
+
+@pytest.mark.parametrize("backend", ["host", "cpu-bf16"])
+def test_tensors_of_other_libraries_are_taken_by_dlpack(backend):
+    compiled = dovetail.compile(Path(__file__).parents[2] / "examples/digits/digits.onnx", backend)
+    image = np.random.default_rng(0).standard_normal((2, 1, 8, 8)).astype(np.float32)
+    given = Tensor(image)
+    expected = compiled.run({"image": image})["probabilities"]
+    assert np.array_equal(compiled.run({"image": given})["probabilities"], expected)
+    assert np.from_dlpack(expected) is not None
+    with pytest.raises(DovetailError, match="input 'image' is float32; the Tensor given holds something else"):
+        compiled.run({"image": Tensor(image, device=2)})
+    with pytest.raises(DovetailError, match="the value given is float64"):
+        compiled.run({"image": Tensor(image.astype(np.float64))})

@@ -63,6 +63,7 @@ def plan(
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
+    freeze_inputs: bool = False,
     data: object = None,
     passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
@@ -82,6 +83,7 @@ def plan(
         low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
         high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
+        freeze_inputs: Take inputs that have a default for constants: nobody will give another value.
         data: Data for passes that measure; see `dovetail.data.sources.read_data`.
         passes: Passes of your own that join those of the plugins, each in the stage that its class names.
         plugins: The plugins to use; by default all that are installed.
@@ -94,7 +96,7 @@ def plan(
     choices = {
         "strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "edits": edits, "low": low, "high": high,
     }  # fmt: skip
-    request = requested(backends, keep_io_types=keep_io_types, data=data, **choices)
+    request = requested(backends, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, data=data, **choices)
     plugins = plugins or load_plugins()
     ctx = Context(request, plugins=plugins)
     original = open(model, plugins)
@@ -117,6 +119,7 @@ def compile(
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
+    freeze_inputs: bool = False,
     try_engines: bool | None = None,
     passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
@@ -139,7 +142,8 @@ def compile(
             of looking at it, a result that is saved here is there.
         options: Keyword arguments that installed plugins add. `dovetail-verify` adds `verify`, `input_shapes` and the
             accuracy goals; see `dovetail_verify.option`.
-        backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, passes, plugins, progress,
+        backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins,
+            progress,
             instrumentation: As for `plan`.
 
     Raises:
@@ -153,7 +157,7 @@ def compile(
     planned, backends = _replayed(plan, backends)
     request = requested(
         backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits,
-        low=low, high=high, keep_io_types=keep_io_types, options=chosen.recorded(),
+        low=low, high=high, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, options=chosen.recorded(),
     )  # fmt: skip
     if planned is not None:
         try_engines = bool(try_engines)

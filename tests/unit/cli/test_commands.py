@@ -34,6 +34,7 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "low": (),
         "high": (),
         "keep_io_types": True,
+        "freeze_inputs": False,
         "data": None,
         "plan": None,
         "try_engines": None,

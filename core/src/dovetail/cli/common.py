@@ -95,6 +95,11 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="keep the types of the model's inputs and outputs (default: yes)",
     )
+    add(
+        "--freeze-inputs",
+        action="store_true",
+        help="take inputs that have a default for constants: nobody will give another value",
+    )
 
 
 def request_of(args: argparse.Namespace) -> dict[str, Any]:
@@ -109,6 +114,7 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
         "low": tuple(args.low),
         "high": tuple(args.high),
         "keep_io_types": args.keep_io_types,
+        "freeze_inputs": args.freeze_inputs,
         "data": existing(args.data),
         "plugins": plugins_of(args),
     }

@@ -84,6 +84,7 @@ class Request:
         low: Selectors of nodes to compute in the low precision whatever their policy is.
         high: Selectors of nodes to compute in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
+        freeze_inputs: Take inputs that have a default for constants.
         data: Calibration and verification data: a path, or arrays by input name.
         seed: Seed of everything random.
         plan: A plan to replay, or its path.
@@ -99,6 +100,7 @@ class Request:
     low: tuple[str, ...] = ()
     high: tuple[str, ...] = ()
     keep_io_types: bool = True
+    freeze_inputs: bool = False
     data: Any = None
     seed: int = 0
     plan: Any = None
@@ -127,6 +129,7 @@ class Request:
             "low": list(self.low),
             "high": list(self.high),
             "keep_io_types": self.keep_io_types,
+            "freeze_inputs": self.freeze_inputs,
             "data": str(self.data) if isinstance(self.data, (str, Path)) else None,
             "seed": self.seed,
             "plan": self.plan.as_dict() if hasattr(self.plan, "as_dict") else self.plan and str(self.plan),

@@ -38,7 +38,7 @@ COMMANDS_WITH_OPTIONS = ("compile",)
 
 COMPILE_KEYWORDS = frozenset(
     ("model", "backends", "data", "plan", "strategy", "solver", "costs", "pins", "edits", "low", "high",
-     "keep_io_types", "try_engines", "passes", "plugins", "progress", "instrumentation", "keep")
+     "keep_io_types", "freeze_inputs", "try_engines", "passes", "plugins", "progress", "instrumentation", "keep")
 )  # fmt: skip
 """The parameters that `dovetail.compile` has itself; no option may own one of these."""
 

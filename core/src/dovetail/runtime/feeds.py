@@ -80,12 +80,25 @@ def as_array(given: object, value: Declared) -> np.ndarray | None:
     return converted if family == "float" or (converted == array).all() else None
 
 
+def _shared(given: object) -> np.ndarray | None:
+    """What speaks DLPack, such as a tensor of PyTorch or JAX in main memory, without a copy; None for anything else."""
+    import numpy as np
+
+    if not hasattr(given, "__dlpack__"):
+        return None
+    try:
+        return np.from_dlpack(given)
+    except (BufferError, RuntimeError, TypeError, ValueError):  # on a device, or of a type that NumPy lacks
+        return None
+
+
 def _fitting(value: Declared, given: object) -> object:
     import numpy as np
 
     if not value.type:
         return given
-    array = given if isinstance(given, (np.ndarray, np.generic)) else as_array(given, value)
+    array = given if isinstance(given, (np.ndarray, np.generic)) else _shared(given)
+    array = as_array(given, value) if array is None else array
     if array is None:
         given_type = type(given).__name__
         raise DovetailError(f"input '{value.name}' is {value.type}; the {given_type} given holds something else")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.counting import counted
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
 from dovetail_onnx.topological_order import sort_nodes
@@ -128,16 +129,27 @@ def _drop_training(proto: onnx.ModelProto, ctx: Context) -> None:
 
 
 def _initializers_are_no_inputs(proto: onnx.ModelProto, ctx: Context) -> None:
-    """Remove initializers from the inputs. IR 3 lists them as inputs; from IR 4 on that would make them overridable."""
-    if proto.ir_version >= 4:
-        return
+    """Remove initializers from the inputs.
+
+    IR 3 lists all of them as inputs. From IR 4 on those are defaults, which a caller may replace, unless the request
+    says that nobody does.
+    """
     constants = {tensor.name for tensor in proto.graph.initializer}
+    defaults = [value.name for value in proto.graph.input if value.name in constants]
+    if not defaults:
+        return
+    if proto.ir_version >= 4 and not ctx.request.freeze_inputs:
+        why = (
+            f"{counted(len(defaults), 'input')} such as '{defaults[0]}' {'has' if len(defaults) == 1 else 'have'} a "
+            "default that callers may replace, so it is converted in every run, and nothing is folded into it"
+        )
+        ctx.remark("analysis", "", "default-inputs", why, suggest="--freeze-inputs, if nobody gives another value")
+        return
     kept = [value for value in proto.graph.input if value.name not in constants]
-    dropped = len(proto.graph.input) - len(kept)
-    if dropped:
-        del proto.graph.input[:]
-        proto.graph.input.extend(kept)
-        ctx.remark("passed", "", "initializer-inputs", f"{dropped} initializers are no longer graph inputs")
+    del proto.graph.input[:]
+    proto.graph.input.extend(kept)
+    why = f"{len(defaults)} initializers are no longer graph inputs"
+    ctx.remark("passed", "", "initializer-inputs", why + ", as --freeze-inputs says" * (proto.ir_version >= 4))
 
 
 def _raise_ir_version(proto: onnx.ModelProto) -> None:

@@ -69,6 +69,7 @@ def _repairing(args: argparse.Namespace, high: list[str]) -> str:
     for option in ("pin", "low", "high"):
         words += [word for text in getattr(args, option) for word in (f"--{option}", text)]
     words += ["--data", str(args.data), *(() if args.keep_io_types else ("--no-keep-io-types",))]
+    words += ["--freeze-inputs"] if args.freeze_inputs else []
     return shlex.join([*words, *(word for selector in high for word in ("--high", selector))])
 
 

@@ -101,6 +101,7 @@ def bisect(
     low: str | Sequence[str] = (),
     high: str | Sequence[str] = (),
     keep_io_types: bool = True,
+    freeze_inputs: bool = False,
     passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
@@ -115,8 +116,8 @@ def bisect(
         min_snr, min_cosine, min_top1, max_abs: What `Ranking.high` shall meet; without any of them, an SNR that is
             10 dB better.
         runs: How many runs refine the ranking; more tell more nodes apart.
-        model, backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, passes, plugins, progress: As
-            for `compile`.
+        model, backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins,
+            progress: As for `compile`.
 
     Raises:
         DovetailError: The model, the request or the data is at fault, or no node may be raised.
@@ -128,8 +129,8 @@ def bisect(
     goals = Goals(min_snr, min_cosine, min_top1, max_abs)
     original = dovetail.open(model, plugins)
     request = requested(
-        backends, data=data, keep_io_types=keep_io_types, strategy=strategy, solver=solver, costs=costs, pins=pins,
-        edits=edits, low=low, high=high,
+        backends, data=data, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, strategy=strategy, solver=solver,
+        costs=costs, pins=pins, edits=edits, low=low, high=high,
     )  # fmt: skip
     ctx = Context(request, plugins=plugins or load_plugins())
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
