@@ -314,3 +314,13 @@ def test_a_region_can_be_run_alone():
     assert (middle.inputs, middle.outputs) == (["b", "a"], ["c"])
     outputs = middle.run({"a": np.array([2], np.float32), "b": np.array([3], np.float32)})
     assert outputs["c"].tolist() == [6]
+
+
+def test_an_engine_gets_nothing_newer_than_what_it_reads():
+    old, other = Recorder("old"), Recorder("other")
+    old.reads = Reads(13, 13, frozenset({"float32"}))
+    executor = Executor(parse(CHAIN), {"host": [old, other]})
+    assert executor.engines == ["other"]
+    assert old.loaded == []
+    (said,) = [note for note in executor.notes if "old reads opset 13 at most" in note]
+    assert "the region has" in said

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from dovetail.ir.model import Model
+
 __all__ = ["GuardedEngine", "GuardedSession", "guarded"]
 
 _LONGEST = 500  # characters of what an engine says
@@ -55,6 +57,7 @@ class GuardedEngine:
         """
         if region.artifact is not None and not getattr(self._engine, "loads_artifacts", False):
             raise EngineError(f"{self.label} does not run what was compiled for another engine")
+        self._check_versions(region.model)
         try:
             session = self._engine.load(region, options)
         except _ANYTHING as error:
@@ -62,6 +65,15 @@ class GuardedEngine:
             failure.message += _source_of(failure.node, region.model.graph)
             raise failure from error
         return GuardedSession(session, self, region.model.graph.outputs)
+
+    def _check_versions(self, model: Model) -> None:
+        """Refuse a model that is newer than what the engine's reader knows."""
+        reads = self._engine.reads
+        for what, version, highest in (
+            ("opset", model.opset, reads.opset), ("IR version", model.ir.ir_version, reads.ir_version)
+        ):  # fmt: skip
+            if version > highest:
+                raise EngineError(f"{self.label} reads {what} {highest} at most, the region has {version}")
 
     def failure(self, error: BaseException, what: str) -> EngineError:
         """What the engine raised, as an error that names it."""
