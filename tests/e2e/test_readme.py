@@ -1,8 +1,9 @@
-"""The examples of the README and of the plugin page run, and print what they say.
+"""The examples of the README, of the plugin pages and of the page on lowering run, and print what they say.
 
 A fenced block directly after `<!-- test -->` is executed: shell blocks by `bash -e`, Python blocks by Python, one after
 the other in one copy of the examples, without lines that install. A block after `<!-- output -->` must appear line by
-line in what the one before it printed; numbers may differ.
+line in what the one before it printed; numbers may differ. A block after `<!-- file: NAME -->` is a file that is there
+when the others run. For the pages on kinds of plugins, `tests/example_tools` is installed.
 """
 
 import os
@@ -16,7 +17,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README, PLUGINS, LOWERING = ROOT / "README.md", ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
+KINDS = sorted((ROOT / "docs/kinds").glob("*.md"))
 BLOCK = re.compile(r"^<!-- (test|output) -->\n+```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^<!-- file: (\S+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 # Without instructions for bfloat16, an engine executes float32.
 FLOAT = re.compile(r"\bb?float#")
@@ -49,11 +52,12 @@ def test_there_are_examples():
     assert blocks()
 
 
-@pytest.mark.parametrize("page", [README, PLUGINS, LOWERING], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, PLUGINS, LOWERING, *KINDS], ids=lambda page: page.name)
 def test_every_marked_block_is_found(page):
     """A mark that does not stand directly before a fence would test nothing."""
-    marks = re.findall(r"^<!-- (?:test|output) -->", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(marks) == len(BLOCK.findall(page.read_text(encoding="utf-8"))) > 0
+    text = page.read_text(encoding="utf-8")
+    marks = re.findall(r"^<!-- (?:test|output|file: .*) -->", text, re.MULTILINE)
+    assert len(marks) == len(BLOCK.findall(text)) + len(FILE.findall(text)) > 0
 
 
 @pytest.mark.parametrize("number", range(len(blocks(PLUGINS))))
@@ -66,19 +70,38 @@ def test_example_of_the_page_on_lowering(folder, number):
     run_example(folder, *blocks(LOWERING)[number])
 
 
+@pytest.fixture(scope="module")
+def tools(pip_installed):
+    """`tests/example_tools`, installed."""
+    return pip_installed(ROOT / "tests" / "example_tools")
+
+
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [(page, number) for page in KINDS for number in range(len(blocks(page)))],
+    ids=lambda given: getattr(given, "stem", None),
+)
+def test_example_of_the_pages_on_kinds(folder, tools, page, number):
+    for name, text in FILE.findall(page.read_text(encoding="utf-8")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    run_example(folder, *blocks(page)[number], PYTHONPATH=str(tools))
+
+
 @pytest.mark.parametrize("number", range(len(blocks())))
 def test_example(folder, number):
     run_example(folder, *blocks()[number])
 
 
-def run_example(folder, language, text, expected):
+def run_example(folder, language, text, expected, **environment):
     if language == "python":
         command = [sys.executable, "-c", text]
     else:
         lines = [line for line in text.splitlines() if not line.lstrip().startswith("pip install")]
         command = ["bash", "-e", "-c", "\n".join(lines)]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path})
+    environment = {**os.environ, "PATH": path, **environment}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     printed = [loosely(line) for line in done.stdout.splitlines()]
     position = 0

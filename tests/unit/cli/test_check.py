@@ -18,9 +18,9 @@ agraph (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w) => (float[1, 4, 6, 6] y, float
 
 @pytest.fixture
 def documented(cli):
-    """The example of the plugin page as a file, in a folder with a model."""
+    """The example of the page on backends as a file, in a folder with a model."""
     Path("m.onnxtxt").write_text(MODEL)
-    text = (ROOT / "docs/plugins.md").read_text()
+    text = (ROOT / "docs/kinds/backends.md").read_text()
     Path("npu.backend.yaml").write_text(re.search(r"```yaml\n(backend: acme-npu.*?)```", text, re.DOTALL)[1])
 
 

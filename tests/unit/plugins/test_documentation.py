@@ -1,4 +1,4 @@
-"""A hook that is not documented or not tested fails here."""
+"""A hook, a kind or a name of `dovetail.plugin` that is not documented, or has no tested example, fails here."""
 
 import inspect
 import re
@@ -12,6 +12,11 @@ from dovetail.cli import common
 from dovetail.plugin import Registry, hookspecs
 
 ROOT = Path(__file__).parents[3]
+KINDS = sorted(name for name in vars(Registry()) if name != "owner")
+SECTIONS = [
+    section for page in sorted((ROOT / "docs/kinds").glob("*.md")) for section in page.read_text().split("\n## ")[1:]
+]
+TOOLS = (ROOT / "tests/example_tools/src/dovetail_example_tools/__init__.py").read_text()
 HOOKS = {
     name: function
     for name, function in vars(hookspecs).items()
@@ -41,13 +46,38 @@ def test_every_argument_is_described(name):
     assert all(f"{argument}: " in text for argument in inspect.signature(HOOKS[name]).parameters)
 
 
-@pytest.mark.parametrize("attribute", [name for name, table in vars(Registry()).items() if name != "owner"])
-def test_every_kind_is_documented(attribute):
-    text = (ROOT / "docs/plugins.md").read_text()
-    assert f"`registry.{attribute}`" in text or f"`.{attribute}`" in text
+def section_of(kind):
+    """The section of the pages on kinds whose heading ends in the name of the table."""
+    found = [section for section in SECTIONS if section.partition("\n")[0].endswith(f": `registry.{kind}`")]
+    assert len(found) == 1, f"{len(found)} headings in docs/kinds name registry.{kind}"
+    return found[0]
 
 
-@pytest.mark.parametrize("attribute", [name for name in vars(Registry()) if name != "owner"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_heading_with_a_tested_example(kind):
+    """The example registers something of the kind, or uses what `tests/example_tools` registers."""
+    examples = re.findall(r"^<!-- test -->\n```\w+\n(.*?)^```$", section_of(kind), re.MULTILINE | re.DOTALL)
+    brought = re.findall(rf'registry\.{kind}\("([^"]+)"', TOOLS)
+    uses = [rf"registry\.{kind}\(", *(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in brought)]
+    assert any(re.search(use, example) for use in uses for example in examples)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_plugin_page_links_every_kind(kind):
+    heading = section_of(kind).partition("\n")[0]
+    anchor = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+    rows = [row for row in (ROOT / "docs/plugins.md").read_text().splitlines() if f"| `registry.{kind}` |" in row]
+    assert len(rows) == 1
+    assert f"#{anchor})" in rows[0]
+
+
+@pytest.mark.parametrize("name", plugin.__all__)
+def test_every_name_of_the_one_import_is_documented(name):
+    pages = [ROOT / "docs/plugins.md", *(ROOT / "docs/kinds").glob("*.md"), *(ROOT / "docs/guides").glob("*.md")]
+    assert any(re.search(rf"\b{name}\b", page.read_text()) for page in pages), f"no page mentions {name}"
+
+
+@pytest.mark.parametrize("attribute", KINDS)
 def test_every_kind_is_read(attribute):
     """What plugins register and nobody looks for would be a promise that is not kept."""
     sources = [
@@ -60,8 +90,8 @@ def test_every_kind_is_read(attribute):
 
 @pytest.mark.parametrize("name", common.__all__)
 def test_what_commands_share_is_documented(name):
-    text = (ROOT / "docs/plugins.md").read_text()
-    assert re.search(rf"`{name}[`(]", text), f"docs/plugins.md does not mention {name}"
+    text = (ROOT / "docs/kinds/commands.md").read_text()
+    assert re.search(rf"`{name}[`(]", text), f"docs/kinds/commands.md does not mention {name}"
 
 
 def test_the_one_import_of_a_plugin_imports_neither_onnx_nor_numpy():
