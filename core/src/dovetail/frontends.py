@@ -14,8 +14,8 @@ from dovetail.ir.model import Model
 from dovetail.plugin.isolation import PluginWarning, calling, described, foreign_output
 
 if TYPE_CHECKING:
+    from dovetail.plugin.frontend import Dialect, Frontend
     from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.protocols import Dialect, Frontend
     from dovetail.plugin.registry import Registry
 
 __all__ = ["check_regular", "dialect_of", "give_dialect", "open_any", "open_declared", "open_file", "open_object"]

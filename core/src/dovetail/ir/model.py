@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.fresh_names import FreshNames
     from dovetail.ir.skeleton import Skeleton
-    from dovetail.plugin.protocols import Dialect, SourceSnapshot
+    from dovetail.plugin.frontend import Dialect, SourceSnapshot
 
 __all__ = ["Model"]
 

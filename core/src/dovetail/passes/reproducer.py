@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
     from dovetail.passes.pipeline import Pipeline
+    from dovetail.plugin.frontend import SourceSnapshot
     from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.protocols import SourceSnapshot
     from dovetail.plugin.registry import Registry
 
 __all__ = ["METADATA_KEY", "changed_versions", "describe_saved", "read_reproducer"]

@@ -25,8 +25,8 @@ _PIN = re.compile(r"(?P<selector>.+)=(?P<backend>[^=/\[\]]+)(?:/(?P<formats>.*))
 _OPEN_BRACKET = re.compile(r"=[^=/]+/[^\]]*\[[^\]]*$")
 _COMMA = re.compile(r",(?![^\[]*\])")
 _PIN_FORMS = (
-    "write SELECTOR=backend/FORMAT, for example 'type:Softmax=host/float32', or one format per port: "
-    "'Conv_3=backend/X:int16[symmetric],Y:int8[symmetric]'"
+    "write SELECTOR=backend/FORMAT, for example 'head_1=host/float32', or one format per port: "
+    "'block_3=backend/X:int16[symmetric],Y:int8[symmetric]'"
 )
 
 

@@ -10,7 +10,7 @@ from dovetail_onnx.body_flows import body_flows
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.plugin.protocols import BodyFlow
+    from dovetail.plugin.frontend import BodyFlow
 
     from dovetail_onnx.source.snapshot import Source
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
-    from dovetail.plugin.protocols import BodyFlow
+    from dovetail.plugin.frontend import BodyFlow
 
     FlowsOf: TypeAlias = Callable[[ir.Node], Iterable[BodyFlow]]
 
