@@ -5,7 +5,7 @@ Pairs of one type only: the slices that a Scan hands to its body, say, have the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import BodyFlow
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["body_flows"]
 
 
-def body_flows(node: ir.Node) -> Iterator[BodyFlow]:
-    """Return the pairs of `node`; none if it is not control flow."""
+def body_flows(node: ir.Node) -> Iterable[BodyFlow]:
+    """Return the pairs of `node`; an empty tuple if it is not control flow."""
     flows = _FLOWS.get(node.op_type)
-    return flows(node) if flows is not None and node.domain in ("", "ai.onnx") else iter(())
+    return flows(node) if flows is not None and node.domain in ("", "ai.onnx") else ()
 
 
 def _if(node: ir.Node) -> Iterator[BodyFlow]:

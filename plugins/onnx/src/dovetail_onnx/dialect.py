@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dovetail_onnx.body_flows import body_flows
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.plugin.frontend import BodyFlow
 
     from dovetail_onnx.source.snapshot import Source
 
@@ -26,6 +23,5 @@ class OnnxDialect:
 
         return Source.of(model, checked)
 
-    def body_flows(self, node: ir.Node) -> Iterator[BodyFlow]:
-        """Yield the values that an If, a Loop or a Scan passes to its bodies and takes from them."""
-        return body_flows(node)
+    body_flows = staticmethod(body_flows)
+    """The values that an If, a Loop or a Scan passes to its bodies and takes from them."""

@@ -50,8 +50,8 @@ def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int], body_flow
         problem = answers[key]
         if problem is not None:
             problems.append(f"{op_type} '{node.name}'{from_source(node)}{problem}")
-        if body_flows is not None and node.attributes:
-            differences = filter(None, map(_difference, body_flows(node)))
+        if body_flows is not None and node.attributes and (flows := body_flows(node)):
+            differences = filter(None, map(_difference, flows))
             problems.extend(f"{op_type} '{node.name}'{from_source(node)}: {text}" for text in differences)
     return problems
 
