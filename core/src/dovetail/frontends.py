@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["check_regular", "dialect_of", "give_dialect", "open_any", "open_declared", "open_file", "open_object"]
 
 _WAY_OUT = "pip install dovetail-onnx, which reads ONNX models"
+_OBJECTS = "an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model file"
 
 
 class _Installed(NamedTuple):
@@ -89,18 +90,23 @@ def open_object(source: object, registry: Registry, path: Path | None = None) ->
         DovetailError: The model is invalid, or no front end converts objects.
         UsageError: No front end takes an object of this type.
     """
+    model = _converted(source, registry, path)
+    if model is None:
+        raise UsageError(f"{type(source).__name__} is not a model", f"give a path, a dovetail Model, or {_OBJECTS}")
+    return model
+
+
+def _converted(source: object, registry: Registry, path: Path | None) -> Model | None:
+    """Return what the first front end that knows the type of `source` makes of it; None if none does."""
     able = [found for found in _installed(registry) if hasattr(found.frontend, "convert")]
+    if not able:
+        raise DovetailError(f"no front end takes {type(source).__name__}", _WAY_OUT)
     for found in able:
         with calling(found.who):
             model = found.frontend.convert(source, path)
         if model is not None:
             return model
-    if not able:
-        raise DovetailError(f"no front end takes {type(source).__name__}", _WAY_OUT)
-    raise UsageError(
-        f"{type(source).__name__} is not a model",
-        "give a path, a dovetail Model, an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model file",
-    )
+    return None
 
 
 def open_declared(path: Path, registry: Registry) -> Model:
@@ -202,8 +208,12 @@ def _read(path: Path, found: _Installed, registry: Registry) -> Model:
     try:
         with foreign_output(found.who):
             given = found.frontend.read(path)
-        model = _as_model(given, path, found.who, registry)
-        if model.dialect is None:
+        model = given if isinstance(given, Model) else _converted(given, registry, path)
+        if model is None:
+            problem = f"{found.who} returns {type(given).__name__} for {path}"
+            raise DovetailError(problem, f"`read` returns a dovetail Model, {_OBJECTS}")
+        model.path = model.path or path
+        if not words_errors:
             give_dialect(model, registry)
             _ = model.source  # checks it
     except DovetailError as error:
@@ -218,20 +228,3 @@ def _read(path: Path, found: _Installed, registry: Registry) -> Model:
         hint = "if the file is correct, report it to the distribution; --debug shows where it failed"
         raise DovetailError(f"{where}: {found.who} cannot read it: {described(error)}", hint) from error
     return model
-
-
-def _as_model(given: object, path: Path, who: str, registry: Registry) -> Model:
-    import onnx
-    import onnx_ir as ir
-
-    if isinstance(given, onnx.ModelProto):
-        return open_object(given, registry, path)
-    if isinstance(given, ir.Model):
-        return Model(given, path)
-    if isinstance(given, Model):
-        given.path = given.path or path
-        return given
-    raise DovetailError(
-        f"{who} returns {type(given).__name__} for {path}",
-        "`read` returns an onnx.ModelProto, an onnx_ir.Model or a dovetail Model",
-    )

@@ -34,8 +34,8 @@ class OnnxFrontend:
     def convert(self, source: object, path: Path | None = None) -> Model | None:
         """Return the model of an `onnx.ModelProto`, an `onnx_ir.Model` or the bytes of a model file; None otherwise.
 
-        Protos and onnx-ir models are copied, and weights of an onnx-ir model are shared; a proto that comes with the
-        path of its file is taken over.
+        Protos and onnx-ir models are copied, and weights of an onnx-ir model are shared; those that come with the path
+        of their file are taken over.
 
         Raises:
             DovetailError: The model is invalid (see `dovetail_onnx.source`), or the bytes are no model.
@@ -54,7 +54,7 @@ class OnnxFrontend:
                 proto.CopyFrom(source)
             return open_proto(proto, name, path)
         if isinstance(source, ir.Model):
-            return Model(source.clone(), path, dialect=self.dialect)
+            return Model(source.clone() if path is None else source, path, dialect=self.dialect)
         if isinstance(source, (bytes, bytearray, memoryview)):
             return open_proto(parse_proto(bytes(source), name), name, path)
         return None
