@@ -1,9 +1,10 @@
 """The examples of the README, of the plugin pages and of the page on lowering run, and print what they say.
 
 A fenced block directly after `<!-- test -->` is executed: shell blocks by `bash -e`, Python blocks by Python, one after
-the other in one copy of the examples, without lines that install. A block after `<!-- output -->` must appear line by
-line in what the one before it printed; numbers may differ. A block after `<!-- file: NAME -->` is a file that is there
-when the others run. For the pages on kinds of plugins, `tests/example_tools` is installed.
+the other in one copy of the examples, without lines that install; a distribution below `tests` that one of these names
+is installed for its block. A block after `<!-- output -->` must appear line by line in what the one before it printed;
+numbers may differ. A block after `<!-- file: NAME -->` is a file that is there when the others run. For the pages on
+kinds of plugins, `tests/example_tools` is installed.
 """
 
 import os
@@ -89,8 +90,10 @@ def test_example_of_the_pages_on_kinds(folder, tools, page, number):
 
 
 @pytest.mark.parametrize("number", range(len(blocks())))
-def test_example(folder, number):
-    run_example(folder, *blocks()[number])
+def test_example(folder, pip_installed, number):
+    installed = re.findall(r"^pip install \./(tests/\w+)$", blocks()[number][1], re.MULTILINE)
+    paths = os.pathsep.join(str(pip_installed(ROOT / path)) for path in installed)
+    run_example(folder, *blocks()[number], **({"PYTHONPATH": paths} if paths else {}))
 
 
 def run_example(folder, language, text, expected, **environment):

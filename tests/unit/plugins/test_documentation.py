@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,8 @@ def test_the_plugin_page_links_every_kind(kind):
 @pytest.mark.parametrize("name", plugin.__all__)
 def test_every_name_of_the_one_import_is_documented(name):
     pages = [ROOT / "docs/plugins.md", *(ROOT / "docs/kinds").glob("*.md"), *(ROOT / "docs/guides").glob("*.md")]
-    assert any(re.search(rf"\b{name}\b", page.read_text()) for page in pages), f"no page mentions {name}"
+    code = [part for page in pages for part in re.findall(r"```.*?```|`[^`]+`", page.read_text(), re.DOTALL)]
+    assert any(re.search(rf"\b{name}\b", part) for part in code), f"no page mentions {name}"
 
 
 @pytest.mark.parametrize("attribute", KINDS)
@@ -86,6 +88,14 @@ def test_every_kind_is_read(attribute):
     uses = rf"registry\.{attribute}\b(?!\()"
     readers = [path for path in sources if path.name != "registry.py" and re.search(uses, path.read_text())]
     assert readers, f"nothing reads registry.{attribute}"
+
+
+def test_the_readme_lists_every_distribution_of_the_house():
+    files = [ROOT / "core/pyproject.toml", ROOT / "schemas/pyproject.toml"]
+    files += [*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("backends/*/pyproject.toml")]
+    names = {tomllib.loads(file.read_text())["project"]["name"] for file in files}
+    table = (ROOT / "README.md").read_text().partition("## What is there")[2].partition("## More")[0]
+    assert names == set(re.findall(r"`(dovetail(?:-[\w-]+)?)`", table))
 
 
 @pytest.mark.parametrize("name", common.__all__)

@@ -46,10 +46,13 @@ class NodeMaker(Protocol):
 
 
 class ConversionKind(Protocol):
-    """Carries out steps of one kind: a change of numbers, of layout, or of the device.
+    """Makes the nodes for steps of one kind: a change of numbers, of layout, or of the device.
 
     It is registered as `registry.conversion("acme-nhwc", "acme_npu.layout:ToNhwc")`.
     """
 
     def build(self, op: NodeMaker, value: ir.Value, step: Step) -> ir.Value | Sequence[ir.Value]:
-        """Make the nodes that compute the converted value with `op`, and return it; the graph is not changed."""
+        """Make the nodes that compute the converted value with `op`, and return it; the graph is not changed.
+
+        New values have a type, and a shape where that is known.
+        """

@@ -40,7 +40,8 @@ __all__ = [
 ]
 
 Fact: TypeAlias = "Callable[[ir.Node], object]"
-"""Something that limits may ask of a node and that no file can say; registered with `registry.fact`."""
+"""A property of nodes that limits of backend files may name: a function that returns a number, a text or a truth value,
+or None if it cannot be told. Registered with `registry.fact`."""
 
 
 class Source(Protocol):
@@ -78,14 +79,15 @@ class BackendSummary(NamedTuple):
 
 
 class Judge(Protocol):
-    """Answers for one model which nodes a backend takes."""
+    """Decides for one model which nodes a backend takes."""
 
     def __call__(self, node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
         """Whether the backend takes `node`, with which types, and if not, why.
 
         Args:
             node: The node.
-            region: What is known of its region (`{"last": True}`); None before regions are formed.
+            region: `{"last": True}` if no reader of the node is on this backend, `{"last": False}` if one is; None
+                while backends claim.
         """
 
 
@@ -94,6 +96,12 @@ class Backend(Protocol):
 
     A class is registered as `registry.backend("acme-npu", "acme_npu.backend:AcmeNpu")` and called with the options that
     the user gave, a mapping of texts; it raises a DovetailError for an option that it does not have.
+
+    It may have attributes besides: `regions`, the name of its region former; `artifacts`, the names of its emitters;
+    `options`, the values of every option, which remedies try; `place`, the options of its strategy; `border`, with
+    `into` and `out`, each `outside` if integers enter or leave its regions and `inside` if floats do; `lowest_opset`,
+    the lowest opset in which its formats can be written; `region_maxima`, the largest numbers of `nodes`, `inputs` and
+    `constants` of a region. `RegionLimits`, `RegionEnds` and `SourceFiles` are protocols of their own.
 
     Attributes:
         name: Its name, as after `--backend`.
@@ -131,13 +139,13 @@ class Backend(Protocol):
         """Element types that may enter and leave it; a conversion that it says nothing else about takes these."""
 
     def lists(self, domain: str, op_type: str) -> bool:
-        """Whether it says something about this very operator, be it that it refuses it."""
+        """Whether it has a rule for this operator, even one that refuses it."""
 
     def takes(self, domain: str, op_type: str) -> bool:
-        """Whether it takes some nodes of an operator; False where no node needs to be looked at."""
+        """Whether it may take nodes of an operator; False if it takes none, whatever their attributes."""
 
     def takes_angles(self, domain: str, op_type: str) -> bool:
-        """Whether an operator reads an angle: what makes angles from positions stays in the high precision."""
+        """Whether an operator reads an angle; nodes that compute one from positions stay in the high precision."""
 
     def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact]) -> Judge:
         """The judge of the nodes of one model.
@@ -149,7 +157,7 @@ class Backend(Protocol):
 
 
 class RegionLimits(Protocol):
-    """What a backend may answer besides: which regions it does not take as a whole. Without it, it takes any.
+    """An optional part of a backend: it refuses regions as a whole. A backend without it takes any region.
 
     Attributes:
         limits_regions: Whether its regions need to be looked at.
@@ -167,7 +175,7 @@ class RegionLimits(Protocol):
 
 
 class RegionEnds(Protocol):
-    """What a backend may answer besides: that a verdict depends on `region.last`.
+    """An optional part of a backend: its verdicts may depend on `region.last`.
 
     Attributes:
         asks_region: Whether its judge wants to know whether a node is the last of its region on this backend.
@@ -254,7 +262,7 @@ class Executor(Protocol):
 
 
 class Remedies(Protocol):
-    """What a strategy may do besides: say what might bring a node to its backend."""
+    """An optional part of a strategy: it suggests what might bring a node to its backend."""
 
     def remedies(self, view: View, node: ir.Node) -> Iterable[Remedy]:
         """Changes of the request, the cheapest first; `dovetail explain` tries each on the plan.
@@ -266,7 +274,7 @@ class Remedies(Protocol):
 
 
 class SourceFiles(Protocol):
-    """What a backend may tell besides: where it was read from. Without it, only the registered file counts.
+    """An optional part of a backend: the files that it was read from. Without it, only the registered file counts.
 
     Attributes:
         files: Every file that it was read from. A result is compiled anew when one of them changes.
@@ -386,13 +394,15 @@ class Neighbour(Protocol):
 class Strategy(Protocol):
     """A rule that claims nodes for a backend. It marks nodes and never edits the graph.
 
-    It claims each node once, only nodes that the view offers, and a control-flow node with all of its bodies. What it
-    reads under `place:` of a backend file besides `strategy` and `min_region`, it names in an attribute `place_keys`;
-    other keys there are an error.
+    It claims each node once, only nodes that the view offers, and a control-flow node with all of its bodies. Its
+    options are the fields of its dataclass, which `place:` of a backend file sets. A strategy that is no dataclass
+    reads `backend.place`, and names the keys that it reads in an attribute `place_keys`. Other keys are an error.
     """
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim nodes of `view` for `backend`; what is not claimed goes to the next backend, and last to the host.
+
+        `Claims.edits` asks for changes of the graph; when these are made, everything is claimed again on the new graph.
 
         A verdict whose `ok` is None depends on whether the node will be the last of its region: the node may be
         claimed, and is judged again once all backends have claimed.
@@ -411,7 +421,7 @@ class Solver(Protocol):
 
 
 class FixUp(Protocol):
-    """What a strategy may do besides: reconsider its claims when those of all backends are known."""
+    """An optional part of a strategy: it reconsiders its claims when those of all backends are known."""
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """The claims that stay, the same objects or narrowed to fewer formats.
