@@ -189,11 +189,15 @@ class CompiledModel:
 
     def _table(self, executed: Mapping[str, Executed] | None) -> list[dict[str, Any]]:
         rows: Counter[tuple[str, ...]] = Counter()
-        for node in self._placed_nodes():
-            placement = get_placement(node)
-            if placement is not None:
-                row = (node.op_type, placement.backend, str(placement.precision or ""))
-                rows[row if executed is None else (*row, _reported(executed.get(node.name), placement))] += 1
+        placed = ((node, placement) for node in self._placed_nodes() if (placement := get_placement(node)))
+        if executed is None:
+            # Few distinct placements: text is made per kind of row, not per node.
+            kinds = Counter((node.op_type, placement.backend, placement.precision) for node, placement in placed)
+            rows.update({(*row, str(precision or "")): number for (*row, precision), number in kinds.items()})
+        else:
+            for node, placement in placed:
+                text = str(placement.precision or "")
+                rows[node.op_type, placement.backend, text, _reported(executed.get(node.name), placement)] += 1
         keys = ("operator", "backend", "precision", "executed")
         return [
             {**dict(zip(keys, row)), "nodes": number}
@@ -213,11 +217,9 @@ class CompiledModel:
             return self.recorded.manifest.summary
         coverage = Counter(placement.backend for node in self._placed_nodes() if (placement := get_placement(node)))
         total = sum(coverage.values())
-        regions = Counter()
-        for number, backend in {
-            (placement.region, placement.backend) for node in self.model.graph if (placement := get_placement(node))
-        }:
-            regions[backend] += number is not None
+        placed = (placement for node in self.model.graph if (placement := get_placement(node)))
+        numbers = {(placement.region, placement.backend) for placement in placed}
+        regions = Counter(backend for number, backend in numbers if number is not None)
         parts = []
         for backend, number in sorted(coverage.items(), key=lambda item: (item[0] == HOST, -item[1])):
             whole = f"{backend} {number}/{counted(total, 'node')} in {counted(regions[backend], 'region')}"

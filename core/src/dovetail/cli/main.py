@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -14,10 +15,25 @@ from dovetail.cli.output import note
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
 
-__all__ = ["main"]
+__all__ = ["main", "program"]
 
 _INTERRUPTED = 130
+_COLLECT_EVERY = 100_000  # objects; Python's 700 suits programs that live long and hold little
 _CORE = "dovetail"
+
+
+def program() -> None:
+    """Run one command as a process of its own, and end the process.
+
+    Imports and graphs are many objects that all stay, and Python's collector of cyclic garbage walks over them again
+    and again: a quarter of the time of a small model. So it runs less often here. Before the end everything is frozen,
+    because the operating system frees memory faster than the collector does. Neither is a library's to decide, so
+    `main` leaves the collector alone.
+    """
+    gc.set_threshold(_COLLECT_EVERY)
+    code = main()
+    gc.freeze()
+    sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,4 +101,4 @@ def _short_warnings() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

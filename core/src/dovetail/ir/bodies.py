@@ -17,7 +17,10 @@ def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
     """Return the bodies of `node` with the attribute names: `body`, or `branches0`, `branches1` for a list."""
     found: list[tuple[str, ir.Graph]] = []
     # `data` is the dictionary behind `attributes`: this runs for every node of every walk, and the wrapper is slow.
-    for attribute in node.attributes.data.values():
+    attributes = node.attributes.data
+    if not attributes:
+        return found
+    for attribute in attributes.values():
         kind = attribute.type
         if kind == _GRAPH and not attribute.is_ref():
             found.append((attribute.name, attribute.as_graph()))
@@ -28,8 +31,7 @@ def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
 
 def bodies(node: ir.Node) -> list[ir.Graph]:
     """Return the bodies of `node`; empty unless it is control flow."""
-    held = named_bodies(node)
-    return [body for _, body in held] if held else []
+    return [body for _, body in held] if (held := named_bodies(node)) else []
 
 
 def all_nodes(graph: Iterable[ir.Node]) -> Iterator[ir.Node]:
@@ -38,8 +40,7 @@ def all_nodes(graph: Iterable[ir.Node]) -> Iterator[ir.Node]:
     while stack:
         for node in stack[-1]:
             yield node
-            held = named_bodies(node)
-            if held:
+            if node.attributes.data and (held := named_bodies(node)):
                 stack.extend(iter(body) for _, body in reversed(held))
                 break
         else:

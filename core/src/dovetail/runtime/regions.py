@@ -144,6 +144,8 @@ def slices(graph: ir.Graph, size: int = SLICE) -> list[Region]:
 def used_values(node: ir.Node) -> list[ir.Value]:
     """The values of a node's own graph that it or its bodies use, with repetitions."""
     used = [value for value in node.inputs if value is not None]
+    if not node.attributes.data:  # the dictionary itself: this runs for every node, and the wrapper is slow
+        return used
     for body in bodies(node):
         inner = (value for nested in all_nodes(body) for value in nested.inputs if value is not None)
         used += [value for value in (*inner, *_body_outputs(body)) if value.graph is node.graph]

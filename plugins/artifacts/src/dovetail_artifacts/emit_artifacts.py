@@ -46,6 +46,8 @@ class EmitArtifacts(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Emit, and replace the regions for which an emitter gives a node."""
         backends = {backend.name: backend for backend in ctx.backends if getattr(backend, "artifacts", ())}
+        if not backends:
+            return False
         regions = [region for region in annotated_regions(model.graph) if region.backend in backends]
         if not regions:
             return False

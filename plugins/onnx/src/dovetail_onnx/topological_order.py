@@ -41,7 +41,7 @@ def _sort(holder: onnx.GraphProto | onnx.FunctionProto, given: Sequence[str], vi
     if order is not None:
         _reorder(holder, order)
     changed = int(order is not None)
-    holders = [node for node in holder.node if any(True for _ in bodies_of(node))]
+    holders = [node for node in holder.node if node.attribute and any(True for _ in bodies_of(node))]
     if holders:
         added = {*given, *(name for node in holder.node for name in node.output)} - visible
         visible |= added
@@ -109,7 +109,7 @@ def _node_on_cycle(waits: list[set[int]]) -> int:
 def _reads(node: onnx.NodeProto) -> list[str]:
     """Return the names that a node reads, including those that its bodies capture."""
     names = [name for name in node.input if name]
-    for body in bodies_of(node):
+    for body in bodies_of(node) if node.attribute else ():
         names.extend(_free(body))
     return names
 
