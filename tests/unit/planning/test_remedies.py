@@ -123,6 +123,13 @@ def test_a_folder_finds_its_model_by_name_and_digest(plugins, file, tmp_path, mo
         dovetail.explain(out, "sigmoid", model=tmp_path / "other.onnx", plugins=installed)
 
 
+def test_without_its_backend_a_plan_is_still_explained(plugins, file):
+    plan = dovetail.plan(file, "npu", plugins=plugins())
+    lines = dovetail.explain(plan, "sigmoid")
+    assert lines[-1] == "remedies were not tried, because backend 'npu' is not installed"
+    assert any("X.rank = 3; allowed: ..2" in line for line in lines)
+
+
 def test_a_strategy_that_fails_is_named(plugins, file):
     installed = plugins("Failing")
     plan = dovetail.plan(file, "npu", plugins=installed)

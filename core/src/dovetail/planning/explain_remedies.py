@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,9 @@ def remedy_lines(
     if node is None or not request or not _wanted_elsewhere(node, plan):
         return []
     plugins = plugins or load_plugins()
+    wanted = Request.from_dict({**request, "data": None})
+    if absent := [choice.name for choice in wanted.backends if choice.name not in plugins.registry.backend]:
+        return [f"remedies were not tried, because backend '{absent[0]}' is not installed"]
     if model is None and len(plan.nodes) > _MOST_NODES:
         return [f"remedies were not tried, because the model has {len(plan.nodes)} nodes: --model FILE"]
     if model is None:
@@ -54,7 +58,7 @@ def remedy_lines(
         if opened.path is not None and not _is_it(plan, opened.path):
             raise DovetailError(f"{opened.path} is not the model that was compiled", "give the one that the plan names")
     data = request.get("data")
-    wanted = Request.from_dict({**request, "data": data if data and Path(data).exists() else None})
+    wanted = replace(wanted, data=data if data and Path(data).exists() else None)
     return [str(tried) for tried in try_remedies(opened, wanted, node.name or node.output, plugins)]
 
 
