@@ -324,3 +324,31 @@ def test_an_engine_gets_nothing_newer_than_what_it_reads():
     assert old.loaded == []
     (said,) = [note for note in executor.notes if "old reads opset 13 at most" in note]
     assert "the region has" in said
+
+
+def test_an_engine_knows_the_chosen_options_of_its_backend(with_backend, monkeypatch):
+    import dovetail
+    from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+
+    seen, load = [], OnnxRuntimeCpu.load
+
+    def noting(self, region, options):
+        seen.append(options)
+        return load(self, region, options)
+
+    monkeypatch.setattr(OnnxRuntimeCpu, "load", noting)
+    plugins = with_backend("""
+backend: npu
+device: npu
+opset: 13..26
+precision: {low: float16, high: float32}
+options: {generation: ["1", "2"]}
+unlisted: {types: float32}
+place: {strategy: autocast}
+emit: {engines: [onnxruntime-cpu]}
+""")
+    compiled = dovetail.compile(parse(CHAIN), "npu:generation=2", plugins=plugins, try_engines=False)
+    compiled.options["threads"] = 1
+    compiled.executor()
+    assert seen[0]["backend"] == {"generation": "2"}
+    assert seen[0]["threads"] == 1

@@ -112,6 +112,11 @@ class Engine(Protocol):
     def load(self, region: RegionModel, options: Mapping[str, object]) -> Session:
         """Make a session.
 
+        Args:
+            region: The region.
+            options: What the user gave for engines, of which each takes what it knows (`threads`), and as `backend` the
+                chosen options of the backend that the engine runs for.
+
         Raises:
             EngineError: The engine refuses the region; it names the node where the engine tells.
         """

@@ -30,7 +30,7 @@ def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, lis
         for name in backend.engines:
             try:
                 owner = registry.engine.entry(name).owner
-                engines.append(GuardedEngine(registry.engine[name](), owner))
+                engines.append(GuardedEngine(registry.engine[name](), owner, backend.chosen))
             except (Exception, SystemExit) as error:
                 missing.append(f"{name}: {error or type(error).__name__}")
         if not engines:

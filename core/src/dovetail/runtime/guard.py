@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -31,8 +32,9 @@ class GuardedEngine:
         label: The name with the distribution that brings it, for messages: `openvino-cpu (dovetail-cpu-bf16)`.
     """
 
-    def __init__(self, engine: Engine, distribution: str = ""):
+    def __init__(self, engine: Engine, distribution: str = "", chosen: Mapping[str, str] = MappingProxyType({})):
         self._engine = engine
+        self._chosen = chosen
         self.name = engine.name
         self.label = f"{engine.name} ({distribution})" if distribution else engine.name
 
@@ -59,7 +61,7 @@ class GuardedEngine:
             raise EngineError(f"{self.label} does not run what was compiled for another engine")
         self._check_versions(region.model)
         try:
-            session = self._engine.load(region, options)
+            session = self._engine.load(region, {**options, "backend": dict(self._chosen)})
         except _ANYTHING as error:
             failure = self.failure(error, "could not load the region")
             failure.message += _source_of(failure.node, region.model.graph)
