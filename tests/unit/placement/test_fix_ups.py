@@ -39,6 +39,12 @@ class Narrowing(Autocast):
         return Claims([replace(claim, ports=narrow(claim)) if claim.node.op_type == "Relu" else claim
                        for claim in claims.claims])
 
+class Torn(Autocast):
+    '''Withdraws control flow and narrows what is in its bodies, in one go.'''
+    def fix_up(self, view, claims):
+        narrow = lambda claim: {port: kinds[-1:] for port, kinds in claim.ports.items()}
+        return Claims([replace(claim, ports=narrow(claim)) for claim in claims.claims if claim.node.op_type != "If"])
+
 class Widening(Autocast):
     def fix_up(self, view, claims):
         wider = lambda claim: {**claim.ports, "X": (*claim.ports["X"], "int8")}
@@ -120,6 +126,20 @@ def test_a_claim_can_be_narrowed_to_fewer_types(plan):
     types = {node.name: str(node.precision) for node in plan("Narrowing").nodes}
     assert types["between"] == types["tail1"] == "float32"
     assert types["one"] == types["two"] == "float16"
+
+
+def test_control_flow_takes_its_bodies_along_even_if_they_are_narrowed(with_backend, tmp_path):
+    text = """<ir_version: 10, opset_import: ["": 22]>
+    g (bool b, float[2] x) => (float[2] y) {
+      [choice] a = If (b) <then_branch = t () => (float[2] p) { [inner] p = Relu (x) },
+                           else_branch = e () => (float[2] q) { [other] q = Relu (x) }>
+      [after] y = Relu (a)
+    }"""
+    plugins = with_backend(FILE.format(name="npu", strategy="torn", ops="If, Relu"))
+    (tmp_path / "fixing_strategies.py").write_text(STRATEGIES)
+    plugins.registry.strategy("torn", "fixing_strategies:Torn")
+    where = placed(dovetail.plan(open_text(text, "model"), ["npu"], plugins=plugins))
+    assert where == {"choice": "host", "inner": "host", "other": "host", "after": "npu"}
 
 
 def test_pins_are_claims_that_strategies_see(plan):

@@ -37,7 +37,8 @@ def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
         for claim in gone:
             claiming.withdraw(claim.node, backend.name)
         for claim in narrowed:
-            claiming.enter(backend.name, claim)
+            if id(claim.node) in claiming.claimed:  # not in a body that went with its control-flow node
+                claiming.enter(backend.name, claim)
         changed, withdrawn = bool(gone or narrowed), withdrawn or bool(gone)
         if not changed:
             break
