@@ -9,7 +9,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir.verifier import verify_model
 from dovetail.planning.placement import from_source, set_origin
-from dovetail.runtime.engine import Availability, EngineError, RegionModel
+from dovetail.runtime.engine import Availability, EngineError, Reads, RegionModel
 from dovetail.runtime.guard import guarded
 from dovetail_onnx.opening import open_proto
 
@@ -89,6 +89,7 @@ class Small:
 
 class Picky:
     name = "picky"
+    reads = Reads(26, 13, frozenset({"float32"}))
 
     def available(self):
         return Availability(True)

@@ -22,7 +22,7 @@ class Spy:
     name = "spy"
 
     def __init__(self, engine):
-        self.engine, self.paths = engine, []
+        self.engine, self.paths, self.reads = engine, [], engine.reads
 
     def available(self):
         return self.engine.available()
