@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
+    from dovetail.plugin.backend import Backend, BackendSummary
     from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.protocols import Backend, BackendSummary
     from dovetail.plugin.registry import Registry
 
 __all__ = ["BackendInfo", "backends"]

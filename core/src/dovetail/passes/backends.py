@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
+from dovetail.plugin.backend import Backend
 from dovetail.plugin.backend_files import format_of
 from dovetail.plugin.isolation import described, foreign_output
-from dovetail.plugin.protocols import Backend
 
 if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice
-    from dovetail.plugin.protocols import Source
+    from dovetail.plugin.backend import Source
     from dovetail.plugin.registry import Registry
 
 __all__ = ["load_backend_file", "load_chosen"]

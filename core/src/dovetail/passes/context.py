@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Holding
     from dovetail.planning.join import Join
     from dovetail.planning.remedies import Remedy
+    from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.protocols import Backend
     from dovetail.runtime.artifacts import ArtifactFolder
 
 __all__ = ["Analysis", "Context", "Mark"]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
-    from dovetail.plugin.protocols import Editor
     from dovetail.plugin.registry import Registry
+    from dovetail.plugin.services import Editor
 
 __all__ = ["SIDES", "Edit", "apply_edits"]
 

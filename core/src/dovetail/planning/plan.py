@@ -18,7 +18,7 @@ from dovetail.planning.remark import Remark
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
 
 __all__ = ["Plan"]
 

@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
 
 if TYPE_CHECKING:
-    from dovetail.plugin.protocols import BackendFormat, Source
+    from dovetail.plugin.backend import BackendFormat, Source
     from dovetail.plugin.registry import Registry
 
 __all__ = ["backend_files", "format_of", "formats_of", "misnamed_file"]

@@ -21,7 +21,7 @@ from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.passes import Pipeline, Request
-    from dovetail.plugin.protocols import BackendFormat
+    from dovetail.plugin.backend import BackendFormat
     from dovetail.plugin.registry import Table
 
 __all__ = ["ENTRY_POINT_GROUP", "PluginRecord", "PluginSet", "PluginWarning", "load_plugins"]

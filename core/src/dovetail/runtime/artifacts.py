@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.planning.holdings import Holding
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
 
 __all__ = ["FUNCTIONS", "Artifact", "ArtifactFolder", "EmittedRegion", "Emitter", "StandIn", "artifact_of", "nodes_of"]
 

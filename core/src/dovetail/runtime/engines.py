@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError
 from dovetail.runtime.guard import GuardedEngine
 
 if TYPE_CHECKING:
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
     from dovetail.plugin.registry import Registry
     from dovetail.runtime.engine import Evaluator
 

@@ -13,7 +13,8 @@ from dovetail.plugin.isolation import described, foreign_output
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
-    from dovetail.plugin.protocols import Backend, Strategy, View
+    from dovetail.plugin.backend import Backend
+    from dovetail.plugin.strategy import Strategy, View
 
     from dovetail_placement.view import View as OwnView
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
     from dovetail.planning.edits import Edit
-    from dovetail.plugin.protocols import Backend, Strategy
+    from dovetail.plugin.backend import Backend
+    from dovetail.plugin.strategy import Strategy
 
     from dovetail_placement.judges import Judges
     from dovetail_placement.pins import Pin, Pins

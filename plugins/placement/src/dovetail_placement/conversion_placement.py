@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
 
 __all__ = ["ConversionPlacement"]
 

@@ -9,7 +9,7 @@ from dovetail.planning.claim import Claim, Claims
 from dovetail.plugin.isolation import described, foreign_output
 
 if TYPE_CHECKING:
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
 
     from dovetail_placement.claiming import Claiming
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.plugin.protocols import RegionView
+    from dovetail.plugin.services import RegionView
     from dovetail.runtime.regions import Region
 
 __all__ = ["DEFAULT_FORMER", "FormRegions", "Waves", "number_regions", "regions_of"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.verdict import Refusal
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
 
 __all__ = ["refuse_regions"]
 

@@ -10,7 +10,8 @@ from dovetail.plugin.isolation import calling
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from dovetail.plugin.protocols import Backend, Strategy
+    from dovetail.plugin.backend import Backend
+    from dovetail.plugin.strategy import Strategy
 
 __all__ = ["made_strategy"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
     from dovetail.planning.verdict import Verdict
-    from dovetail.plugin.protocols import Backend, Judge
+    from dovetail.plugin.backend import Backend, Judge
 
 __all__ = ["Neighbour", "View"]
 

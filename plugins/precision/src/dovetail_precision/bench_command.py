@@ -11,7 +11,7 @@ from dovetail.files import write_text
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
     from dovetail.runtime.engine import Engine
 
 __all__ = ["BENCH"]

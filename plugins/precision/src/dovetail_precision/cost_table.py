@@ -20,7 +20,7 @@ from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
-    from dovetail.plugin.protocols import Source
+    from dovetail.plugin.backend import Source
     from dovetail_schemas.yaml_source import Node, Scalar
 
 __all__ = ["CostTable", "load_cost_table", "table_for"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
 
 __all__ = ["build_problem"]
 

@@ -9,7 +9,7 @@ from dovetail.planning.claim import Claim, Claims
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.planning.verdict import Verdict
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
 
     from dovetail_placement.view import View
 

@@ -10,7 +10,7 @@ from dovetail_placement.strategies.autocast import claim_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.plugin.protocols import Backend
+    from dovetail.plugin.backend import Backend
 
     from dovetail_placement.view import View
 

@@ -1,0 +1,104 @@
+"""What edits, region formers, executors and solvers implement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+    from dovetail.passes.context import Context
+    from dovetail.runtime.engine import Executed
+
+__all__ = ["Editor", "Executor", "RegionFormer", "RegionView", "Solver"]
+
+
+class Editor(Protocol):
+    """Makes the edits of one kind: changes of the graph next to a node; called without arguments to make one.
+
+    It is registered under the name of the kind, and asked for by that: `--edit unit-conv=concat_12:after`, or in the
+    claims of a strategy. What it does must follow from the graph and the arguments alone, because a replayed plan
+    applies the same edits again.
+
+    Attributes:
+        sides: On which sides of a node it can be made: `before`, `after`, or both.
+    """
+
+    sides: tuple[str, ...]
+
+    def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> Iterable[ir.Node]:
+        """Change the graph next to `node`, and return the nodes that were added, with types on their outputs.
+
+        Names come from `ctx.analysis(FreshNames, model)`; nodes without a name get one. Inputs and outputs of the model
+        stay as they are.
+
+        Raises:
+            DovetailError: The edit cannot be made at this node.
+        """
+
+
+class RegionView(Protocol):
+    """What a region former sees.
+
+    Attributes:
+        graph: The main graph; a former never edits it.
+        backends: The backends that name the former.
+        nodes: Their nodes in graph order, which are to be cut into regions.
+        formed: Regions that other formers made before.
+        reads: The values that each node of the graph uses; those that bodies capture are among them.
+    """
+
+    graph: ir.Graph
+    backends: tuple[str, ...]
+    nodes: Sequence[ir.Node]
+    formed: Sequence[Sequence[ir.Node]]
+    reads: Mapping[ir.Node, tuple[ir.Value, ...]]
+
+    def backend_of(self, node: ir.Node) -> str:
+        """The backend of any node of the graph."""
+
+
+class RegionFormer(Protocol):
+    """Cuts the nodes of backends into regions, parts that run as one unit; called without arguments to make one.
+
+    A backend names its former in its attribute `regions` (in a file: `place: {regions: NAME}`); without one it has
+    `waves`, which makes as few regions as possible.
+    """
+
+    def form(self, view: RegionView) -> Iterable[Iterable[ir.Node]]:
+        """The regions: every node of `view.nodes` in exactly one, each of one backend.
+
+        A region must be convex, and no two may wait for each other, by way of `view.formed` either.
+        """
+
+
+class Executor(Protocol):
+    """Runs a compiled model; made by calling it with a `CompiledModel`, whose model, engines and options it reads.
+
+    `dovetail.runtime.executor.Executor`, the default, may be its base. Besides the methods it may have `notes`, texts
+    for the user, `refusals`, and `runners`, one per region.
+    """
+
+    def run(self, inputs: Mapping[str, object]) -> Mapping[str, np.ndarray]:
+        """Compute all outputs by name; may be called from several threads at once.
+
+        Raises:
+            DovetailError: An input is missing or does not fit, or an engine fails.
+        """
+
+    def executed(self) -> Mapping[str, Executed]:
+        """How every node was executed, by node name; empty if nobody can tell."""
+
+
+class Solver(Protocol):
+    """Chooses formats: a function that is registered with `registry.solver`."""
+
+    def __call__(self, problem: Any) -> None:
+        """Set `chosen` of every variable to one of its `choices`; `because` and `why` may say more.
+
+        Args:
+            problem: A `dovetail_precision.problem.TypingProblem`: plain data, whatever the model.
+        """

@@ -1,0 +1,116 @@
+"""What strategies implement and see: who gets which node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.model import Model
+    from dovetail.planning.claim import Claim, Claims
+    from dovetail.planning.remedies import Remedy
+    from dovetail.planning.verdict import Verdict
+    from dovetail.plugin.backend import Backend
+
+__all__ = ["FixUp", "Neighbour", "Remedies", "Strategy", "View"]
+
+
+class Neighbour(Protocol):
+    """A node beside another one.
+
+    Attributes:
+        port: The port of the node that was asked about.
+        node: The node at the other end of the value.
+        its_port: The port of that node.
+    """
+
+    port: str
+    node: ir.Node
+    its_port: str
+
+
+class View(Protocol):
+    """What a strategy sees: the nodes that it may claim, what one backend says of them, and who has the others.
+
+    Attributes:
+        model: The model; a strategy never edits it.
+        backend: The backend that nodes are claimed for.
+    """
+
+    model: Model
+    backend: Backend
+
+    def nodes(self) -> Iterator[ir.Node]:
+        """Nodes of the main graph that may be claimed, in graph order; see `whole` for those in bodies."""
+
+    def whole(self, node: ir.Node) -> list[ir.Node]:
+        """`node` and all nodes of its bodies, which one engine runs together."""
+
+    def verdict(self, node: ir.Node) -> Verdict:
+        """Whether the backend takes `node`, with which types, and if not, why."""
+
+    def kind(self, node: ir.Node) -> str:
+        """What `node` computes: `data`, `index` or `shape`."""
+
+    def claimed(self, node: ir.Node) -> tuple[str, Claim] | None:
+        """The backend that has `node`, with its claim (`pinned` by role if it is pinned); None if nobody has it."""
+
+    def producers(self, node: ir.Node) -> Iterator[Neighbour]:
+        """The nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""
+
+    def readers(self, node: ir.Node) -> Iterator[Neighbour]:
+        """The nodes that read the outputs of `node`, once per use."""
+
+    def remark(
+        self, kind: str, node: ir.Node | str, rule: str, why: str, *, because: object = (), suggest: str = "",
+        source: str = "",
+    ) -> None:  # fmt: skip
+        """Say why something was decided; see `dovetail.planning.remark.Remark`."""
+
+
+class Strategy(Protocol):
+    """A rule that claims nodes for a backend. It marks nodes and never edits the graph.
+
+    It claims each node once, only nodes that the view offers, and a control-flow node with all of its bodies. Its
+    options are the fields of its dataclass, which `place:` of a backend file sets. A strategy that is no dataclass
+    reads `backend.place`, and names the keys that it reads in an attribute `place_keys`. Other keys are an error.
+    """
+
+    def claim(self, view: View, backend: Backend) -> Claims:
+        """Claim nodes of `view` for `backend`; what is not claimed goes to the next backend, and last to the host.
+
+        `Claims.edits` asks for changes of the graph; when these are made, everything is claimed again on the new graph.
+
+        A verdict whose `ok` is None depends on whether the node will be the last of its region: the node may be
+        claimed, and is judged again once all backends have claimed.
+        """
+
+
+class FixUp(Protocol):
+    """An optional part of a strategy: it reconsiders its claims when those of all backends are known."""
+
+    def fix_up(self, view: View, claims: Claims) -> Claims:
+        """The claims that stay, the same objects or narrowed to fewer formats.
+
+        It is asked until it leaves everything as it is. It may neither add claims nor touch pinned ones. What it
+        withdraws is offered to the backends behind it; in the next round of deciding, if there is one, it is claimed
+        and withdrawn anew.
+
+        Args:
+            view: Shows the claims of all backends.
+            claims: The present claims for the view's backend.
+        """
+
+
+class Remedies(Protocol):
+    """An optional part of a strategy: it suggests what might bring a node to its backend."""
+
+    def remedies(self, view: View, node: ir.Node) -> Iterable[Remedy]:
+        """Changes of the request, the cheapest first; `dovetail explain` tries each on the plan.
+
+        Args:
+            view: Shows the final claims of a round.
+            node: A node that the view's backend does not have.
+        """
