@@ -82,3 +82,22 @@ def pip_installed(tmp_path_factory):
         return folder / "site"
 
     return install
+
+
+@pytest.fixture
+def broken_copy(tmp_path):
+    """`broken_copy(site)`: a function that copies an installed folder with one file of it changed in part."""
+
+    def of(site):
+        (package,) = (path.name for path in Path(site).glob("dovetail_example_*") if not path.name.endswith("-info"))
+
+        def change(file, old, new):
+            folder = shutil.copytree(site, tmp_path / "broken", ignore=shutil.ignore_patterns("__pycache__"))
+            path = folder / package / file
+            assert old in path.read_text()
+            path.write_text(path.read_text().replace(old, new))
+            return str(folder)
+
+        return change
+
+    return of

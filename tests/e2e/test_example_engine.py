@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 SAMPLES = ROOT / "examples" / "digits" / "test.npz"
-PACKAGE = "dovetail_example_engine"
 COMPILE = ("compile", DIGITS, "-o", "out", "--backend")
 
 
@@ -32,17 +31,8 @@ def acme(dovetail, site):
 
 
 @pytest.fixture
-def broken(site, tmp_path):
-    """The command line with one file of the distribution replaced in part."""
-
-    def change(file, old, new):
-        folder = shutil.copytree(site, tmp_path / "broken", ignore=shutil.ignore_patterns("__pycache__"))
-        path = folder / PACKAGE / file
-        assert old in path.read_text()
-        path.write_text(path.read_text().replace(old, new))
-        return str(folder)
-
-    return change
+def broken(site, broken_copy):
+    return broken_copy(site)
 
 
 def python(site, code):

@@ -209,6 +209,11 @@ def test_the_file_is_checked_and_listed(acme, site):
     assert "acme-percentile" in acme("plugins").stdout
 
 
+@pytest.fixture
+def broken(site, broken_copy):
+    return broken_copy(site)
+
+
 BROKEN = [
     ("roles.py", "claims = Claims()", "raise SystemExit(2)", "strategy 'acme-roles' of dovetail-example-int8"),
     ("roles.py", "kept = []", "kept = [1]", "strategy 'acme-roles' of dovetail-example-int8"),
@@ -221,23 +226,18 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("file", "old", "new", "says"), BROKEN)
-def test_whatever_the_vendor_breaks_is_named(acme, site, tmp_path, file, old, new, says):
-    folder = shutil.copytree(site, tmp_path / "broken", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / PACKAGE / file
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
-    done = acme(*COMPILE, "--data", "data.npz", PYTHONPATH=str(folder))
+def test_whatever_the_vendor_breaks_is_named(acme, broken, file, old, new, says):
+    folder = broken(file, old, new)
+    done = acme(*COMPILE, "--data", "data.npz", PYTHONPATH=folder)
     assert done.returncode in (1, 2)
     assert says in done.stderr
     assert "Traceback" not in done.stderr
-    assert acme("compile", "net.onnx", "--backend", "cpu-bf16", "-o", "out", PYTHONPATH=str(folder)).returncode == 0
+    assert acme("compile", "net.onnx", "--backend", "cpu-bf16", "-o", "out", PYTHONPATH=folder).returncode == 0
 
 
-def test_an_emitter_that_fails_costs_its_backend_the_region_only(acme, site, tmp_path):
-    folder = shutil.copytree(site, tmp_path / "broken", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / PACKAGE / "files.py"
-    path.write_text(path.read_text().replace("        try:\n", "        raise KeyError('w')\n        try:\n"))
-    done = acme(*COMPILE, "--data", "data.npz", "--verify", PYTHONPATH=str(folder))
+def test_an_emitter_that_fails_costs_its_backend_the_region_only(acme, broken):
+    folder = broken("files.py", "        try:\n", "        raise KeyError('w')\n        try:\n")
+    done = acme(*COMPILE, "--data", "data.npz", "--verify", PYTHONPATH=folder)
     assert done.returncode == 0, done.stderr
     assert "acme-int8" not in done.stdout.splitlines()[-1]
     said = acme("explain", "out", "second").stdout

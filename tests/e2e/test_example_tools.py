@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,17 +24,8 @@ def site(pip_installed):
 
 
 @pytest.fixture
-def broken(site, tmp_path):
-    """The folder with one file of the distribution replaced in part."""
-
-    def change(file, old, new):
-        folder = shutil.copytree(site, tmp_path / "broken", ignore=shutil.ignore_patterns("__pycache__"))
-        path = folder / PACKAGE / file
-        assert old in path.read_text()
-        path.write_text(path.read_text().replace(old, new))
-        return str(folder)
-
-    return change
+def broken(site, broken_copy):
+    return broken_copy(site)
 
 
 def test_the_command(dovetail, site):

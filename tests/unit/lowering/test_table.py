@@ -3,7 +3,7 @@
 import onnx
 import pytest
 from dovetail_lowering.conditions import CONDITIONS
-from dovetail_lowering.rules import RULES
+from dovetail_lowering.rules.all_rules import RULES
 from dovetail_lowering.table import load_table
 
 VERSIONS: dict[str, dict[int, onnx.defs.OpSchema]] = {}

@@ -1,4 +1,4 @@
-"""Region formers for tests, good and broken ones, and the digits with an image."""
+"""A backend of two floats, region formers for tests, good and broken ones, and the digits with an image."""
 
 from pathlib import Path
 
@@ -6,6 +6,30 @@ import numpy as np
 import pytest
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+
+
+FLOATS = """
+backend: {name}
+device: npu
+opset: 13..26
+dynamic: accept
+precision: {{low: float16, high: float32}}
+policies: fp16
+types: {{f: [float16, float32]}}
+ops: {{"{ops}": {{types: f}}}}
+place: {{strategy: {strategy}{options}}}
+emit: {{engines: [onnxruntime-cpu]}}
+"""
+
+
+@pytest.fixture
+def float_backend():
+    """`float_backend(name, ops)`: the file of a backend that takes these operators in float16 and float32."""
+
+    def text(name, ops, strategy="autocast", options=""):
+        return FLOATS.format(name=name, ops=ops, strategy=strategy, options=options)
+
+    return text
 
 
 @pytest.fixture

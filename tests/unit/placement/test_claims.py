@@ -5,19 +5,6 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
 
-FILE = """
-backend: {name}
-device: npu
-opset: 13..26
-dynamic: accept
-precision: {{low: float16, high: float32}}
-policies: fp16
-types: {{f: [float16, float32]}}
-ops: {{"Add, Relu, Tanh, If": {{types: f}}}}
-place: {{strategy: {strategy}}}
-emit: {{engines: [onnxruntime-cpu]}}
-"""
-
 STRATEGIES = """
 from dovetail.planning.claim import Claim, Claims
 
@@ -67,9 +54,9 @@ g (float[4] x, bool c) => (float[4] y) {
 
 
 @pytest.fixture
-def plan(with_backend, tmp_path):
+def plan(with_backend, tmp_path, float_backend):
     def make(strategy, **request):
-        plugins = with_backend(FILE.format(name="careless", strategy=strategy.lower()))
+        plugins = with_backend(float_backend("careless", "Add, Relu, Tanh, If", strategy.lower()))
         (tmp_path / "careless_strategies.py").write_text(STRATEGIES)
         with plugins.registry.on_behalf_of("dovetail-careless"):
             plugins.registry.strategy(strategy.lower(), f"careless_strategies:{strategy}")

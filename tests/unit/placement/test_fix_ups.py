@@ -5,19 +5,6 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
 
-FILE = """
-backend: {name}
-device: npu
-opset: 13..26
-dynamic: accept
-precision: {{low: float16, high: float32}}
-policies: fp16
-types: {{f: [float16, float32]}}
-ops: {{"{ops}": {{types: f}}}}
-place: {{strategy: {strategy}}}
-emit: {{engines: [onnxruntime-cpu]}}
-"""
-
 STRATEGIES = """
 from dataclasses import replace
 from dovetail.plugin import Claim, Claims
@@ -90,12 +77,12 @@ g (float[1,3,8,8] x) => (float[1,3,8,8] y) <float[3,3,1,1] w = {0,0,0,0,0,0,0,0,
 
 
 @pytest.fixture
-def plan(with_backend, tmp_path):
+def plan(with_backend, float_backend, tmp_path):
     def make(strategy, other="", **request):
         name = strategy.lower()
-        files = [FILE.format(name="npu", strategy=name, ops="Conv, Relu")]
+        files = [float_backend("npu", "Conv, Relu", name)]
         if other:
-            files.append(FILE.format(name="second", strategy="autocast", ops=other))
+            files.append(float_backend("second", other))
         plugins = with_backend(*files)
         (tmp_path / "fixing_strategies.py").write_text(STRATEGIES)
         with plugins.registry.on_behalf_of("dovetail-fixing"):
@@ -128,14 +115,14 @@ def test_a_claim_can_be_narrowed_to_fewer_types(plan):
     assert types["one"] == types["two"] == "float16"
 
 
-def test_control_flow_takes_its_bodies_along_even_if_they_are_narrowed(with_backend, tmp_path):
+def test_control_flow_takes_its_bodies_along_even_if_they_are_narrowed(with_backend, tmp_path, float_backend):
     text = """<ir_version: 10, opset_import: ["": 22]>
     g (bool b, float[2] x) => (float[2] y) {
       [choice] a = If (b) <then_branch = t () => (float[2] p) { [inner] p = Relu (x) },
                            else_branch = e () => (float[2] q) { [other] q = Relu (x) }>
       [after] y = Relu (a)
     }"""
-    plugins = with_backend(FILE.format(name="npu", strategy="torn", ops="If, Relu"))
+    plugins = with_backend(float_backend("npu", "If, Relu", "torn"))
     (tmp_path / "fixing_strategies.py").write_text(STRATEGIES)
     plugins.registry.strategy("torn", "fixing_strategies:Torn")
     where = placed(dovetail.plan(open_text(text, "model"), ["npu"], plugins=plugins))

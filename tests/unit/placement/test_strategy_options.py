@@ -6,19 +6,6 @@ from dovetail.errors import DovetailError
 from dovetail.planning.plan import Plan
 from dovetail_onnx.opening import open_text
 
-FILE = """
-backend: {name}
-device: npu
-opset: 13..26
-dynamic: accept
-precision: {{low: float16, high: float32}}
-policies: fp16
-types: {{f: [float16, float32]}}
-ops: {{"Relu, Tanh, Neg": {{types: f}}}}
-place: {{strategy: {strategy}{options}}}
-emit: {{engines: [onnxruntime-cpu]}}
-"""
-
 STRATEGIES = """
 from dataclasses import dataclass
 from dovetail.plugin import Claims
@@ -40,11 +27,11 @@ g (float[4] x) => (float[4] y) { [relu] a = Relu (x) [tanh] b = Tanh (a) [neg] y
 
 
 @pytest.fixture
-def plan(with_backend, tmp_path):
+def plan(with_backend, float_backend, tmp_path):
     def make(*backends, options="", strategy="first", **request):
         (tmp_path / "first_strategies.py").write_text(STRATEGIES)
-        files = [FILE.format(name="one", strategy=strategy, options=options),
-                 FILE.format(name="two", strategy="autocast", options="")]  # fmt: skip
+        files = [float_backend("one", "Relu, Tanh, Neg", strategy, options),
+                 float_backend("two", "Relu, Tanh, Neg")]  # fmt: skip
         plugins = with_backend(*files)
         plugins.registry.strategy("first", "first_strategies:First")
         return dovetail.plan(open_text(MODEL, "model"), backends, plugins=plugins, **request)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["insert_after_value", "insert_on_edge", "replace_uses_except"]
+__all__ = ["insert_after_value", "insert_beside", "insert_on_edge", "replace_uses_except"]
 
 
 def replace_uses_except(old: ir.Value, new: ir.Value, keep: Collection[ir.Node] = ()) -> int:
@@ -42,6 +42,28 @@ def insert_on_edge(node: ir.Node, index: int, make: Callable[[ir.Value], ir.Node
     inserted = make(value)
     node.graph.insert_before(node, inserted)
     node.replace_input_with(index, inserted.outputs[0])
+    return inserted
+
+
+def insert_beside(node: ir.Node, side: str, make: Callable[[ir.Value], ir.Node]) -> ir.Node:
+    """Insert a node on the first input of `node` (`before`), or between its first output and all readers (`after`).
+
+    Args:
+        node: The node to insert beside.
+        side: `before` or `after`.
+        make: Returns the new node, with one output, for the value that it reads.
+
+    Raises:
+        ValueError: The input is absent, or the output is an output of the graph, which would lose its producer.
+    """
+    if side == "before":
+        return insert_on_edge(node, 0, make)
+    value = node.outputs[0]
+    if value.is_graph_output():
+        raise ValueError(f"'{value.name}' is an output of its graph")
+    inserted = make(value)
+    node.graph.insert_after(node, inserted)
+    replace_uses_except(value, inserted.outputs[0], keep=(inserted,))
     return inserted
 
 

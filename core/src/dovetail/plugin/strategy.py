@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FixUp", "Neighbour", "Remedies", "Strategy", "View"]
 
 
-class Neighbour(Protocol):
+class Neighbour(NamedTuple):
     """A node beside another one.
 
     Attributes:

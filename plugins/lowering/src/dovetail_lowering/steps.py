@@ -11,7 +11,7 @@ from dovetail_rewriting import rewrite_node
 from dovetail_lowering.conditions import CONDITIONS
 from dovetail_lowering.functions import function_body
 from dovetail_lowering.node_facts import UNRELATED, attribute
-from dovetail_lowering.rules import RULES
+from dovetail_lowering.rules.all_rules import RULES
 from dovetail_lowering.schemas import is_default, version_of, why_not_as_written, write_changed_defaults
 from dovetail_lowering.table import ANY, Row, load_table
 

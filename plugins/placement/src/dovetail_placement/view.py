@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.planning.placement import kind_of
+from dovetail.plugin.strategy import Neighbour
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -17,21 +18,7 @@ if TYPE_CHECKING:
     from dovetail.planning.verdict import Verdict
     from dovetail.plugin.backend import Backend, Judge
 
-__all__ = ["Neighbour", "View"]
-
-
-class Neighbour(NamedTuple):
-    """A node beside another one.
-
-    Attributes:
-        port: The port of the node that was asked about.
-        node: The node at the other end of the value.
-        its_port: The port of that node.
-    """
-
-    port: str
-    node: ir.Node
-    its_port: str
+__all__ = ["View"]
 
 
 class View:

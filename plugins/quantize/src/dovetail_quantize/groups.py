@@ -19,7 +19,7 @@ from dovetail_placement.place import claim_on
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
-    from dovetail.ir.formats import Format, float_format
+    from dovetail.ir.formats import Format
 from dovetail.ir.signatures import Opsets
 
 __all__ = ["Held", "Use", "held_values"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import insert_on_edge, replace_uses_except
+from dovetail.ir.editing import insert_beside
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.plugin import DovetailError
 
@@ -37,9 +37,4 @@ class UnitConv:
             made.outputs[0].type, made.outputs[0].shape = value.type, value.shape
             return made
 
-        if side == "before":
-            return [insert_on_edge(node, 0, convolution)]
-        made = convolution(value)
-        node.graph.insert_after(node, made)
-        replace_uses_except(value, made.outputs[0], keep=(made,))
-        return [made]
+        return [insert_beside(node, side, convolution)]
