@@ -100,7 +100,7 @@ def assign_types(
     high: str | None,
     keep: frozenset[str],
     source: str,
-    same_scale: bool = False,
+    same_scale: str = "",
 ) -> TypeAnswer:
     """What the ports of a node may be.
 
@@ -111,7 +111,7 @@ def assign_types(
         high: The backend's high precision.
         keep: Ports that stay in it.
         source: File and line for the reasons.
-        same_scale: All quantised ports share their parameters.
+        same_scale: Where the parameters come from that all quantised ports share; empty if they share none.
     """
     ports: list[_Port] = []
     reasons: list[Refusal] = []
@@ -142,7 +142,7 @@ def assign_types(
         return TypeAnswer({}, tuple(reasons))
     tied = view.op_type not in _CONVERSIONS
     rules = {
-        port.name: PortRule(port.quantised, port.shares and tied, same_scale and not port.follows)
+        port.name: PortRule(port.quantised, port.shares and tied, "" if port.follows else same_scale)
         for port in ports
         if port.quantised
     }

@@ -22,6 +22,7 @@ UNLISTED = ("", "")
 """Stands for every operator that a file does not list."""
 
 ROW_KEYS = ("when", "shape", "limits", "types", "policy", "role", "set", "keep", "note")
+_SCALES_FROM = ("input", "output", "consumer")
 _PORT_FACTS = ("rank", "constant", "is_output", "consumers")
 _NODE_FACTS = ("version", "constants", "outputs")
 
@@ -77,7 +78,8 @@ class Rule:
         policy: How autocast treats it, or empty.
         keep: Ports that stay in the high precision even where it goes low.
         set: Attributes to rewrite when it goes low.
-        same_scale: Its data ports share one quantiser.
+        same_scale: Where the parameters come from that its quantised ports share: `all`, `input`, `output`,
+            `consumer`; empty if they share none.
         note: A remark of the file's author.
         types: What is said about types, or None.
         rows: The ways to support it; exactly one when the file has no `rows:`.
@@ -92,7 +94,7 @@ class Rule:
     policy: str = ""
     keep: frozenset[str] = frozenset()
     set: Mapping[str, object] = field(default_factory=dict)
-    same_scale: bool = False
+    same_scale: str = ""
     note: str = ""
     types: PortTypes | None = None
     rows: tuple[Row, ...] = ()
@@ -143,7 +145,7 @@ def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> R
         policy=whole.choice("policy", POLICIES),
         keep=reader.keep(keys.get("keep")),
         set=reader.set(keys.get("set")),
-        same_scale=_flag(keys.get("same_scale"), "same_scale"),
+        same_scale=_same_scale(keys.get("same_scale")),
         note=keys["note"].text("note") if "note" in keys else "",
         types=reader.types(keys["types"]) if "types" in keys else None,
         rows=compiled,
@@ -151,12 +153,12 @@ def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> R
     )
 
 
-def _flag(node: Node | None, what: str) -> bool:
-    if node is None:
-        return False
-    value = node.plain()
-    if not isinstance(value, bool):
-        raise node.error(f"{what}: true or false is expected")
+def _same_scale(node: Node | None) -> str:
+    value = False if node is None else node.plain()
+    if isinstance(value, bool):
+        return "all" if value else ""
+    if value not in _SCALES_FROM:
+        raise node.error(f"same_scale: true, false, {', '.join(_SCALES_FROM[:-1])} or {_SCALES_FROM[-1]} is expected")
     return value
 
 

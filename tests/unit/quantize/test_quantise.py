@@ -79,6 +79,48 @@ def test_ports_that_share_a_scale_have_one(compiled):
     assert values["a"][0]["group"] == "a"
 
 
+@pytest.mark.parametrize(
+    ("mode", "decides", "part"),
+    [
+        ("true", "a", 1),  # an average is never larger than what it is made of
+        ("input", "a", 1),
+        ("output", "p", 1),
+        ("consumer", "p", 0.5),  # mul has an observer that covers half
+    ],
+)
+def test_a_shared_scale_comes_from_where_the_file_says(compiled, samples, mode, decides, part):
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    g (float[1,4,8,8] x) => (float[1,4,4,4] y) <float[4,4,3,3] w> {
+      [conv] a = Conv <pads = [1,1,1,1]> (x, w)
+      [pool] p = AveragePool <kernel_shape = [2,2], strides = [2,2]> (a)
+      [mul] y = Mul (p, p)
+    }"""
+    moved = ("MaxPool: {role: passive, types: q8, same_scale: true}",
+             f"AveragePool: {{role: passive, types: q8, same_scale: {mode}}}")  # fmt: skip
+    result = compiled(text, moved, verify=True)
+    seen = dovetail.open(with_weights(text))
+    seen.graph.outputs.extend(node.outputs[0] for node in list(seen.graph)[:2])
+    floats = dovetail.compile(seen, "host")
+    largest = max(np.abs(floats.run({"x": sample[None]})[decides]).max() for sample in samples["x"])
+    (before,) = holdings(result, "a")
+    (after,) = (found for found in holdings(result, "p") if found["group"] == before["group"])
+    assert before["scale"] == after["scale"] == pytest.approx(part * largest / 127)
+    assert len(holdings(result, "p")) == (1 if mode == "consumer" else 2)
+
+
+def test_a_chain_takes_the_scale_of_what_ends_it(compiled):
+    """Where every node follows its reader, the last one decides; where nobody reads in integers, the result does."""
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    g (float[1,4,8,8] x) => (float[1,4,8,8] y) {
+      [one] a = Relu (x) [two] b = Relu (a) [mul] m = Mul (b, b) [three] c = Relu (m) [four] y = Relu (c) }"""
+    follows = ("Relu: {role: passive, types: q8}", "Relu: {role: passive, types: q8, same_scale: consumer}")
+    values = compiled(text, follows).plan.values
+    half = next(found for found in values["b"] if found["readers"] == ["mul:A", "mul:B"])
+    assert {values["x"][0]["scale"], values["a"][0]["scale"]} == {half["scale"]}
+    assert values["m"][0]["scale"] == values["c"][0]["scale"] == values["y"][0]["scale"]
+    assert values["m"][0]["source"] == "minmax of 8 batches"
+
+
 def test_two_scales_for_one_value_are_two_holdings_with_a_requantisation_between(compiled, samples):
     text = """<ir_version: 10, opset_import: ["": 21]>
     g (float[1,4,8,8] x) => (float[1,4,8,8] y) { [relu] r = Relu (x) [mul] m = Mul (r, r) [add] y = Add (m, r) }"""

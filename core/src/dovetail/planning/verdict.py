@@ -52,12 +52,14 @@ class PortRule:
     Attributes:
         parameters: Where scale and zero point come from, by quantised format.
         one_choice: The port has the same format as every other port of the node with this mark.
-        same_scale: The port shares its parameters, and so its format, with every other port of the node with this mark.
+        same_scale: The port shares its parameters, and so its format, with every other port of the node that has a text
+            here. The text says where they come from: the numbers at all of these ports (`all`), at the inputs only
+            (`input`), at the outputs only (`output`), or whatever reads the outputs (`consumer`).
     """
 
     parameters: Mapping[Format, ParameterRule] = field(default_factory=dict)
     one_choice: bool = False
-    same_scale: bool = False
+    same_scale: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,17 +142,17 @@ class _Calibration:
                 f"'{first.value.name}' lies; {unknown}",
                 "give --data with inputs like those that the model will see, or replay a plan that has the scales",
             )
-        observers = [(group, self._observer(group[0])) for group in groups]
+        observers = [(group, self._observer(group[0].leaders[0])) for group in groups]
         wanted: dict[str, list[Any]] = {}
         for group, observer in observers:
-            for one in group:
+            for one in group[0].leaders:
                 if one.value.const_value is not None and not one.value.is_graph_input():
                     observer.update(one.value.const_value.numpy())
                 else:
                     wanted.setdefault(one.value.name, []).append(observer.update)
         number = observe(self._model, wanted, self._ctx)
         for group, observer in observers:
-            name = group[0].rule.observer or _DEFAULT_OBSERVER
+            name = group[0].leaders[0].rule.observer or _DEFAULT_OBSERVER
             self._set(group, observer.parameters(), f"{name} of {counted(number, 'batch')}")
 
     def _observer(self, held: Held) -> _Named:
