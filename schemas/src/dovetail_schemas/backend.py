@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Backend", "Border", "RegionRule"]
 
 
-_SPLIT = ("nodes", "inputs", "constants")
+_SPLIT = ("nodes", "inputs", "outputs", "constants")
 _LARGEST = re.compile(r"(?:\d*\.\.)?(\d+)")
 _WIDE_OR_NARROW = frozenset({"int16", "uint16", "int4", "uint4", "int2", "uint2"})
 
@@ -183,7 +183,7 @@ class Backend:
 
     @cached_property
     def region_maxima(self) -> dict[str, int]:
-        """The largest number of nodes, inputs and constants of a region; larger ones are split."""
+        """The largest number of nodes, inputs, outputs and constants of a region; larger ones are split."""
         found = {}
         for limit in self.region.limits:
             largest = _LARGEST.fullmatch(limit.range.text)

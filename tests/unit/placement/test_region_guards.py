@@ -168,6 +168,7 @@ g (float[4,4] x, float[4,4] z) => (float[4,4] y) <float[4,4] v, float[4,4] w> {
         ("constants: ..1", [0, 0, 0, 1, 1]),
         ("inputs: ..1", [0, 0, 0, 0, 1]),
         ("nodes: ..5", [0, 0, 0, 0, 0]),
+        ("outputs: ..1", [0, 0, 0, 0, 0]),
     ],
 )
 def test_a_region_that_is_too_large_is_split(plan, limits, regions):
@@ -175,6 +176,26 @@ def test_a_region_that_is_too_large_is_split(plan, limits, regions):
     found = plan(f"region: {{limits: {{{limits}}}}}\n" + PLACE, CHAIN)
     assert [node.region for node in found.nodes] == regions
     assert on(found) == {"one", "two", "three", "four"} | ({"five"} if "inputs" not in limits else set())
+
+
+@pytest.mark.parametrize(
+    ("most", "regions"),
+    [
+        (1, [0, 1, 2, 2, 2, 2, 2]),
+        (2, [0, 0, 1, 1, 1, 1, 1]),
+        (3, [0, 0, 0, 0, 0, 0, 0]),
+    ],
+)
+def test_a_region_with_too_many_outputs_is_split(with_backend, most, regions):
+    """A run may have more outputs on the way, as long as later nodes of it use them up."""
+    file = FILE + f"unlisted: {{types: f}}\nregion: {{limits: {{outputs: ..{most}}}}}\n" + PLACE
+    text = """<ir_version: 10, opset_import: ["": 22]>
+    g (float[4] x) => (float[4] u, float[4] v, float[4] y) {
+      [one] u = Relu (x)  [two] v = Tanh (u)  [three] a = Abs (v)  [four] b = Neg (v)  [five] c = Exp (v)
+      [add] d = Add (a, b)  [mul] y = Mul (d, c)
+    }"""
+    found = dovetail.plan(open_text(text, "model"), "grouped", plugins=with_backend(file))
+    assert [node.region for node in found.nodes] == regions
 
 
 def test_a_region_that_nobody_else_runs_stays(with_backend):

@@ -22,7 +22,7 @@ __all__ = ["Judges"]
 class Judges:
     """One judge per backend, created on first use.
 
-    A backend that emits files for its own tools takes only nodes that can be brought to an opset which these read.
+    A backend takes only nodes that can be brought to an opset that its file knows.
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -49,7 +49,8 @@ class Judges:
         owner = table.entry(backend.name).owner if backend.name in table else backend.source
 
         opsets = self._model.ir.opset_imports
-        target = _opset_of_tools(backend, self._model.opset)
+        # What its file and its tools know; the model itself keeps its opset, and what is emitted is lowered.
+        target = backend.opset[1] if self._model.opset > backend.opset[1] else None
 
         def asked(node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
             try:
@@ -65,8 +66,3 @@ class Judges:
                 raise DovetailError(why, f"report it to {owner}, or leave the backend out") from error
 
         return asked
-
-
-def _opset_of_tools(backend: Backend, opset: int) -> int | None:
-    """The opset that nodes must be brought to for the tools of a backend; None if they read the model's."""
-    return backend.opset[1] if getattr(backend, "artifacts", ()) and opset > backend.opset[1] else None

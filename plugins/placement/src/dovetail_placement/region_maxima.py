@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["split_regions"]
 
+_AHEAD = 64
+"""How many nodes are looked at for one that uses up what a run has too many outputs of: this keeps splitting linear."""
+
 
 def split_regions(
     graph: ir.Graph, regions: Sequence[Region], maxima: Mapping[str, Mapping[str, int]], flat: FlatGraph
 ) -> list[Region]:
-    """Cut regions so that none has more nodes, inputs or constants than its backend takes.
+    """Cut regions so that none has more nodes, inputs, outputs or constants than its backend takes.
 
     A region is cut into runs of its topological order, each as long as possible. Such runs are convex, like the region.
     A node that alone has too much is left as a region, which is then refused.
@@ -25,38 +29,66 @@ def split_regions(
     Args:
         graph: The graph.
         regions: Its regions, in the order in which they run.
-        maxima: The largest numbers of `nodes`, `inputs` and `constants` by backend; a number that is absent is free.
+        maxima: The largest numbers of `nodes`, `inputs`, `outputs` and `constants` by backend; a number that is absent
+            is free.
         flat: All nodes: those in bodies count.
     """
     if not any(maxima.get(region.backend) for region in regions):
         return list(regions)
-    groups: list[list[ir.Node]] = []
+    groups: list[Sequence[ir.Node]] = []
     for region in regions:
         limits = maxima.get(region.backend)
-        groups += _runs(region, limits, flat) if limits else [list(region.nodes)]
+        groups += _Splitter(region, limits, flat).runs() if limits else [region.nodes]
     backend_of = {node: region.backend for region in regions for node in region.nodes}
     return regions_from(graph, groups, backend_of.__getitem__)
 
 
-def _runs(region: Region, limits: Mapping[str, int], flat: FlatGraph) -> list[list[ir.Node]]:
-    runs: list[list[ir.Node]] = []
-    size, inputs, constants, made = 0, set(), set(), set()
-    for node in region.nodes:
-        weight = 1 + sum(1 for _ in flat.body_nodes(node))
-        used = used_values(node)
-        entering = {value for value in used if not value.is_initializer() and value not in made}
-        stored = {value for value in used if value.is_initializer()}
-        counts = {"nodes": size + weight, "inputs": len(inputs | entering), "constants": len(constants | stored)}
-        if runs and any(counts[name] > limit for name, limit in limits.items()):
-            runs.append([])
-            size, made = 0, set()
-            entering = {value for value in used if not value.is_initializer()}
-            inputs, constants = set(), set()
-        if not runs:
-            runs.append([])
-        runs[-1].append(node)
-        size += weight
-        inputs |= entering
-        constants |= stored
-        made.update(node.outputs)
-    return runs
+class _Splitter:
+    """Cuts one region into runs.
+
+    Args:
+        region: The region.
+        limits: The largest numbers of a run.
+        flat: All nodes of the model.
+    """
+
+    def __init__(self, region: Region, limits: Mapping[str, int], flat: FlatGraph):
+        self._nodes, self._limits = region.nodes, limits
+        self._sizes = [1 + sum(1 for _ in flat.body_nodes(node)) for node in region.nodes]
+        self._used = [used_values(node) for node in region.nodes]
+        self._leaving = set(region.outputs)
+        self._last_read = {value: at for at, values in enumerate(self._used) for value in values}
+
+    def runs(self) -> list[tuple[ir.Node, ...]]:
+        """The runs, in order."""
+        runs, start = [], 0
+        while start < len(self._nodes):
+            end = self._end_of_run(start)
+            runs.append(self._nodes[start:end])
+            start = end
+        return runs
+
+    def _end_of_run(self, start: int) -> int:
+        """Where the longest run from `start` on ends that has no more of anything than it may; one node at least."""
+        end = start + 1
+        size, inputs, constants, made = 0, set(), set(), set()
+        # Outputs so far, and how many of them each later node uses up as their last reader.
+        outputs, used_up = 0, Counter()
+        for at in range(start, len(self._nodes)):
+            size += self._sizes[at]
+            constants.update(value for value in self._used[at] if value.is_initializer())
+            inputs.update(value for value in self._used[at] if not value.is_initializer() and value not in made)
+            counts = {"nodes": size, "inputs": len(inputs), "constants": len(constants)}
+            if any(count > self._limits.get(name, count) for name, count in counts.items()):
+                break
+            made.update(self._nodes[at].outputs)
+            outputs -= used_up[at]
+            for value in self._nodes[at].outputs:
+                outputs += value in self._leaving or value in self._last_read
+                if value not in self._leaving and value in self._last_read:
+                    used_up[self._last_read[value]] += 1
+            if outputs <= self._limits.get("outputs", outputs):
+                end = at + 1
+            elif at - end >= _AHEAD:
+                break
+        return end
