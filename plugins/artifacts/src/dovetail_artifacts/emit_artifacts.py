@@ -15,7 +15,7 @@ from dovetail.runtime.forming import annotated_regions
 from dovetail.runtime.regions import Region, regions_from
 from dovetail_placement.form_regions import number_regions
 
-from dovetail_artifacts.border import convert_border
+from dovetail_artifacts.border import Border
 from dovetail_artifacts.emitting import NotEmitted, emitted
 from dovetail_artifacts.outlining import outline_region, replace_region
 
@@ -95,6 +95,7 @@ def _refuse(region: Region, refused: NotEmitted, ctx: Context) -> None:
 
 def _replace(model: Model, made: list[tuple[Region, Artifact]], ctx: Context) -> bool:
     names, replaced = ctx.analysis(FreshNames, model), False
+    border = Border(model, names, ctx)
     for region, artifact in made:
         what = f"{len(artifact.files)} files" if len(artifact.files) != 1 else f"the file {artifact.files[0]}"
         if artifact.node is not None:
@@ -107,7 +108,7 @@ def _replace(model: Model, made: list[tuple[Region, Artifact]], ctx: Context) ->
                 stand_in.version, names,
             )  # fmt: skip
             artifact_of(node, f"{region.backend}/region_{region.index}")
-            convert_border(model, node, stand_in.into, stand_in.out, names, ctx)
+            border.convert(node, stand_in.into, stand_in.out)
             replaced = True
             why = f"it stands for the {len(region.nodes)} nodes of region {region.index}, compiled into {what}"
             ctx.remark("passed", node, "compiled", why)

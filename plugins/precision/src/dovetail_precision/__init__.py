@@ -7,10 +7,11 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the passes of this plugin, solvers, policies, a cost table, and the command that measures one."""
+    """Register passes, a conversion, policies, a cost table, solvers, and the command that measures a cost table."""
     registry.pass_("measure-ranges", "dovetail_precision.ranges.measure:MeasureRanges")
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
     registry.pass_("join", "dovetail_precision.join:Join")
+    registry.conversion("cast", "dovetail_precision.cast:Cast")
     registry.policy("fp16", "dovetail_schemas:policies/fp16.yaml")
     registry.policy("fp16-lean", "dovetail_schemas:policies/fp16_lean.yaml")
     registry.policy("bf16", "dovetail_schemas:policies/bf16.yaml")

@@ -14,8 +14,10 @@ from dovetail.ir.formats import float_format, format_of
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import dtype_name
 from dovetail.passes import Pass
-from dovetail.planning.placement import Placement, get_placement, set_placement
+from dovetail.planning.conversion import Step
+from dovetail.planning.placement import get_placement
 from dovetail_placement.conversion_placement import ConversionPlacement
+from dovetail_placement.conversion_steps import ConversionSteps
 
 from dovetail_precision.backend_attributes import set_backend_attributes
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
@@ -142,6 +144,7 @@ class _Joiner:
         self._scopes = Scopes(flat)
         self._names = ctx.analysis(FreshNames, model)
         self._main = model.graph
+        self._steps = ConversionSteps(model, ctx)
         self._places = ConversionPlacement(model, ctx)
 
     def retyped(self, flat: FlatGraph) -> Iterator[tuple[ir.Value, ir.DataType]]:
@@ -194,22 +197,24 @@ class _Joiner:
         return None
 
     def _cast(self, conversion: Conversion) -> ir.Value:
-        import onnx_ir as ir
-
         value, wanted = conversion.value, conversion.wanted
-        dtype = wanted.dtype
-        name = self._names.fresh(f"{value.name}_{wanted}")
-        result = ir.Value(name=name, type=ir.TensorType(dtype), shape=value.shape)
-        node = ir.node(
-            "Cast", [value], {"to": dtype.value}, outputs=[result], name=self._names.fresh(f"{value.name}_to_{wanted}")
-        )
         graph = self._scopes.place_for(conversion)
-        set_placement(node, Placement(self._backend_for(node, conversion, graph), wanted, {"input": conversion.held}))
-        insert_after_value(graph, value, node)
+        result, nodes, constants = self._steps.make(
+            value,
+            Step("cast", conversion.held, wanted),
+            lambda node: self._backend_for(node, conversion, graph),
+            name=f"{value.name}_to_{wanted}",
+        )
+        for constant in constants:
+            self._main.register_initializer(constant)
+        before = value
+        for node in nodes:
+            insert_after_value(graph, before, node)
+            before = node.outputs[0]
         readers = len(conversion.uses) + len(conversion.outputs)
         self._ctx.remark(
             "passed",
-            node,
+            nodes[0],
             "join",
             f"'{value.name}' is cast from {conversion.held} to {wanted} once for {readers} reader{'s' * (readers > 1)}",
             because=tuple(dict.fromkeys(reader for reader, _ in conversion.uses))[:8],

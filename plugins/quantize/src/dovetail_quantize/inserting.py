@@ -9,9 +9,9 @@ from dovetail.ir.editing import insert_after_value
 from dovetail.ir.formats import Format
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.conversion import Step
-from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
+from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.conversion_placement import ConversionPlacement
-from dovetail_rewriting import Replacement
+from dovetail_placement.conversion_steps import ConversionSteps
 
 from dovetail_quantize.quantised_tensor import QuantisedTensor
 
@@ -33,6 +33,7 @@ class Inserter:
     def __init__(self, model: Model, ctx: Context):
         self.model, self.ctx = model, ctx
         self.names = ctx.analysis(FreshNames, model)
+        self._steps = ConversionSteps(model, ctx)
         self._places = ConversionPlacement(model, ctx)
         self._constants: dict[tuple, ir.Value] = {}
         self._borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
@@ -53,17 +54,16 @@ class Inserter:
 
     def step(self, source: ir.Value, step: Step, name: str, backend: str) -> tuple[ir.Value, list[ir.Node]]:
         """Make the nodes of one step, placed on `backend` if that takes both formats, else on the host."""
-        op = Replacement(_namesake(name), self.names, self.model.opset)
-        result = self.ctx.registry.conversion[step.kind]().build(op, source, step)
-        for node in op.nodes:
-            place = self._places.choose(node, _stored(step.source), _stored(step.target), (backend,))
-            set_placement(node, Placement(place, Format.of(_quantised(step).expressed)))
-            node.name = self.names.fresh(f"{name}_{step.kind}")
-            for output in node.outputs:
-                output.name = output.name or self.names.fresh(f"{name}_{step.target.element}")
-        for constant in op.initializers:
+        held, wanted = _stored(step.source), _stored(step.target)
+        result, nodes, constants = self._steps.make(
+            source,
+            step,
+            lambda node: self._places.choose(node, held, wanted, (backend,)),
+            name,
+        )
+        for constant in constants:
             self._share(constant, name)
-        return result, op.nodes
+        return result, nodes
 
     def _share(self, constant: ir.Value, name: str) -> None:
         """Let the conversions of one value read the same constants: kernels that are compared are then equal."""
@@ -178,15 +178,6 @@ class _Conversions:
         name = value.name
         value.name = self._inserter.names.fresh(f"{name}_{self._made[0].format.expressed}")
         result.name = name
-
-
-def _namesake(name: str) -> ir.Node:
-    """A node that lends its name to the constants of a conversion."""
-    return ir.Node("", "Identity", [], name=name)
-
-
-def _quantised(step: Step) -> Format:
-    return step.target if step.target.quantised else step.source
 
 
 def _stored(format_: Format) -> Format:
