@@ -95,6 +95,23 @@ def test_what_the_emitter_refuses_is_placed_elsewhere(acme, broken):
     assert len(files_of("artifacts")) == 3
 
 
+def test_conversions_at_the_border_run_on_the_backend_at_their_other_end(acme, broken):
+    folder = broken("compiler.py", "MOST_CHANNELS = 64", "MOST_CHANNELS = 16")
+    done = acme(*COMPILE, "acme-aot", "--backend", "gpu-fp16", "--verify", PYTHONPATH=folder)
+    assert done.returncode == 0, done.stderr
+    code = """
+import dovetail
+from dovetail.planning.placement import get_placement
+for node in dovetail.load("out").model.graph:
+    if node.op_type == "Transpose":
+        ends = [node.inputs[0].producer(), *(reader for reader, _ in node.outputs[0].uses())]
+        print(get_placement(node).backend, "beside", *(end.op_type for end in ends if end is not None))
+"""
+    said = python(folder, code).splitlines()
+    assert said[0] == "host beside Program", "nothing else stands before the first program"
+    assert set(said[1:]) == {"gpu-fp16 beside Program Conv", "gpu-fp16 beside Conv Program"}
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "says"),
     [

@@ -7,8 +7,8 @@ from dovetail_onnx.opening import open_text
 
 STRATEGIES = """
 from dataclasses import replace
-from dovetail.plugin import Claim, Claims
-from dovetail_placement.strategies.autocast import Autocast, claim_of
+from dovetail.plugin import Claim, Claims, claim_of
+from dovetail_placement.strategies.autocast import Autocast
 
 class Passive(Autocast):
     '''Relu and MaxPool only between nodes of this backend, as accelerators with roles have it.'''

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from dovetail.ir.formats import Format
     from dovetail.planning.edits import Edit
-    from dovetail.planning.verdict import PortRule
+    from dovetail.planning.verdict import PortRule, Verdict
 
-__all__ = ["Claim", "Claims"]
+__all__ = ["Claim", "Claims", "claim_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +48,17 @@ class Claims:
 
     claims: list[Claim] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
+
+
+def claim_of(node: ir.Node, verdict: Verdict) -> Claim:
+    """Return the claim that follows from an accepting verdict."""
+    return Claim(
+        node,
+        ports=verdict.types,
+        role=verdict.role or verdict.policy,
+        because=f"policy {verdict.policy}" if verdict.policy else "",
+        source=verdict.source,
+        keep=frozenset(verdict.keep),
+        set=verdict.set,
+        rules=verdict.rules,
+    )

@@ -55,7 +55,7 @@ _PUBLIC = {
     **dict.fromkeys(("ParameterRule", "PortRule", "Refusal", "Verdict"), "dovetail.planning.verdict"),
     "Format": "dovetail.ir.formats",
     **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),
-    **dict.fromkeys(("Claim", "Claims"), "dovetail.planning.claim"),
+    **dict.fromkeys(("Claim", "Claims", "claim_of"), "dovetail.planning.claim"),
     **dict.fromkeys(("ConversionKind", "Step"), "dovetail.planning.conversion"),
     "Remedy": "dovetail.planning.remedies",
     **dict.fromkeys(("Holding", "Observer", "Parameters"), "dovetail.planning.holdings"),

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.planning.claim import claim_of
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import from_source
 
 from dovetail_placement.claim_checks import ask_for_claims, check_claims
 from dovetail_placement.pins import pinned_claim
-from dovetail_placement.strategies.autocast import claim_of
 from dovetail_placement.strategy_options import made_strategy
 from dovetail_placement.view import View
 

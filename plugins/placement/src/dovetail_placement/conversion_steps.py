@@ -71,10 +71,11 @@ class ConversionSteps:
         converted = f"{about}_{step.kind if step.target is None else step.target.element}"
         precision, ports = _computed_in(step)
         for node in op.nodes:
-            set_placement(node, Placement(place(node), precision, ports))
             node.name = self._names.fresh(name or f"{about}_{step.kind}")
             for output in node.outputs:
                 output.name = output.name or self._names.fresh(converted)
+            # A judge takes an output without a name for absent, so names come first.
+            set_placement(node, Placement(place(node), precision, ports))
         return Made(result, op.nodes, op.initializers)
 
 

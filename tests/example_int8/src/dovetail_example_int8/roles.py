@@ -1,7 +1,6 @@
 """The strategy: active nodes wherever the file takes them, passive ones only between nodes of this backend."""
 
-from dovetail.plugin import Claims, Remedy
-from dovetail_placement.strategies.autocast import claim_of
+from dovetail.plugin import Claims, Remedy, claim_of
 
 
 class Roles:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.planning.claim import Claim, Claims
+from dovetail.planning.claim import Claims, claim_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.planning.verdict import Verdict
     from dovetail.plugin.backend import Backend
 
     from dovetail_placement.view import View
 
-__all__ = ["Autocast", "claim_of"]
+__all__ = ["Autocast"]
 
 
 class Autocast:
@@ -34,20 +33,6 @@ class Autocast:
             else:
                 _remark(view, backend, node, refused)
         return claims
-
-
-def claim_of(node: ir.Node, verdict: Verdict) -> Claim:
-    """Return the claim that follows from an accepting verdict."""
-    return Claim(
-        node,
-        ports=verdict.types,
-        role=verdict.role or verdict.policy,
-        because=f"policy {verdict.policy}" if verdict.policy else "",
-        source=verdict.source,
-        keep=frozenset(verdict.keep),
-        set=verdict.set,
-        rules=verdict.rules,
-    )
 
 
 def _remark(view: View, backend: Backend, node: ir.Node, refused: ir.Node) -> None:

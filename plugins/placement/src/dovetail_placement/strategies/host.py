@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.planning.claim import Claim, Claims
-
-from dovetail_placement.strategies.autocast import claim_of
+from dovetail.planning.claim import Claim, Claims, claim_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
