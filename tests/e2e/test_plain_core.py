@@ -1,4 +1,4 @@
-"""Core without any other distribution: it edits, prints and saves models, and says what to install for the rest."""
+"""Core without any other distribution: it edits and prints models, and says what to install for the rest."""
 
 import subprocess
 import sys
@@ -8,29 +8,28 @@ import pytest
 
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
-    "dovetail_onnx", "dovetail_schemas", "dovetail_host", "dovetail_canonicalize", "dovetail_placement",
-    "dovetail_precision", "dovetail_verify", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16",
-    "onnxruntime", "openvino", "scipy",
+    "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host", "dovetail_canonicalize",
+    "dovetail_placement", "dovetail_precision", "dovetail_verify", "dovetail_builder", "dovetail_cpu_bf16",
+    "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
 
 @pytest.fixture
 def core(tmp_path, monkeypatch):
-    """Run Python, or a command, where nothing but core and the distributions in `beside` is found."""
+    """Run Python, or a command, where nothing but core, the plugins in `beside` and the modules in `needs` is found."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*command, code="from dovetail.cli.main import main; sys.exit(main(sys.argv[1:]))", beside=()):
+    def run(*command, code="from dovetail.cli.main import main; sys.exit(main(sys.argv[1:]))", beside=(), needs=()):
         monkeypatch.setenv("DOVETAIL_PLUGINS", ",".join(beside))
-        found = "".join(f"del sys.modules['{name.replace('-', '_')}']\n" for name in beside)
+        found = "".join(f"del sys.modules['{name.replace('-', '_')}']\n" for name in (*beside, *needs))
         arguments = [sys.executable, "-c", ALONE + found + code, *command]
         return subprocess.run(arguments, capture_output=True, text=True, timeout=120)
 
     return run
 
 
-def test_a_model_in_memory_goes_through_a_pipeline_and_is_printed_and_saved(core):
-    code = """
+IN_MEMORY = """
 import onnx_ir as ir
 from dovetail.ir import Model, print_model
 from dovetail.passes import Context, Pipeline
@@ -38,11 +37,69 @@ head = '<ir_version: 10, opset_import: ["": 22]>'
 model = Model(ir.from_onnx_text(head + ' g (float[1] x) => (float[1] y) { y = Neg (x) }'))
 Pipeline([]).run(model, Context())
 assert "Neg" in print_model(model) and model.source is None
-model.save('copy.onnx')
 """
-    done = core(code=code)
+
+
+def test_a_model_in_memory_goes_through_a_pipeline_and_is_printed(core):
+    done = core(code=IN_MEMORY)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+SAVING = (
+    IN_MEMORY
+    + """
+try:
+    model.save('copy.onnx')
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+)
+
+
+def test_saving_a_model_needs_a_front_end(core):
+    said = core(code=SAVING).stdout
+    assert "DovetailError copy.onnx: no front end writes such files" in said
+    assert "pip install dovetail-onnx, which writes ONNX models" in said
+    assert not Path("copy.onnx").exists()
+    assert core(code=SAVING, beside=["dovetail-onnx"]).stdout == ""
     assert Path("copy.onnx").is_file()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dovetail.load('out')",
+        "dovetail.compile(MODEL, 'host', plan='plan.yaml')",
+        "dovetail.explain('plan.yaml')",
+        "Plan.load('plan.yaml')",
+        "Plan().save('plan.yaml')",
+        "str(Plan())",
+        "dovetail.CompiledModel(dovetail.Model(), Plan()).save('out')",
+    ],
+)
+def test_results_and_plans_in_files_need_a_store(core, call):
+    code = f"""
+import dovetail
+from dovetail.planning.plan import Plan
+MODEL = {MODEL!r}
+try:
+    {call}
+except dovetail.DovetailError as error:
+    print(error)
+"""
+    done = core(code=code, beside=["dovetail-onnx"])
+    assert "no store of results and plans is installed" in done.stdout, done.stderr
+    assert "pip install dovetail-results" in done.stdout
+
+
+def test_a_result_in_memory_needs_no_store(core):
+    code = f"""
+import dovetail
+print(dovetail.compile({MODEL!r}, 'host').summary())
+"""
+    beside = [f"dovetail-{name}" for name in ("onnx", "host", "schemas", "placement", "canonicalize", "precision")]
+    done = core(code=code, beside=beside, needs=["onnxruntime", "scipy"])
+    assert (done.returncode, done.stdout) == (0, "host 13; 0 joins\n"), done.stderr
 
 
 @pytest.mark.parametrize("command", [("opt", MODEL, "-p", ""), ("opt", "-", "-p", "")], ids=["file", "input"])
@@ -76,7 +133,7 @@ def test_with_the_front_end_for_onnx_files_are_opened_and_printed(core):
     ids=lambda command: command[0],
 )
 def test_what_needs_an_engine_says_what_to_install(core, command):
-    done = core(*command, beside=["dovetail-onnx"])
+    done = core(*command, beside=["dovetail-onnx", "dovetail-results"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "the backend 'host'" in done.stderr
     assert "pip install dovetail-host" in done.stderr

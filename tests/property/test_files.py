@@ -4,9 +4,10 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail.ir import print_model, promote, save_model
+from dovetail.ir import print_model, promote
 from dovetail.ir.types import FLOATS
 from dovetail_onnx.opening import open_model
+from dovetail_onnx.saving import save_model
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -154,7 +154,7 @@ def compile(
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options)
     original = open(model, plugins)
-    planned, backends = _replayed(plan, backends)
+    planned, backends = _replayed(plan, backends, plugins)
     request = requested(
         backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits,
         low=low, high=high, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, options=chosen.recorded(),
@@ -177,9 +177,11 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     Raises:
         DovetailError: The folder holds no compiled model or one that was altered, or a backend is not installed.
     """
-    from dovetail.loading import load_result
+    from dovetail.stores import store_for
 
-    return load_result(Path(folder), plugins)
+    plugins = plugins or load_plugins()
+    with store_for(folder, "load", plugins.registry) as store:
+        return store.load(Path(folder), plugins)
 
 
 def explain(
@@ -228,11 +230,11 @@ def _choice(entry: Mapping[str, Any]) -> BackendChoice:
     return BackendChoice(entry["name"], dict(entry.get("options", {})))
 
 
-def _replayed(plan: Plan | str | Path | None, backends: Any) -> tuple[Plan | None, Any]:
+def _replayed(plan: Plan | str | Path | None, backends: Any, plugins: PluginSet) -> tuple[Plan | None, Any]:
     """The plan to replay, if any, and the backends of the request, which are the plan's where it names none."""
     from dovetail.planning.plan import Plan
 
-    planned = Plan.load(plan) if isinstance(plan, (str, Path)) else plan
+    planned = Plan.load(plan, plugins.registry) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         backends = [_choice(entry) for entry in planned.backends]
     return planned, backends

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
-from dovetail.files import output_path
 from dovetail.ir.bodies import body_nodes
 from dovetail.planning.placement import HOST, get_placement
 from dovetail.runtime.artifacts import nodes_of
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.planning.remark import Remark
     from dovetail.plugin.registry import Registry
-    from dovetail.results.manifest import FileRecord, Manifest
-    from dovetail.results.reading import FoundResult
+    from dovetail.plugin.results import SavedResult
     from dovetail.runtime.artifacts import ArtifactFolder
     from dovetail.runtime.engine import Engine, Executed
     from dovetail.runtime.executor import Executor
@@ -47,8 +45,7 @@ class CompiledModel:
         engines: The engines of each backend in it.
         verification: The comparison with the original, where one was asked for.
         source: The file of the source model, which no result may replace.
-        unchanged: The file that the model was opened from, if it is a result already.
-        recorded: The result that the model was opened from, with its table of placements and its texts.
+        saved: What the store that it was loaded from knows of it; None for a new one.
         files: Texts to save beside the model, by file name.
         artifacts: What backends made of their regions for their own tools, or None.
         options: Passed to the engines when they load (`threads`, say); each takes what it knows.
@@ -61,8 +58,7 @@ class CompiledModel:
     engines: Mapping[str, list[Engine]] = field(default_factory=dict)
     verification: Verification | None = None
     source: Path | None = None
-    unchanged: Path | None = None
-    recorded: FoundResult | None = field(default=None, repr=False)
+    saved: SavedResult | None = field(default=None, repr=False)
     files: dict[str, str] = field(default_factory=dict)
     artifacts: ArtifactFolder | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -176,16 +172,12 @@ class CompiledModel:
         where the regions have been loaded; `-` where it reports none.
         """
         executed = self._executor.executed() if self._executor is not None else None
-        if executed is None and self.recorded is not None and not self.edited:
-            return [dict(row) for row in self.recorded.manifest.placements]
-        return self._table(executed)
+        return self.placements() if executed is None else self._table(executed)
 
-    def record(self, seal: str, files: Mapping[str, FileRecord]) -> Manifest:
-        """The manifest of this result, saved with that seal and these files."""
-        from dovetail.results.manifest import Manifest
-
-        same = self.recorded is not None and not self.edited
-        return Manifest(seal, files, self.recorded.manifest.placements if same else self._table(None), self.coverage())
+    def placements(self) -> list[dict[str, Any]]:
+        """The rows of `placement_table` as they were planned: operator, backend, precision, nodes."""
+        known = self.saved.placements if self.saved is not None and not self.edited else None
+        return self._table(None) if known is None else [dict(row) for row in known]
 
     def _table(self, executed: Mapping[str, Executed] | None) -> list[dict[str, Any]]:
         rows: Counter[tuple[str, ...]] = Counter()
@@ -213,8 +205,8 @@ class CompiledModel:
 
     def coverage(self) -> str:
         """The coverage line without the verification."""
-        if self.recorded is not None and not self.edited:
-            return self.recorded.manifest.summary
+        if self.saved is not None and not self.edited and self.saved.coverage is not None:
+            return self.saved.coverage
         coverage = Counter(placement.backend for node in self._placed_nodes() if (placement := get_placement(node)))
         total = sum(coverage.values())
         placed = (placement for node in self.model.graph if (placement := get_placement(node)))
@@ -275,18 +267,19 @@ class CompiledModel:
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write `model.onnx`, `plan.yaml`, `remarks.json`, what passes want beside them, and `result.json`, which says
-        what belongs together, into `folder`.
+        """Write the result, by the installed store for paths of that suffix.
 
-        They take the place of an earlier result as a whole: whatever happens meanwhile, `dovetail.load` finds either
-        the old result or this one. Other files in the folder stay.
+        `dovetail-results` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, what passes want beside them, and
+        `result.json`, which says what belongs together. They take the place of an earlier result as a whole: whatever
+        happens meanwhile, `dovetail.load` finds either the old result or this one. Other files in the folder stay.
 
         Raises:
             DovetailError: The folder cannot be written to, the disk is full, or the source model would be replaced.
         """
-        from dovetail.results.saving import save_result
+        from dovetail.stores import store_for
 
-        save_result(self, output_path(folder), external=external, progress=progress)
+        with store_for(folder, "save", self.registry) as store:
+            store.save(self, Path(folder), external=external, progress=progress)
 
 
 def _joined(parts: list[Any]) -> Any:

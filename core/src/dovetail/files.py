@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import secrets
@@ -14,7 +15,7 @@ from typing import IO
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ownership import hold, remove_orphans
 
-__all__ = ["created_folders", "named", "output_path", "replacing", "sync", "sync_folder", "write_text"]
+__all__ = ["created_folders", "file_sha256", "named", "output_path", "replacing", "sync", "sync_folder", "write_text"]
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
@@ -111,6 +112,12 @@ def created_folders(folder: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 level.rmdir()
         raise
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(descriptor: int) -> None:

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import os
 import stat
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from dovetail.by_suffix import Installed, chosen_for, installed
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.model import Model
-from dovetail.plugin.isolation import PluginWarning, calling, described, foreign_output
+from dovetail.plugin.isolation import calling, described, foreign_output
 
 if TYPE_CHECKING:
-    from dovetail.plugin.frontend import Dialect, Frontend
+    from dovetail.plugin.frontend import Dialect
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.registry import Registry
 
 __all__ = ["check_regular", "dialect_of", "give_dialect", "open_any", "open_declared", "open_file", "open_object"]
 
 _WAY_OUT = "pip install dovetail-onnx, which reads ONNX models"
+_REQUIRED = ("read",)
 _OBJECTS = "an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model file"
-
-
-class _Installed(NamedTuple):
-    who: str  # the front end with its distribution, for messages
-    frontend: Frontend
 
 
 def open_any(source: object, plugins: PluginSet | None = None) -> Model:
@@ -62,7 +58,7 @@ def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
             its suffix.
     """
     registry = _registry(plugins)
-    found, suffix, suffixes = _frontend_for(path, registry)
+    found, suffix, suffixes = chosen_for(path, registry.frontend, _REQUIRED, "read")
     if str(path) != "-":
         check_regular(path)
     if found is None:
@@ -98,12 +94,12 @@ def open_object(source: object, registry: Registry, path: Path | None = None) ->
 
 def _converted(source: object, registry: Registry, path: Path | None) -> Model | None:
     """Return what the first front end that knows the type of `source` makes of it; None if none does."""
-    able = [found for found in _installed(registry) if hasattr(found.frontend, "convert")]
+    able = [found for found in _installed(registry) if hasattr(found.made, "convert")]
     if not able:
         raise DovetailError(f"no front end takes {type(source).__name__}", _WAY_OUT)
     for found in able:
         with calling(found.who):
-            model = found.frontend.convert(source, path)
+            model = found.made.convert(source, path)
         if model is not None:
             return model
     return None
@@ -116,15 +112,15 @@ def open_declared(path: Path, registry: Registry) -> Model:
         DovetailError: The file cannot be read, or no front end reads such files.
     """
     for found in _installed(registry):
-        if hasattr(found.frontend, "open_declared"):
+        if hasattr(found.made, "open_declared"):
             with calling(found.who):
-                return found.frontend.open_declared(path)
+                return found.made.open_declared(path)
     raise DovetailError(f"{path}: no front end reads such files", _WAY_OUT)
 
 
 def dialect_of(registry: Registry) -> Dialect | None:
     """The dialect of models that were built in memory: that of the first front end that has one; None if none has."""
-    return next((found.frontend.dialect for found in _installed(registry) if hasattr(found.frontend, "dialect")), None)
+    return next((found.made.dialect for found in _installed(registry) if hasattr(found.made, "dialect")), None)
 
 
 def give_dialect(model: Model, registry: Registry) -> None:
@@ -158,56 +154,16 @@ def _registry(plugins: PluginSet | None) -> Registry:
     return (plugins or load_plugins()).registry
 
 
-def _installed(registry: Registry) -> Iterator[_Installed]:
-    """The front ends, sorted by name; one that is at fault is left out with a warning."""
-    for name in registry.frontend:
-        who = f"frontend '{name}' of {registry.frontend.entry(name).owner}"
-        try:
-            yield _Installed(who, _checked(registry, name, who))
-        except DovetailError as error:
-            warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=4)
+def _installed(registry: Registry) -> Iterator[Installed]:
+    return installed(registry.frontend, _REQUIRED)
 
 
-def _frontend_for(path: Path, registry: Registry) -> tuple[_Installed | None, str, list[str]]:
-    """Return the front end with the longest suffix that `path` ends with, that suffix, and the suffixes of all."""
-    by_suffix: dict[str, _Installed] = {}
-    clashes: dict[str, DovetailError] = {}
-    for found in _installed(registry):
-        for suffix in found.frontend.suffixes:
-            other = by_suffix.setdefault(suffix, found)
-            if other is not found:
-                kind = f"files of the suffix {suffix}" if suffix else "files that no other front end reads"
-                message = f"{path}: {other.who} and {found.who} both read {kind}"
-                clashes[suffix] = DovetailError(message, "leave one of them out with --no-plugin")
-    suffix = max((suffix for suffix in by_suffix if path.name.endswith(suffix)), key=len, default="")
-    if suffix in clashes:
-        raise clashes[suffix]
-    return by_suffix.get(suffix), suffix, sorted(filter(None, by_suffix))
-
-
-def _checked(registry: Registry, name: str, who: str) -> Frontend:
-    """Load a front end, and check its suffixes."""
-    found = registry.frontend[name]
-    with calling(who):
-        frontend = found()
-    suffixes = getattr(frontend, "suffixes", None)
-    if not (isinstance(suffixes, tuple) and suffixes and all(isinstance(suffix, str) for suffix in suffixes)):
-        raise DovetailError(f"{who}: 'suffixes' is not a tuple of texts", "see docs/plugins.md")
-    for suffix in suffixes:
-        if suffix and not suffix.startswith("."):
-            why = f"{who}: it cannot read files of the suffix '{suffix}': it must start with a dot"
-            raise DovetailError(why, "see docs/plugins.md")
-    if not hasattr(frontend, "read"):
-        raise DovetailError(f"{who} has no read", "see docs/plugins.md")
-    return frontend
-
-
-def _read(path: Path, found: _Installed, registry: Registry) -> Model:
+def _read(path: Path, found: Installed, registry: Registry) -> Model:
     """Read a file, and check the model that comes of it."""
-    words_errors = hasattr(found.frontend, "dialect")
+    words_errors = hasattr(found.made, "dialect")
     try:
         with foreign_output(found.who):
-            given = found.frontend.read(path)
+            given = found.made.read(path)
         model = given if isinstance(given, Model) else _converted(given, registry, path)
         if model is None:
             problem = f"{found.who} returns {type(given).__name__} for {path}"

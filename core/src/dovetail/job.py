@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.compilation import Planner, preferred_engines
 from dovetail.errors import ResultError
-from dovetail.loading import recognised
 from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.planning.remark import Remark
 from dovetail.plugin.options import CompileJob
 from dovetail.runtime.engines import engines_of
-from dovetail.stamp import STAMP, stamp_for
+from dovetail.stores import recognised
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -47,8 +47,11 @@ def compile_job(
     """The result of a request for a model, by way of the options; see `dovetail.compile` for the arguments."""
     ctx = Context(request, plugins=plugins)
     engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
-    stamp = stamp_for(request, ctx, passes, preferred_engines(engines, try_engines))
-    found = recognised(original, stamp, engines, ctx)
+    once = _Once(keep)
+    tried = preferred_engines(engines, try_engines)
+    job = CompileJob(original, request, ctx, engines, options.keywords, None, progress, once, passes, tried)
+    found, mark = recognised(job)
+    job = replace(job, recognised=found)
     if found is None:
         check_data(original, request.data)
     watch = instrumentation or Instrumentation(progress=progress)
@@ -60,15 +63,13 @@ def compile_job(
         compiled = planner.compile(engines, asked, try_engines)
         compiled.registry = ctx.registry
         compiled.source = original.path and original.path.absolute()
-        compiled.model.ir.metadata_props[STAMP] = stamp
+        mark(compiled)
         if request.options:
             compiled.plan.summary["options"] = {name: dict(values) for name, values in request.options.items()}
         if request.data is not None and not options.owns("verify"):
             compiled.plan.remarks.append(_UNVERIFIED)
         return compiled
 
-    once = _Once(keep)
-    job = CompileJob(original, request, ctx, engines, options.keywords, found, progress, once)
     try:
         compiled = options.around(job, innermost)()
     except ResultError as error:

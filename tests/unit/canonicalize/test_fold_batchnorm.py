@@ -6,11 +6,11 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail.ir import save_model
 from dovetail.passes import Context, Pipeline
 from dovetail.planning.placement import origin_of
 from dovetail.plugin.loader import load_plugins
 from dovetail_onnx.opening import open_model
+from dovetail_onnx.saving import save_model
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 

@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail.ir import save_model
 from dovetail.passes import Context, Pipeline
 from dovetail.plugin.loader import load_plugins
 from dovetail_onnx.opening import open_model
+from dovetail_onnx.saving import save_model
 from onnxruntime import InferenceSession
 
 PIPELINE = "normalise{opset=22},fold-constants,remove-identity,fold-batchnorm,dead-code"

@@ -325,7 +325,7 @@ def test_a_file_nested_deeper_than_protobuf_reads_is_refused(tmp_path):
 
 
 def onnx_length(content):
-    from dovetail.ir.wire import varint
+    from dovetail_onnx.wire import varint
 
     return varint(len(content))
 

@@ -4,8 +4,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail.ir.wire import join, tag, varint
-from dovetail_onnx.wire import split
+from dovetail_onnx.wire import join, split, tag, varint
 from onnx import numpy_helper
 
 TEXT = '<ir_version: 10, opset_import: ["": 22]> g (float[2] x) => (float[2] y) { y = Relu (x) }'

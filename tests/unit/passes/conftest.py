@@ -41,6 +41,9 @@ class Words:
         self.ir.metadata_props.update(metadata)
         return self
 
+    def save(self, path):
+        Path(path).write_text(json.dumps([self.words, self.ir.metadata_props]))
+
     def _first(self):
         return Words(*self.words)
 
@@ -50,12 +53,8 @@ def _verify(model, changed=None):
         raise DovetailError("word 'bad' is not allowed")
 
 
-def _save(model, path, **_):
-    Path(path).write_text(json.dumps([model.words, model.ir.metadata_props]))
-
-
 class WordsFrontend:
-    """Reads what `_save` writes."""
+    """Reads what `Words.save` writes."""
 
     suffixes = (".onnx",)
 
@@ -74,7 +73,6 @@ def words_for_graphs(monkeypatch):
         "Model": lambda skeleton, checked: skeleton,
         "print_model": lambda model: " ".join(model.words),
         "verify_model": _verify,
-        "save_model": _save,
     }
     for name, function in functions.items():
         monkeypatch.setitem(vars(dovetail.ir), name, function)

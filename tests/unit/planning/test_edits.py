@@ -116,9 +116,9 @@ def test_edits_are_part_of_what_a_result_is_recognised_by(plugins, tmp_path):
     dovetail.compile(DIGITS, "host", edits="unit-conv=conv_2", plugins=plugins).save(tmp_path)
     model = tmp_path / "model.onnx"
     same = dovetail.compile(model, "host", edits="unit-conv=conv_2", plugins=plugins)
-    assert same.unchanged == model
+    assert same.saved.file == model
     other = dovetail.compile(model, "host", plugins=plugins)
-    assert other.unchanged is None
+    assert other.saved is None
 
 
 def test_an_edit_of_a_plan_finds_its_node_in_another_export(plugins):

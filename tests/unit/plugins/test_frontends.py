@@ -103,7 +103,7 @@ def test_errors_name_the_frontend_its_distribution_and_the_file(toy, body, messa
 @pytest.mark.parametrize(
     ("suffixes", "message"),
     [
-        ('("toy",)', "it cannot read files of the suffix 'toy': it must start with a dot"),
+        ('("toy",)', "the suffix 'toy' does not start with a dot"),
         ('".toy"', "'suffixes' is not a tuple of texts"),
         ("1 / 0", "frontend 'toy' of acme cannot be loaded from acme_toy:Toy: ZeroDivisionError"),
     ],

@@ -10,13 +10,13 @@ import onnx
 import onnx_ir as ir
 import pytest
 from dovetail import api
-from dovetail.ir import seal
 from dovetail.passes.context import Context
 from dovetail.passes.request import Request
 from dovetail.planning.plan import Plan
 from dovetail.plugin.loader import load_plugins
-from dovetail.stamp import stamp_for
+from dovetail_onnx import seal
 from dovetail_onnx.opening import open_model
+from dovetail_results.stamp import stamp_for
 from onnx import numpy_helper
 
 from .conftest import files_of
@@ -45,7 +45,7 @@ def edited(how):
 def test_a_result_gives_itself_back(results, external):
     results["a"].save("out", external=external)
     again = compiled_again("out/model.onnx")
-    assert again.unchanged == Path("out/model.onnx")
+    assert again.saved.file == Path("out/model.onnx")
     again.save("again")
     assert files_of("again") == files_of("out")
     assert again.placement_table() == api.load("out").placement_table()
@@ -56,7 +56,7 @@ def test_a_bare_model_is_recognised_without_its_folder(results):
     results["a"].save("out")
     shutil.copy("out/model.onnx", "bare.onnx")
     again = compiled_again("bare.onnx")
-    assert again.unchanged == Path("bare.onnx")
+    assert again.saved.file == Path("bare.onnx")
     again.save("again")
     assert files_of("again")["model.onnx"] == files_of("out")["model.onnx"]
 
@@ -65,9 +65,9 @@ def test_a_bare_model_is_recognised_without_its_folder(results):
 def test_a_model_that_somebody_edited_is_compiled(results, how):
     results["a"].save("out")
     again = compiled_again(edited(how))
-    assert again.unchanged is None
+    assert again.saved is None
     again.save("again")  # with a stamp and a seal of its own
-    assert compiled_again("again/model.onnx").unchanged is not None
+    assert compiled_again("again/model.onnx").saved is not None
 
 
 @pytest.mark.parametrize("place", ["model.onnx", "data"])
@@ -79,20 +79,20 @@ def test_a_byte_that_was_changed_in_place(results, place):
     if place == "model.onnx":
         content = path.read_bytes().replace(b"first", b"thirs")
     path.write_bytes(content)
-    assert compiled_again("out/model.onnx").unchanged is None
+    assert compiled_again("out/model.onnx").saved is None
 
 
 def test_a_stamp_alone_does_not_count(results):
     """As in files of a version that knew no seals."""
     results["a"].model.save("unsealed.onnx")
-    assert compiled_again("unsealed.onnx").unchanged is None
+    assert compiled_again("unsealed.onnx").saved is None
 
 
 def test_a_model_in_memory_that_was_edited(results):
     results["a"].save("out")
     model = open_model("out/model.onnx")
     model.graph.initializers["w"].const_value = ir.tensor(np.zeros((8, 4096), ml_dtypes.bfloat16), name="w")
-    assert compiled_again(model).unchanged is None
+    assert compiled_again(model).saved is None
 
 
 def test_what_was_changed_after_compiling_carries_no_stamp(results):
@@ -101,7 +101,7 @@ def test_what_was_changed_after_compiling_carries_no_stamp(results):
     loaded.model.graph.name = "mine"
     loaded.model.touch()
     loaded.save("mine")
-    assert compiled_again("mine/model.onnx").unchanged is None
+    assert compiled_again("mine/model.onnx").saved is None
 
 
 def test_a_plan_that_was_edited_beside_it_is_not_taken(results):
@@ -109,7 +109,7 @@ def test_a_plan_that_was_edited_beside_it_is_not_taken(results):
     text = Path("out/plan.yaml").read_text()
     Path("out/plan.yaml").write_text(text.replace("bfloat16", "float32"))
     again = compiled_again("out/model.onnx")
-    assert again.unchanged is not None
+    assert again.saved is not None
     assert {str(node.precision) for node in again.plan.nodes if node.op_type == "MatMul"} == {"bfloat16"}
 
 
@@ -118,8 +118,8 @@ def test_a_replayed_plan_is_part_of_the_request(results):
     text = Path("out/plan.yaml").read_text()
     Path("plan.yaml").write_text(text.replace("cpu-bf16/bfloat16", "cpu-bf16/float32"))
     compiled_again("a.onnx", plan="plan.yaml").save("replayed")
-    assert compiled_again("replayed/model.onnx").unchanged is None
-    assert compiled_again("replayed/model.onnx", plan="plan.yaml").unchanged is not None
+    assert compiled_again("replayed/model.onnx").saved is None
+    assert compiled_again("replayed/model.onnx", plan="plan.yaml").saved is not None
 
 
 def stamp(**changes):
@@ -130,8 +130,8 @@ def stamp(**changes):
 def test_a_result_that_no_engine_was_tried_with_is_another_one(results):
     results["a"].save("out")
     path = Path("out/model.onnx")
-    assert api.compile(path, ["cpu-bf16"], try_engines=False).unchanged == path
-    assert api.compile(path, ["cpu-bf16"], try_engines=True).unchanged is None
+    assert api.compile(path, ["cpu-bf16"], try_engines=False).saved.file == path
+    assert api.compile(path, ["cpu-bf16"], try_engines=True).saved is None
 
 
 def test_the_stamp_covers_what_shapes_a_result(tmp_path, monkeypatch):

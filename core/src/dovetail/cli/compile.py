@@ -58,10 +58,10 @@ def run(args: argparse.Namespace) -> int:
     request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
     request |= option_keywords(args)
     from dovetail import api
-    from dovetail.results.saving import check_folder
+    from dovetail.stores import check_store
 
     if args.output:
-        check_folder(args.output)
+        check_store(args.output, plugins_of(args))
     model = api.open(existing(args.model), plugins_of(args))
     failure: ResultError | None = None
     with Progress() as progress:

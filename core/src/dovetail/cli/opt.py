@@ -18,14 +18,11 @@ from dovetail.cli.common import (
 )
 from dovetail.cli.output import note, print_json, say
 from dovetail.errors import UsageError
-from dovetail.files import write_text
 
 if TYPE_CHECKING:
     from dovetail.passes import Result
 
 __all__ = ["OPT"]
-
-_TEXT_SUFFIXES = (".onnxtxt", ".txt")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,15 +75,12 @@ def _replay(args: argparse.Namespace) -> Result:
 
 
 def _write(args: argparse.Namespace, result: Result) -> None:
-    from dovetail.ir import print_model, save_model
+    from dovetail.ir import print_model
+    from dovetail.writing import write_file
 
-    text = ""
-    if args.output is None:
-        text = print_model(result.model)
-    elif args.output.suffix in _TEXT_SUFFIXES:
-        write_text(args.output, print_model(result.model))
-    else:
-        save_model(result.model, args.output)
+    text = print_model(result.model) if args.output is None else ""
+    if args.output is not None:
+        write_file(result.model, args.output, plugins_of(args).registry)
     if args.json:
         passes = [step.as_dict() for step in result.passes]
         remarks = [remark.as_dict() for remark in result.remarks]

@@ -1,4 +1,4 @@
-"""The graph: saving, editing, typing, verifying and printing models."""
+"""The graph: editing, typing, verifying and printing models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 
 _PUBLIC = {
     "Model": "dovetail.ir.model",
-    "save_model": "dovetail.ir.saving",
     "print_model": "dovetail.ir.printer",
     "verify_model": "dovetail.ir.verifier",
     "insert_on_edge": "dovetail.ir.editing",

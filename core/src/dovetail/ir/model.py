@@ -151,10 +151,10 @@ class Model:
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write the model to `path`; see `dovetail.ir.save_model`."""
-        from dovetail.ir.saving import save_model
+        """Write the model by the installed front end for files of that suffix; see `dovetail.writing.write_file`."""
+        from dovetail.writing import write_file
 
-        save_model(self, path, external=external, progress=progress)
+        write_file(self, Path(path), external=external, progress=progress)
 
     def __repr__(self) -> str:
         where = f" from {self.path}" if self.path is not None else ""

@@ -62,7 +62,7 @@ def _save(path: Path, source: SourceSnapshot, pipeline: Pipeline, ctx: Context, 
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     skeleton = source.with_metadata({METADATA_KEY: json.dumps(data, default=str)}, weights=weights)
-    dovetail.ir.save_model(dovetail.ir.Model(skeleton=skeleton, checked=True), path)
+    dovetail.ir.Model(skeleton=skeleton, checked=True).save(path)
 
 
 def read_reproducer(path: str | Path, registry: Registry) -> tuple[Model, dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.seal import file_sha256
+from dovetail.files import file_sha256
 from dovetail.planning.placement import HOST
 from dovetail.planning.remedies import try_remedies
 

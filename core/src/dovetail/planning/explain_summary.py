@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
 from dovetail.planning.placement import HOST
-from dovetail.planning.remark_file import SLOT, template
+from dovetail.planning.remark import SLOT, template
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.plugin.backend import Backend
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["Plan"]
 
@@ -39,6 +40,7 @@ class Plan:
         remarks: The reasons.
         summary: Coverage, regions, joins.
         source: The file of the source model, hashed when the plan is saved; None if there is none.
+        registry: Has the stores that write it; None for those of all installed plugins.
     """
 
     model: dict[str, Any] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Plan:
     summary: dict[str, Any] = field(default_factory=dict)
     sources: list[SourceNode] = field(default_factory=list)
     source: Path | None = field(default=None, repr=False, compare=False)
+    registry: Registry | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def extract(cls, model: Model, ctx: Context | None = None, source: Model | None = None) -> Plan:
@@ -98,6 +101,7 @@ class Plan:
             summary=summary,
             sources=lost_nodes(source, model) if source is not None else [],
             source=model.path,
+            registry=ctx.plugins.registry if ctx and ctx.plugins else None,
         )
 
     def find(self, output: str, key: str = "") -> PlannedNode | None:
@@ -137,26 +141,41 @@ class Plan:
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> Plan:
-        """Read a plan; see `dovetail.planning.plan_file`."""
-        from dovetail.planning.plan_file import read_plan
+    def load(cls, path: str | Path, registry: Registry | None = None) -> Plan:
+        """Read a plan, or that of a result, by the store for paths of its suffix.
 
-        return cls(**read_plan(Path(path)))
+        Args:
+            path: A file that `save` wrote, or a folder that a result was saved in.
+            registry: Has the stores; by default those of all installed plugins.
+
+        Raises:
+            DovetailError: There is no plan, or it is malformed.
+        """
+        from dovetail.stores import store_for
+
+        with store_for(path, "load_plan", registry) as store:
+            return store.load_plan(Path(path))
 
     def save(self, path: str | Path) -> None:
-        """Write the plan as YAML, or as JSON if the name ends in `.json`."""
-        from dovetail.planning.plan_file import save_plan
+        """Write the plan as YAML, or as JSON if the name ends in `.json`.
 
-        save_plan(self, Path(path))
+        Raises:
+            DovetailError: The file cannot be written.
+        """
+        from dovetail.stores import store_for
+
+        with store_for(path, "save_plan", self.registry) as store:
+            store.save_plan(self, Path(path))
 
     def __repr__(self) -> str:
         where = ", ".join(f"{backend} {number}" for backend, number in self.summary.get("coverage", {}).items())
         return f"<Plan of {self.model.get('path') or 'a model'}: {where or counted(len(self.nodes), 'node')}>"
 
     def __str__(self) -> str:
-        from dovetail.planning.plan_file import plan_text
+        from dovetail.stores import store_for
 
-        return plan_text(self)
+        with store_for("plan", "plan_text", self.registry) as store:
+            return store.plan_text(self)
 
     def index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
         """Return the entries by identity, and by structural key."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import Literal
 
-__all__ = ["Kind", "Remark"]
+__all__ = ["SLOT", "Kind", "Remark", "template"]
+
+SLOT = "'{}'"
+"""What stands in a `template` for a quoted name."""
+
+_QUOTED = re.compile(r"'[^']*'")
 
 Kind = Literal["passed", "missed", "failed", "analysis"]
 
@@ -52,3 +58,8 @@ class Remark:
         if not isinstance(because, (list, tuple)) or not all(isinstance(v, str) for v in (*because, *values.values())):
             raise ValueError(f"the remark on '{values.get('node', '')}' has a field that is not text")
         return cls(**{"node": "", "rule": "", "why": "", **values}, because=tuple(because))
+
+
+def template(why: str) -> str:
+    """Replace quoted names by slots, so that reasons can be compared."""
+    return why if SLOT in why else _QUOTED.sub(SLOT, why)

@@ -20,8 +20,10 @@ __all__ = ["BodyFlow", "Dialect", "Frontend", "SourceSnapshot"]
 class Frontend(Protocol):
     """Reads files of one format; called without arguments to make one.
 
-    It may have three things more:
+    It may have four things more:
 
+    - `write(model, path, *, external, progress)` writes a `Model` to a file; `external` and `progress` are those of
+      `dovetail.writing.write_file`.
     - `convert(source, path)` gives the `Model` of an object in memory, or None if it does not know its type. `path` is
       the file that the object was read from, or None.
     - `open_declared(path)` opens a file that was written without the data of its tensors, which are zeros then.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from dovetail.errors import DovetailError
 
-__all__ = ["PluginWarning", "calling", "described", "foreign_output"]
+__all__ = ["PluginWarning", "calling", "described", "foreign_output", "named_errors"]
 
 
 class PluginWarning(RuntimeWarning):
@@ -46,9 +46,19 @@ def calling(who: str) -> Iterator[None]:
     Raises:
         DovetailError: The block raised it, or something else, SystemExit included.
     """
+    with named_errors(who), foreign_output(who):
+        yield
+
+
+@contextlib.contextmanager
+def named_errors(who: str) -> Iterator[None]:
+    """Call foreign code that may run in several threads at once, so that what it prints stays as it is; see `calling`.
+
+    Raises:
+        DovetailError: The block raised it, or something else, SystemExit included.
+    """
     try:
-        with foreign_output(who):
-            yield
+        yield
     except DovetailError:
         raise
     except (Exception, SystemExit, GeneratorExit) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import DovetailError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
-    from dovetail.passes import Context, Request
+    from dovetail.passes import Context, Pass, Request
     from dovetail.plugin.registry import Registry
     from dovetail.runtime.guard import GuardedEngine
 
@@ -62,6 +62,8 @@ class CompileJob:
         progress: Called with (what, done, total); None where nobody listens.
         keep: To be called with a result before anything that may fail looks at it: the command line saves it there.
             A second call with the same result does nothing; what `dovetail.compile` returns is kept in any case.
+        passes: Passes of the caller, beside those of plugins.
+        tried: The engines that the result is tried on, by backend.
     """
 
     original: Model
@@ -72,6 +74,8 @@ class CompileJob:
     recognised: CompiledModel | None
     progress: Callable[[str, int, int], None] | None
     keep: Callable[[CompiledModel], None]
+    passes: Sequence[Pass] = ()
+    tried: Mapping[str, str] = field(default_factory=dict)
 
 
 class Proceed(Protocol):

@@ -19,7 +19,7 @@ __all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Re
 
 CODE_KINDS = (
     "pass", "strategy", "frontend", "edit", "region_former", "solver", "engine", "emitter", "executor", "observer",
-    "conversion", "fact", "backend_format", "command", "option",
+    "conversion", "fact", "backend_format", "result_store", "command", "option",
 )  # fmt: skip
 DATA_KINDS = ("policy", "cost_table")
 MIXED_KINDS = ("backend",)
@@ -186,6 +186,7 @@ class Registry:
         self.executor = Table("executor", self)
         self.fact = Table("fact", self)
         self.cost_table = Table("cost_table", self)
+        self.result_store = Table("result_store", self)
         self.command = Table("command", self)
         self.option = Table("option", self)
 

@@ -159,10 +159,8 @@ class Executor:
             return RegionModel(part)
         if whole and _is_onnx(self._model.path) and self._model.revision == 0:
             return RegionModel(part, self._model.path)
-        from dovetail.ir.saving import save_model
-
         path = Path(self._files.name) / f"region{region.index}.onnx"
-        save_model(part, path)
+        part.save(path)
         return RegionModel(part, path)
 
     def _note(self, text: str) -> None:

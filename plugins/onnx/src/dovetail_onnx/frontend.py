@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["OnnxFrontend"]
 
 
-class OnnxFrontend:
-    """Reads ONNX files and ONNX text, and every file that no other front end reads."""
+_TEXT = (".onnxtxt", ".txt")
 
-    suffixes = (".onnx", ".onnxtxt", ".txt", "")
+
+class OnnxFrontend:
+    """Reads and writes ONNX files and ONNX text, and every file that no other front end has the suffix of."""
+
+    suffixes = (".onnx", *_TEXT, "")
     dialect = OnnxDialect()
 
     def read(self, path: Path) -> Model:
@@ -30,6 +34,24 @@ class OnnxFrontend:
         from dovetail_onnx.opening import open_model
 
         return open_model(path, declared=True)
+
+    def write(
+        self,
+        model: Model,
+        path: Path,
+        *,
+        external: bool | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        """Write a model as ONNX text, told by the suffix, or as an ONNX file; see `dovetail_onnx.saving.save_model`."""
+        if path.suffix in _TEXT:
+            from dovetail.files import write_text
+
+            write_text(path, str(model))
+        else:
+            from dovetail_onnx.saving import save_model
+
+            save_model(model, path, external=external, progress=progress)
 
     def convert(self, source: object, path: Path | None = None) -> Model | None:
         """Return the model of an `onnx.ModelProto`, an `onnx_ir.Model` or the bytes of a model file; None otherwise.

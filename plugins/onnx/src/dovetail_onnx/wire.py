@@ -1,17 +1,20 @@
-"""Split an ONNX file into its outer messages and its weights, without parsing the weights into a proto.
+"""Take an ONNX file apart into its outer messages and its weights, and put it together again.
 
-An ONNX file is nested protobuf messages: a model holds a graph, a graph holds initializers, and an initializer holds
-its bytes in `raw_data`. `split` locates those bytes and leaves them on disk; `dovetail.ir.wire.join` streams them back.
+An ONNX file is nested protobuf messages: a model holds a graph (field 7), a graph holds initializers (field 5), and an
+initializer holds its bytes in `raw_data` (field 9). `split` locates those bytes and leaves them on disk, so that no
+proto ever holds the weights; `join` has them streamed between the messages. See the protobuf wire format
+(https://protobuf.dev/programming-guides/encoding/) and the field numbers of `onnx.proto`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dovetail.ir.wire import GRAPH_INITIALIZER, LENGTH_DELIMITED, MODEL_GRAPH, TENSOR_RAW_DATA, tag, varint
+__all__ = ["RawData", "join", "split", "tag", "varint"]
 
-__all__ = ["RawData", "split"]
+_MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW_DATA = 7, 5, 9  # numbers of fields
+_LENGTH_DELIMITED = 2  # the wire type of messages, texts and bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ def split(buffer: memoryview, smallest: int) -> tuple[bytes, list[tuple[bytes, R
     """
     head, tail, graph = [], [], None
     for field, wire, start, value_start, end in _fields(buffer, 0, len(buffer)):
-        if field == MODEL_GRAPH and wire == LENGTH_DELIMITED and graph is None:
+        if field == _MODEL_GRAPH and wire == _LENGTH_DELIMITED and graph is None:
             graph = (value_start, end)
         else:
             (head if graph is None else tail).append(buffer[start:end])
@@ -43,7 +46,7 @@ def split(buffer: memoryview, smallest: int) -> tuple[bytes, list[tuple[bytes, R
     kept, weights, copied = [], [], graph[0]
     for field, wire, start, value_start, end in _fields(buffer, *graph):
         # A message shorter than `smallest` cannot hold that many bytes of data.
-        if field == GRAPH_INITIALIZER and wire == LENGTH_DELIMITED and end - value_start >= smallest:
+        if field == _GRAPH_INITIALIZER and wire == _LENGTH_DELIMITED and end - value_start >= smallest:
             found = _raw_data(buffer, value_start, end, smallest)
             if found is not None:
                 kept.append(buffer[copied:start])
@@ -51,13 +54,33 @@ def split(buffer: memoryview, smallest: int) -> tuple[bytes, list[tuple[bytes, R
                 copied = end
     kept.append(buffer[copied : graph[1]])
     size = sum(map(len, kept))
-    return b"".join([*head, tag(MODEL_GRAPH), varint(size), *kept, *tail]), weights
+    return b"".join([*head, tag(_MODEL_GRAPH), varint(size), *kept, *tail]), weights
+
+
+def join(model: bytes, graph: bytes, weights: Iterable[tuple[bytes, int]]) -> Iterator[bytes | int]:
+    """Yield the pieces of a model file: bytes to write, or the index of the weight whose data comes next.
+
+    Args:
+        model: A serialised `ModelProto` without its graph.
+        graph: The serialised `GraphProto` without `weights`.
+        weights: For each weight the bytes of its `TensorProto` without data, and the length of its data.
+    """
+    sizes = []
+    for header, length in weights:
+        key = tag(_TENSOR_RAW_DATA) + varint(length)
+        inner = len(header) + len(key) + length
+        sizes.append((tag(_GRAPH_INITIALIZER) + varint(inner) + header + key, length))
+    total = len(graph) + sum(len(prefix) + length for prefix, length in sizes)
+    yield model + tag(_MODEL_GRAPH) + varint(total) + graph
+    for index, (prefix, _) in enumerate(sizes):
+        yield prefix
+        yield index
 
 
 def _raw_data(buffer: memoryview, start: int, stop: int, smallest: int) -> tuple[bytes, RawData] | None:
     rest, data = [], None
     for field, wire, field_start, value_start, end in _fields(buffer, start, stop):
-        if field == TENSOR_RAW_DATA and wire == LENGTH_DELIMITED:
+        if field == _TENSOR_RAW_DATA and wire == _LENGTH_DELIMITED:
             data = RawData(value_start, end - value_start)
         else:
             rest.append(buffer[field_start:end])
@@ -77,7 +100,7 @@ def _fields(buffer: memoryview, position: int, stop: int) -> Iterator[tuple[int,
         else:
             key, position = _read_varint(buffer, position, stop)
         field, wire = key >> 3, key & 7
-        if wire == LENGTH_DELIMITED:
+        if wire == _LENGTH_DELIMITED:
             if position < stop and buffer[position] < 0x80:
                 end = position + 1 + buffer[position]
                 position += 1
@@ -108,3 +131,18 @@ def _read_varint(buffer: memoryview, position: int, stop: int) -> tuple[int, int
             return value, position
         shift += 7
     raise ValueError(f"byte {position}: a number does not end")
+
+
+def varint(value: int) -> bytes:
+    """Return the protobuf encoding of a non-negative integer."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def tag(field: int) -> bytes:
+    """Return the key of a length-delimited field."""
+    return varint(field << 3 | _LENGTH_DELIMITED)

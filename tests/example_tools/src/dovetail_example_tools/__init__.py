@@ -18,3 +18,4 @@ def register(registry):
     registry.region_former("pairs", "dovetail_example_tools.pairs:Pairs")
     registry.backend("toy-npu", "dovetail_example_tools.toy_npu:ToyNpu")
     registry.executor("sequential", "dovetail_example_tools.sequential:Sequential")
+    registry.result_store("zip", "dovetail_example_tools.archive:ZipStore")

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.files import write_text
+from dovetail.files import file_sha256, write_text
 from dovetail.gc_pause import gc_paused
-from dovetail.planning.document import document_lines, json_text, parse_document
 from dovetail.planning.edits import Edit
 from dovetail.planning.plan_entries import VERSION
-from dovetail.planning.plan_rows import NODE_FIELDS, join_of, join_row, node_of, node_row, source_of
 from dovetail.planning.remark import Remark
-from dovetail.planning.remark_file import grouped, ungrouped
-from dovetail.results.manifest import PLAN, REMARKS
-from dovetail.results.reading import find_result
+
+from dovetail_results.document import document_lines, json_text, parse_document
+from dovetail_results.manifest import PLAN, REMARKS
+from dovetail_results.plan_rows import NODE_FIELDS, join_of, join_row, node_of, node_row, source_of
+from dovetail_results.reading import find_result
+from dovetail_results.remark_file import grouped, ungrouped
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
@@ -43,8 +44,6 @@ def save_plan(plan: Plan, path: Path) -> None:
         DovetailError: The file cannot be written.
     """
     if plan.source is not None and plan.source.is_file() and "sha256" not in plan.model:
-        from dovetail.ir.seal import file_sha256
-
         plan.model["sha256"] = file_sha256(plan.source)
     text = json.dumps(plan.as_dict(), indent=1) + "\n" if path.suffix == ".json" else plan_text(plan)
     write_text(path, text)

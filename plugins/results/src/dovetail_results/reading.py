@@ -7,18 +7,20 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.ir.seal import SEAL, file_sha256, read_seal
-from dovetail.results.committing import finish, stagings
-from dovetail.results.manifest import ARTIFACTS, MANIFEST, MODEL, FileRecord, Manifest
+from dovetail.files import file_sha256
+from dovetail_onnx.seal import SEAL, read_seal
+
+from dovetail_results.committing import finish, stagings
+from dovetail_results.manifest import ARTIFACTS, MANIFEST, MODEL, FileRecord, Manifest
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["FoundResult", "find_result", "open_result", "seal_of"]
+__all__ = ["FoundResult", "SavedFolder", "find_result", "open_result", "seal_of"]
 
 _TRIES, _PAUSE = 50, 0.02  # seconds; a commit takes a few milliseconds
 _HASHED_UP_TO = 64 << 20  # bytes; a twentieth of a second
@@ -41,6 +43,29 @@ class FoundResult:
     model: Path
     texts: Mapping[str, bytes]
     altered: frozenset[str]
+
+
+@dataclass(frozen=True)
+class SavedFolder:
+    """What is known of a result that was read; `dovetail.plugin.SavedResult` for folders and model files.
+
+    Attributes:
+        file: The model file.
+        found: The result that the file belongs to; None for a model file alone.
+    """
+
+    file: Path
+    found: FoundResult | None
+
+    @property
+    def placements(self) -> list[dict[str, Any]] | None:
+        """The rows of the manifest."""
+        return self.found.manifest.placements if self.found is not None else None
+
+    @property
+    def coverage(self) -> str | None:
+        """The coverage line of the manifest."""
+        return self.found.manifest.summary if self.found is not None else None
 
 
 def find_result(folder: Path) -> FoundResult | None:

@@ -11,9 +11,11 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from dovetail.ir.wire import tag, varint
+from dovetail.files import file_sha256
 
-__all__ = ["SEAL", "SEAL_SIZE", "file_sha256", "make_seal", "read_seal", "seal_holds"]
+from dovetail_onnx.wire import tag, varint
+
+__all__ = ["SEAL", "SEAL_SIZE", "make_seal", "read_seal", "seal_holds"]
 
 SEAL = "dovetail.content"
 """Key of the seal in the model's metadata."""
@@ -65,9 +67,3 @@ def seal_holds(path: Path, data: Iterable[Path]) -> bool:
             left -= len(chunk)
     files = [bytes.fromhex(file_sha256(file)) for file in sorted(data)]
     return make_seal(digest.digest(), files).endswith(seal.encode())
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

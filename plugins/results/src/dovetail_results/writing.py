@@ -13,10 +13,11 @@ from pathlib import Path
 
 from dovetail.errors import DovetailError
 from dovetail.files import created_folders, named, replacing, write_text
-from dovetail.ir.saving import SavedFile
 from dovetail.ownership import hold
-from dovetail.results.committing import commit, is_decided
-from dovetail.results.manifest import MANIFEST, FileRecord, Manifest
+from dovetail_onnx.saving import SavedFile
+
+from dovetail_results.committing import commit, is_decided
+from dovetail_results.manifest import MANIFEST, FileRecord, Manifest
 
 __all__ = ["Staging", "copied", "staged"]
 

@@ -98,8 +98,8 @@ def _digest(source: Any) -> str:
 
 def _code(ctx: Context) -> list[list[str]]:
     """What is registered as code, and by whom: a program may exchange a strategy without installing anything."""
-    # A command never shapes a result.
-    tables = [table for table in ctx.registry.tables if table.kind not in (*DATA_KINDS, "command")]
+    # Commands and stores never shape a result.
+    tables = [table for table in ctx.registry.tables if table.kind not in (*DATA_KINDS, "command", "result_store")]
     return [[table.kind, *entry] for table in tables for entry in table.entries if not table.is_file(entry.name)]
 
 

@@ -16,13 +16,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dovetail.planning.remark import Remark
+from dovetail.planning.remark import SLOT, Remark, template
 
-__all__ = ["SLOT", "grouped", "template", "ungrouped"]
+__all__ = ["grouped", "ungrouped"]
 
 _PER_LINE = 40
 _QUOTED = re.compile(r"'([^']*)'")
-SLOT = "'{}'"
 
 
 def grouped(remarks: Iterable[Remark]) -> list[dict[str, Any]]:
@@ -41,11 +40,6 @@ def grouped(remarks: Iterable[Remark]) -> list[dict[str, Any]]:
         lines[index].append(remark)
         last[remark.node] = index
     return [_line(members) for members in lines]
-
-
-def template(why: str) -> str:
-    """Replace quoted names by slots, so that reasons can be compared."""
-    return why if SLOT in why else _QUOTED.sub(SLOT, why)
 
 
 def _line(members: list[Remark]) -> dict[str, Any]:

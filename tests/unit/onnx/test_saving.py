@@ -12,8 +12,8 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir import save_model
 from dovetail_onnx.opening import open_model
+from dovetail_onnx.saving import save_model
 from onnx import numpy_helper
 
 TEXT = '<ir_version: 10, opset_import: ["": 22]> g (float[2,8] x) => (float[2,4096] y) { y = MatMul (x, w) }'
@@ -87,7 +87,7 @@ def test_a_full_disk_is_said(make, tmp_path):
 KILLED = """
 import os, signal, sys
 import onnx_ir as ir
-from dovetail.ir import save_model
+from dovetail_onnx.saving import save_model
 from dovetail_onnx.opening import open_model
 
 class Fatal(ir.LazyTensor):

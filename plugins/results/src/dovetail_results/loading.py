@@ -1,25 +1,23 @@
-"""Results that are there already: loaded from a folder, or recognised as what a request would give."""
+"""Results that are there already, loaded from a folder or from a model file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.compiled import CompiledModel
 from dovetail.errors import DovetailError
 from dovetail.gc_pause import gc_paused
-from dovetail.ir.seal import read_seal, seal_holds
-from dovetail.planning.annotated import annotated
 from dovetail.planning.placement import HOST, get_placement
 from dovetail.planning.plan import Plan
-from dovetail.planning.plan_file import parse_plan, parse_remarks
 from dovetail.planning.remark import Remark
-from dovetail.planning.saved_plan import SavedPlan
-from dovetail.results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
-from dovetail.results.reading import FoundResult, find_result, open_result, seal_of
 from dovetail.runtime.artifacts import ArtifactFolder
-from dovetail.stamp import stamp_of
+
+from dovetail_results.annotated import annotated
+from dovetail_results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
+from dovetail_results.plan_file import parse_plan, parse_remarks, read_plan
+from dovetail_results.reading import FoundResult, SavedFolder, open_result, seal_of
+from dovetail_results.saved_plan import SavedPlan
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -27,17 +25,15 @@ if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
     from dovetail.runtime.engine import Engine
 
-__all__ = ["load_result", "recognised"]
+__all__ = ["compiled_from", "load_result"]
 
 
-def load_result(path: Path, plugins: PluginSet | None = None) -> CompiledModel:
+def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
     """The result in a folder, or in a model file; see `dovetail.load`."""
     from dovetail.frontends import open_file
     from dovetail.passes.context import Context
     from dovetail.passes.request import Request
-    from dovetail.plugin.loader import load_plugins
 
-    plugins = plugins or load_plugins()
     opened = open_result(path, plugins) if path.is_dir() else None
     if opened is not None:
         model, found = opened
@@ -47,50 +43,18 @@ def load_result(path: Path, plugins: PluginSet | None = None) -> CompiledModel:
         if not file.is_file():
             raise DovetailError(f"{path} holds no {MODEL}", "`dovetail compile ... -o FOLDER` writes one")
         model = open_file(file, plugins)
-    model = annotated(model)
-    plan = _plan_of(model, found) if found is not None else _plan_beside(model, file)
+    compiled = compiled_from(model, SavedFolder(file, found))
     ctx = Context(Request(), plugins=plugins)
-    names = {row["backend"] for row in found.manifest.placements} if found is not None else _backends(model)
-    engines = _engines(names, plan, ctx)
-    return CompiledModel(
-        model, plan, engines, unchanged=file, recorded=found, artifacts=_artifacts_of(found), registry=ctx.registry
-    )
+    names = {row["backend"] for row in found.manifest.placements} if found is not None else _backends(compiled.model)
+    compiled.engines, compiled.registry = _engines(names, compiled.plan, ctx), ctx.registry
+    return compiled
 
 
-def recognised(model: Model, stamp: str, engines: Mapping[str, Sequence[Engine]], ctx: Context) -> CompiledModel | None:
-    """The result that `model` is already, if it was compiled for the same request and is as it was saved.
-
-    The stamp says what it was compiled for, the seal that neither graph nor weights were edited since. The graph is
-    not looked at.
-    """
-    if not stamp or model.path is None or not model.untouched or stamp_of(model) != stamp:
-        return None
-    seal = seal_of(model)
-    data = {Path(tensor.path) for tensor in model.skeleton().weights.values() if getattr(tensor, "path", None)}
-    if not seal or read_seal(model.path) != seal or not seal_holds(model.path, data):
-        ctx.remark("analysis", "", "edited", "the model was edited since it was compiled: it is compiled as any other")
-        return None
-    found = _result_of(model, seal)
-    model = annotated(model)
-    plan = _plan_of(model, found) if found is not None else _plan_beside(model, model.path)
-    return CompiledModel(
-        model,
-        plan,
-        dict(engines),
-        unchanged=model.path,
-        recorded=found,
-        artifacts=_artifacts_of(found),
-        registry=ctx.registry,
-    )
-
-
-def _result_of(model: Model, seal: str) -> FoundResult | None:
-    """The result that the model's file belongs to, if it lies in its folder."""
-    try:
-        found = find_result(model.path.parent)
-    except DovetailError:
-        return None
-    return found if found is not None and found.manifest.seal == seal else None
+def compiled_from(model: Model, saved: SavedFolder) -> CompiledModel:
+    """The result that a model is which was opened from a file of one; it has no engines yet."""
+    model, found = annotated(model), saved.found
+    plan = _plan_of(model, found) if found is not None else _plan_beside(model, saved.file)
+    return CompiledModel(model, plan, saved=saved, artifacts=_artifacts_of(found))
 
 
 def _artifacts_of(found: FoundResult | None) -> ArtifactFolder | None:
@@ -129,7 +93,7 @@ def _plan_beside(model: Model, file: Path) -> Plan:
     """The plan in the folder of a file that belongs to no result, if it may be its plan."""
     beside = file.parent / PLAN
     if file.name == MODEL and beside.is_file():
-        plan = Plan.load(beside)
+        plan = Plan(**read_plan(beside))
         if plan.model.get("result", "") in ("", seal_of(model)):
             return plan
     return Plan.extract(model)

@@ -23,11 +23,11 @@ from dataclasses import astuple
 from pathlib import Path
 
 from dovetail.errors import DovetailError
-from dovetail.files import sync_folder, write_text
-from dovetail.ir.saving import data_files, remove_data
-from dovetail.ir.seal import file_sha256
+from dovetail.files import file_sha256, sync_folder, write_text
 from dovetail.ownership import hold, remove_orphans
-from dovetail.results.manifest import MANIFEST, MODEL, FileRecord, Manifest, plain_name
+from dovetail_onnx.saving import data_files, remove_data
+
+from dovetail_results.manifest import MANIFEST, MODEL, FileRecord, Manifest, plain_name
 
 __all__ = ["commit", "finish", "is_decided", "stagings"]
 

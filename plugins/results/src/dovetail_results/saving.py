@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.saving import SavedFile, save_model
-from dovetail.ir.seal import file_sha256, read_seal
-from dovetail.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS
-from dovetail.results.reading import find_result, seal_of
-from dovetail.results.writing import Staging, copied, staged
-from dovetail.stamp import STAMP
+from dovetail.files import file_sha256
+from dovetail.planning.remark import Remark
+from dovetail_onnx.saving import SavedFile, save_model
+from dovetail_onnx.seal import read_seal
+
+from dovetail_results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
+from dovetail_results.plan_file import plan_text, remarks_text
+from dovetail_results.reading import SavedFolder, find_result, seal_of
+from dovetail_results.stamp import STAMP
+from dovetail_results.writing import Staging, copied, staged
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -34,15 +38,14 @@ def save_result(
     _keep_source(compiled.source, folder)
     if external is None and _is_there(compiled, folder):
         return
+    saved = _origin(compiled)
     with staged(folder) as staging, _digest_of(compiled.source) as source:
-        whole = (
-            external is None and compiled.unchanged is not None and not compiled.edited and _copied(compiled, staging)
-        )
+        whole = external is None and saved is not None and not compiled.edited and _copied(compiled, saved, staging)
         if not whole:
             _save_model(compiled, staging, external, progress)
         seal = read_seal(staging.path / MODEL)
-        if whole and compiled.recorded is not None and not compiled.recorded.altered:
-            for name, content in compiled.recorded.texts.items():
+        if whole and saved.found is not None and not saved.found.altered:
+            for name, content in saved.found.texts.items():
                 staging.write(name, content.decode())
         else:
             if source is not None:
@@ -52,7 +55,7 @@ def save_result(
         if compiled.artifacts is not None:
             for name, path in compiled.artifacts.files():
                 staging.copy(f"{ARTIFACTS}/{name}", path)
-        staging.commit(compiled.record(seal, staging.files))
+        staging.commit(Manifest(seal, staging.files, compiled.placements(), compiled.coverage()))
 
 
 def check_folder(folder: Path) -> None:
@@ -65,6 +68,11 @@ def check_folder(folder: Path) -> None:
         raise DovetailError(f"{folder} is a file", "name a folder to write to")
 
 
+def _origin(compiled: CompiledModel) -> SavedFolder | None:
+    """Where a result was read from; None for a new one, and for one that another store has read."""
+    return compiled.saved if isinstance(compiled.saved, SavedFolder) else None
+
+
 def _keep_source(source: Path | None, folder: Path) -> None:
     target = folder / MODEL
     if source is not None and target.exists() and source.exists() and target.samefile(source):
@@ -75,12 +83,12 @@ def _keep_source(source: Path | None, folder: Path) -> None:
 
 def _is_there(compiled: CompiledModel, folder: Path) -> bool:
     """Whether `folder` holds this result already, with everything that belongs to it."""
-    original = compiled.unchanged
+    saved = _origin(compiled)
     if (
-        original is None
+        saved is None
         or compiled.edited
         or not (folder / MANIFEST).is_file()
-        or original.parent.resolve() != folder.resolve()
+        or saved.file.parent.resolve() != folder.resolve()
     ):
         return False
     with contextlib.suppress(DovetailError):
@@ -115,19 +123,16 @@ def _save_model(compiled: CompiledModel, staging: Staging, external: bool | None
     _add_losses(compiled)
 
 
-def _copied(compiled: CompiledModel, staging: Staging) -> bool:
-    """Copy the file that the model was opened from; False if there is none, or it is another one by now."""
-    if compiled.unchanged is None or compiled.edited:
-        return False
+def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bool:
+    """Copy the file that the model was opened from; False if it has gone, or is another one by now."""
     # A graph that was run, and not edited, is still what the file holds.
-    seal = compiled.recorded.manifest.seal if compiled.recorded is not None else seal_of(compiled.model)
-    if not seal or read_seal(compiled.unchanged) != seal:
+    seal = saved.found.manifest.seal if saved.found is not None else seal_of(compiled.model)
+    if not seal or not saved.file.is_file() or read_seal(saved.file) != seal:
         return False
     weights = compiled.model.skeleton().weights.values()
     data = {Path(tensor.path) for tensor in weights if getattr(tensor, "path", None)}
     files = [
-        _copy(file, staging.path / name)
-        for file, name in (*((f, f.name) for f in sorted(data)), (compiled.unchanged, MODEL))
+        _copy(file, staging.path / name) for file, name in (*((f, f.name) for f in sorted(data)), (saved.file, MODEL))
     ]
     if read_seal(staging.path / MODEL) != seal:
         return False
@@ -142,8 +147,6 @@ def _copy(source: Path, target: Path) -> SavedFile:
 
 def _add_losses(compiled: CompiledModel) -> None:
     """Remark on what converting the weights could not keep; that is only known once they are written."""
-    from dovetail.planning.remark import Remark
-
     known = {(remark.rule, remark.why) for remark in compiled.plan.remarks if remark.rule == "losses"}
     for value in compiled.model.graph.initializers.values():
         losses = getattr(value.const_value, "losses", None)
@@ -154,12 +157,11 @@ def _add_losses(compiled: CompiledModel) -> None:
 
 
 def _write_texts(compiled: CompiledModel, staging: Staging) -> None:
-    from dovetail.planning.plan_file import plan_text, remarks_text
-
     staging.write(REMARKS, remarks_text(compiled.remarks))
     where = {"file": REMARKS, "sha256": staging.files[REMARKS].sha256}
     staging.write(PLAN, plan_text(compiled.plan, where))
-    saved = compiled.recorded.texts if compiled.recorded is not None else {}
-    kept = {name: content.decode() for name, content in saved.items() if name not in (PLAN, REMARKS)}
+    saved = _origin(compiled)
+    texts = saved.found.texts if saved is not None and saved.found is not None else {}
+    kept = {name: content.decode() for name, content in texts.items() if name not in (PLAN, REMARKS)}
     for name, text in {**kept, **compiled.files}.items():
         staging.write(name, text)

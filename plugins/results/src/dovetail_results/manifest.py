@@ -34,7 +34,7 @@ class Manifest:
     """What belongs to a result. Equal results have equal manifests: it holds no time and no random name.
 
     Attributes:
-        seal: The seal of the model (see `dovetail.ir.seal`).
+        seal: The seal of the model (see `dovetail_onnx.seal`).
         files: Every file by name.
         placements: How many nodes of each operator are where: rows of operator, backend, precision, nodes.
         summary: The coverage line.

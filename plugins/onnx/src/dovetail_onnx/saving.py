@@ -1,4 +1,4 @@
-"""Save models: streamed to a temporary file and renamed, so that no partial file is ever visible."""
+"""Write ONNX files: streamed to a temporary file and renamed, so that no partial file is ever visible."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from dovetail.errors import DovetailError
 from dovetail.files import named, replacing
 from dovetail.gc_pause import gc_paused
-from dovetail.ir.seal import SEAL, make_seal
 from dovetail.ir.skeleton import is_stub
-from dovetail.ir.wire import join
+
+from dovetail_onnx.seal import SEAL, make_seal
+from dovetail_onnx.wire import join
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["SavedFile", "data_files", "remove_data", "save_model", "tensor_chunks"]
@@ -59,7 +59,7 @@ def save_model(
         path: The file to write; its folder is created.
         external: Store weights outside the file (True), inside (False), or by their size (None).
         progress: Called with ("save", weights written, weights in total) before each weight.
-        seal: End the file with a digest of its content; see `dovetail.ir.seal`.
+        seal: End the file with a digest of its content; see `dovetail_onnx.seal`.
 
     Returns:
         The model file, and the data file if there is one.

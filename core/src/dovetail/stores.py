@@ -1,0 +1,78 @@
+"""Results and plans in files: stores, which distributions bring, read and write them; core knows no such file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.by_suffix import chosen_for, installed
+from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin.isolation import named_errors
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.options import CompileJob
+    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.results import Recognition
+
+__all__ = ["check_store", "recognised", "store_for"]
+
+_REQUIRED = ("save", "load")
+_WAY_OUT = "pip install dovetail-results, which saves results in folders and plans in files"
+
+
+@contextmanager
+def store_for(path: str | Path, verb: str, registry: Registry | None = None) -> Iterator[Any]:
+    """The `dovetail.plugin.ResultStore` for a path; whatever it raises inside the block is an error that names it.
+
+    Args:
+        path: The path; the longest suffix decides.
+        verb: The method that it is needed for.
+        registry: Has the stores; by default those of all installed plugins.
+
+    Raises:
+        DovetailError: No store or more than one has such paths.
+        UsageError: The path is empty, which would mean the current folder.
+    """
+    from dovetail.plugin.loader import load_plugins
+
+    if not str(path).strip():
+        raise UsageError("the output has an empty name", "name a file or folder; `.` is the current folder")
+    registry = registry or load_plugins().registry
+    found = chosen_for(Path(path), registry.result_store, _REQUIRED, verb).found
+    if found is None:
+        raise DovetailError(f"{path}: no store of results and plans is installed for it", _WAY_OUT)
+    with named_errors(found.who):
+        yield found.made
+
+
+def check_store(path: Path, plugins: PluginSet) -> None:
+    """Refuse what no result can be written to, before anything is compiled for it.
+
+    Raises:
+        DovetailError: No store has such paths, or the one that has refuses this one.
+    """
+    with store_for(path, "save", plugins.registry) as store:
+        if hasattr(store, "check"):
+            store.check(path)
+
+
+def recognised(job: CompileJob) -> Recognition:
+    """What all stores find out about a request before it is compiled: the first result that one of them recognises."""
+    from dovetail.plugin.results import Recognition
+
+    answers = []
+    for who, store in installed(job.ctx.registry.result_store, _REQUIRED):
+        if hasattr(store, "recognise"):
+            with named_errors(who):
+                answers.append((who, store.recognise(job)))
+
+    def mark(compiled: CompiledModel) -> None:
+        for who, answer in answers:
+            with named_errors(who):
+                answer.mark(compiled)
+
+    return Recognition(next((answer.found for _, answer in answers if answer.found is not None), None), mark)

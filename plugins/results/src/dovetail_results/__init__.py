@@ -1,0 +1,16 @@
+"""Results in folders and plans in files: saved as a whole, loaded, and recognised when the same is asked again.
+
+`store` is what is registered. `manifest` says what belongs to a result, `writing` puts a new one into a folder,
+`committing` is the moment in which it takes the place of the old one, `reading` finds the result that a folder holds,
+`stamp` tells requests apart, and `plan_file` is the form of plans.
+"""
+
+from dovetail.plugin import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Register the store."""
+    registry.result_store("folder", "dovetail_results.store:FolderStore")
