@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin.commands import CORE_COMMANDS, load_command
+from dovetail.plugin.commands import CORE_COMMANDS, MEMBER_COMMANDS, load_command
 from dovetail.plugin.isolation import PluginWarning
 from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, drop_option, installed_options
 from dovetail.plugin.registry import Registry
@@ -81,9 +81,11 @@ class CommandLine:
         listed = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
         registry = _core_registry() if self.name in CORE_COMMANDS else self.plugins.registry
         if self.name and not self.name.startswith("-") and self.name not in registry.command:
+            listed_there = "`dovetail --help` lists them; others come with the distributions that bring them"
+            brought_by = MEMBER_COMMANDS.get(self.name)
             raise UsageError(
                 f"there is no command {self.name!r}{did_you_mean(self.name, registry.command)}",
-                "`dovetail --help` lists them; others come with the distributions that bring them",
+                f"pip install {brought_by}" if brought_by else listed_there,
             )
         if self.name in registry.command:
             self.owner = registry.command.entry(self.name).owner

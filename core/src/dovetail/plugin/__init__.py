@@ -35,8 +35,10 @@ _PUBLIC = {
         (
             "Editor",
             "Executor",
+            "InputData",
             "RegionFormer",
             "RegionView",
+            "Runner",
             "Solver",
         ),
         "dovetail.plugin.services",
@@ -60,11 +62,11 @@ _PUBLIC = {
     **dict.fromkeys(("ConversionKind", "Step"), "dovetail.planning.conversion"),
     "Remedy": "dovetail.planning.remedies",
     **dict.fromkeys(("Holding", "Observer", "Parameters"), "dovetail.planning.holdings"),
-    **dict.fromkeys(("Artifact", "EmittedRegion", "Emitter", "StandIn"), "dovetail.runtime.artifacts"),
+    **dict.fromkeys(("Artifact", "EmittedRegion", "Emitter", "StandIn"), "dovetail.plugin.emitter"),
     "Edit": "dovetail.planning.edits",
     **dict.fromkeys(
         ("Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"),
-        "dovetail.runtime.engine",
+        "dovetail.plugin.engine",
     ),
 }
 __all__ = sorted(_PUBLIC)

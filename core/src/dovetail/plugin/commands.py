@@ -11,13 +11,16 @@ if TYPE_CHECKING:
 
     from dovetail.plugin.registry import Registry
 
-__all__ = ["CORE_COMMANDS", "Command", "load_command"]
+__all__ = ["CORE_COMMANDS", "MEMBER_COMMANDS", "Command", "load_command"]
 
 CORE_COMMANDS = {
     name: f"dovetail.cli.{name}:{name.upper()}"
-    for name in ("compile", "plan", "explain", "run", "opt", "backends", "passes", "plugins")
+    for name in ("compile", "plan", "explain", "opt", "backends", "passes", "plugins")
 }
 """The targets of core's commands by name, in the order in which help lists them."""
+
+MEMBER_COMMANDS = {"run": "dovetail-runtime"}
+"""Distributions that bring commands which most users expect, to say what to install."""
 
 _REQUIRED = ("name", "summary", "add_arguments", "run")
 
