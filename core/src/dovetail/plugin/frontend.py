@@ -100,6 +100,14 @@ class Dialect(Protocol):
             DovetailError: The model is invalid.
         """
 
+    def read_annotations(self, model: Model) -> None:
+        """Annotate the nodes of a model from a file with what an earlier compilation wrote of them: placements, kinds
+        and origins.
+
+        Raises:
+            DovetailError: An annotation is malformed.
+        """
+
     def body_flows(self, node: ir.Node) -> Iterable[BodyFlow]:
         """The values that a control-flow node passes to its bodies and takes from them; an empty tuple for any other.
 

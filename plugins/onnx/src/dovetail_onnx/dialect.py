@@ -23,5 +23,11 @@ class OnnxDialect:
 
         return Source.of(model, checked)
 
+    def read_annotations(self, model: Model) -> None:
+        """Read the placements, kinds and origins of nodes from their `metadata_props`."""
+        from dovetail_onnx.annotations import read_annotations
+
+        read_annotations(model)
+
     body_flows = staticmethod(body_flows)
     """The values that an If, a Loop or a Scan passes to its bodies and takes from them."""
