@@ -22,7 +22,6 @@ from dovetail.planning.placement import (
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["mirror_annotations", "read_annotations"]
