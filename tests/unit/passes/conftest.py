@@ -70,7 +70,6 @@ class WordsFrontend:
 @pytest.fixture(autouse=True)
 def words_for_graphs(monkeypatch):
     functions = {
-        "Model": lambda skeleton, checked: skeleton,
         "print_model": lambda model: " ".join(model.words),
         "verify_model": _verify,
     }
