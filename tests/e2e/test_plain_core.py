@@ -9,7 +9,8 @@ import pytest
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
     "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host", "dovetail_canonicalize",
-    "dovetail_placement", "dovetail_precision", "dovetail_verify", "dovetail_builder", "dovetail_cpu_bf16",
+    "dovetail_placement", "dovetail_precision", "dovetail_verify", "dovetail_explain", "dovetail_builder",
+    "dovetail_cpu_bf16",
     "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
@@ -140,15 +141,35 @@ def test_what_needs_an_engine_says_what_to_install(core, command):
     assert "Traceback" not in done.stderr
 
 
-def test_commands_of_other_distributions_are_not_there(core):
-    done = core("verify", MODEL, MODEL)
+@pytest.mark.parametrize("name", ["explain", "verify"])
+def test_commands_and_functions_of_other_distributions_say_what_to_install(core, name):
+    done = core(name, MODEL, MODEL)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no command 'verify'" in done.stderr
-    assert "others come with the distributions that bring them" in done.stderr
+    assert f"there is no command '{name}'" in done.stderr
+    assert f"pip install dovetail-{name}" in done.stderr
+    # A distribution that is installed leaves its entry points behind.
+    code = f"""
+import importlib.metadata
+importlib.metadata.entry_points = lambda **_: ()
+import dovetail
+print(hasattr(dovetail, "{name}"))
+try:
+    dovetail.{name}
+except dovetail.DovetailError as error:
+    print(error.message, error.hint, sep="; ")
+"""
+    said = f"the distribution that brings dovetail.{name} is not installed; pip install dovetail-{name}"
+    assert core(code=code).stdout.splitlines() == ["False", said]
+
+
+def test_help_lists_what_is_there(core):
     done = core("--help")
     assert done.returncode == 0
     assert " compile " in done.stdout
     assert " verify " not in done.stdout
+    done = core("nonsense")
+    assert done.returncode == 2
+    assert "others come with the distributions that bring them" in done.stderr
 
 
 def test_constants_stay_where_nothing_evaluates_them(core):

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail import __version__
+from dovetail.distributions import to_install
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin.commands import CORE_COMMANDS, load_command
 from dovetail.plugin.isolation import PluginWarning
@@ -83,7 +84,8 @@ class CommandLine:
         if self.name and not self.name.startswith("-") and self.name not in registry.command:
             raise UsageError(
                 f"there is no command {self.name!r}{did_you_mean(self.name, registry.command)}",
-                "`dovetail --help` lists them; others come with the distributions that bring them",
+                to_install(self.name)
+                or "`dovetail --help` lists them; others come with the distributions that bring them",
             )
         if self.name in registry.command:
             self.owner = registry.command.entry(self.name).owner

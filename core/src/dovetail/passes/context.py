@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from dovetail.planning.edits import Edit
     from dovetail.planning.holdings import Holding
     from dovetail.planning.join import Join
-    from dovetail.planning.remedies import Remedy
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.strategy import Remedy
     from dovetail.runtime.artifacts import ArtifactFolder
 
 __all__ = ["Analysis", "Context", "Mark"]

@@ -15,7 +15,7 @@ __all__ = ["CORE_COMMANDS", "Command", "load_command"]
 
 CORE_COMMANDS = {
     name: f"dovetail.cli.{name}:{name.upper()}"
-    for name in ("compile", "plan", "explain", "run", "opt", "backends", "passes", "plugins")
+    for name in ("compile", "plan", "run", "opt", "backends", "passes", "plugins")
 }
 """The targets of core's commands by name, in the order in which help lists them."""
 
