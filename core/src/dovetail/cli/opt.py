@@ -75,10 +75,9 @@ def _replay(args: argparse.Namespace) -> Result:
 
 
 def _write(args: argparse.Namespace, result: Result) -> None:
-    from dovetail.ir import print_model
     from dovetail.writing import write_file
 
-    text = print_model(result.model) if args.output is None else ""
+    text = result.model.text() if args.output is None else ""
     if args.output is not None:
         write_file(result.model, args.output, plugins_of(args).registry)
     if args.json:

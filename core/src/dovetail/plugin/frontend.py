@@ -100,6 +100,12 @@ class Dialect(Protocol):
             DovetailError: The model is invalid.
         """
 
+    def text(self, model: Model) -> str:
+        """The model as text that ends in a newline, the same every time, and that the front end reads back.
+
+        It shows types and placements of nodes; large tensors are printed without their data.
+        """
+
     def body_flows(self, node: ir.Node) -> Iterable[BodyFlow]:
         """The values that a control-flow node passes to its bodies and takes from them; an empty tuple for any other.
 

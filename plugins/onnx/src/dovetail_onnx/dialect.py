@@ -1,4 +1,4 @@
-"""What the front end knows of ONNX's operators and core does not: their source check, and what flows through bodies."""
+"""What the front end knows of ONNX models and core does not: their source check, their text, what bodies pass on."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ class OnnxDialect:
         from dovetail_onnx.source.snapshot import Source
 
         return Source.of(model, checked)
+
+    def text(self, model: Model) -> str:
+        """Print a model as ONNX text; see `dovetail_onnx.printer`."""
+        from dovetail_onnx.printer import print_model
+
+        return print_model(model)
 
     body_flows = staticmethod(body_flows)
     """The values that an If, a Loop or a Scan passes to its bodies and takes from them."""
