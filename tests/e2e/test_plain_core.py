@@ -10,8 +10,7 @@ MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
     "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host", "dovetail_canonicalize",
     "dovetail_placement", "dovetail_precision", "dovetail_verify", "dovetail_explain", "dovetail_builder",
-    "dovetail_cpu_bf16",
-    "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
+    "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
@@ -88,7 +87,7 @@ try:
 except dovetail.DovetailError as error:
     print(error)
 """
-    done = core(code=code, beside=["dovetail-onnx"])
+    done = core(code=code, beside=["dovetail-onnx"], needs=["dovetail-explain"])
     assert "no store of results and plans is installed" in done.stdout, done.stderr
     assert "pip install dovetail-results" in done.stdout
 

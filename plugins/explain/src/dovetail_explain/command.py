@@ -29,9 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from dovetail_explain.functions import explain
 
-    lines = explain(
-        existing(args.result), args.node, model=existing(args.model), plugins=plugins_of(args) if args.node else None
-    )
+    lines = explain(existing(args.result), args.node, model=existing(args.model), plugins=plugins_of(args))
     if args.json:
         print_json({"node": args.node, "lines": lines})
     else:

@@ -34,12 +34,15 @@ def explain(
             grouped by their reasons. Without it, the whole model is.
         model: The source model. With it, or where it is found beside the result or in the current folder by name and
             digest, what might bring one node to a backend is tried, and the lines say what works.
-        plugins: The plugins to try it with; by default all that are installed.
+        plugins: The plugins that read it, and to try it with; by default all that are installed.
 
     Raises:
         DovetailError: Nothing matches the selector, or there is no plan.
     """
-    decided = Plan.load(result) if isinstance(result, (str, Path)) else getattr(result, "plan", result)
+    if isinstance(result, (str, Path)):
+        decided = Plan.load(result, plugins.registry if plugins is not None else None)
+    else:
+        decided = getattr(result, "plan", result)
     lines = explain_plan(decided, selector)
     node = only_node(decided, selector)
     return lines if node is None else lines + remedy_lines(decided, node, result, model, plugins)
