@@ -9,8 +9,8 @@ import pytest
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
     "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host", "dovetail_canonicalize",
-    "dovetail_placement", "dovetail_precision", "dovetail_verify", "dovetail_explain", "dovetail_builder",
-    "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
+    "dovetail_placement", "dovetail_precision", "dovetail_verify", "dovetail_explain", "dovetail_commands",
+    "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
@@ -104,7 +104,7 @@ print(dovetail.compile({MODEL!r}, 'host').summary())
 
 @pytest.mark.parametrize("command", [("opt", MODEL, "-p", ""), ("opt", "-", "-p", "")], ids=["file", "input"])
 def test_a_file_needs_a_front_end(core, command):
-    done = core(*command)
+    done = core(*command, beside=["dovetail-commands"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "no front end reads such files" in done.stderr
     assert "pip install dovetail-onnx" in done.stderr
@@ -119,7 +119,7 @@ def test_python_says_it_too(core, source):
 
 
 def test_with_the_front_end_for_onnx_files_are_opened_and_printed(core):
-    done = core("opt", MODEL, "-p", "", beside=["dovetail-onnx"])
+    done = core("opt", MODEL, "-p", "", beside=["dovetail-onnx", "dovetail-commands"])
     assert (done.returncode, done.stderr) == (0, "")
     assert "Conv" in done.stdout
 
@@ -133,11 +133,19 @@ def test_with_the_front_end_for_onnx_files_are_opened_and_printed(core):
     ids=lambda command: command[0],
 )
 def test_what_needs_an_engine_says_what_to_install(core, command):
-    done = core(*command, beside=["dovetail-onnx", "dovetail-results"])
+    done = core(*command, beside=["dovetail-onnx", "dovetail-results", "dovetail-commands"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "the backend 'host'" in done.stderr
     assert "pip install dovetail-host" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["compile", "plan", "opt"])
+def test_commands_for_models_say_what_to_install(core, name):
+    done = core(name, MODEL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"there is no command '{name}'" in done.stderr
+    assert "pip install dovetail-commands" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["explain", "verify"])
@@ -164,7 +172,7 @@ except dovetail.DovetailError as error:
 def test_help_lists_what_is_there(core):
     done = core("--help")
     assert done.returncode == 0
-    assert " compile " in done.stdout
+    assert " passes " in done.stdout
     assert " verify " not in done.stdout
     done = core("nonsense")
     assert done.returncode == 2

@@ -6,6 +6,7 @@ __all__ = ["to_install"]
 
 _BRINGS = {
     "dovetail-builder": ("Builder", "autocast"),
+    "dovetail-commands": ("compile", "opt", "plan"),
     "dovetail-explain": ("explain",),
     "dovetail-precision": ("bench",),
     "dovetail-schemas": ("check",),

@@ -13,11 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CORE_COMMANDS", "Command", "load_command"]
 
-CORE_COMMANDS = {
-    name: f"dovetail.cli.{name}:{name.upper()}"
-    for name in ("compile", "plan", "run", "opt", "backends", "passes", "plugins")
-}
-"""The targets of core's commands by name, in the order in which help lists them."""
+CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "passes", "plugins", "run")}
+"""The targets of core's commands by name."""
 
 _REQUIRED = ("name", "summary", "add_arguments", "run")
 
@@ -26,7 +23,7 @@ class Command(Protocol):
     """A command of the program `dovetail`, registered with `registry.command("hello", "acme.cli:HELLO")`.
 
     Help lists every command, so the module that holds it imports nothing heavy at its top. `dovetail.cli.common` has
-    what commands share; `--json`, `--debug` and `--no-plugin` are there already.
+    what all commands share; `--json`, `--debug` and `--no-plugin` are there already.
 
     Attributes:
         name: As users write it; the name that it is registered under.
