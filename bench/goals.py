@@ -33,7 +33,7 @@ def main():
     start = time.perf_counter()
     goal = dovetail.compile(args.model, args.backend, data=args.data, min_snr=args.min_snr)
     searched = time.perf_counter() - start
-    from dovetail.data.batches import batches
+    from dovetail_runtime.data.batches import batches
 
     feeds = next(batches(dovetail.open(args.model), args.data))[0]
     session = ort.InferenceSession(args.model)

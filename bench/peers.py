@@ -95,7 +95,7 @@ def _snr(source: Path, target: Path) -> float | str:
     import dovetail
     import numpy as np
     import onnxruntime
-    from dovetail.data.batches import fitted
+    from dovetail_runtime.data.batches import fitted
     from dovetail_verify.compare import verify
 
     options = onnxruntime.SessionOptions()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import dovetail
 import numpy as np
-from dovetail.data.batches import batches
+from dovetail_runtime.data.batches import batches
 from dovetail_verify.metrics import Difference
 from dovetail_verify.random_inputs import random_batch
 from measure import table

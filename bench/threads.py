@@ -18,7 +18,7 @@ import dovetail
 import numpy as np
 import onnx_ir as ir
 import openvino
-from dovetail.runtime.engine import RegionModel
+from dovetail.plugin import RegionModel
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from measure import table
 

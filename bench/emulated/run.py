@@ -19,7 +19,7 @@ from pathlib import Path
 
 import dovetail
 import numpy as np
-from dovetail.data.batches import batches
+from dovetail_runtime.data.batches import batches
 from dovetail_verify.random_inputs import random_batch
 
 HERE = Path(__file__).parent

@@ -105,9 +105,9 @@ def in_its_own_types(model: Path) -> Candidate:
     import dovetail
     import onnx
     import onnx_ir
-    from dovetail.data.batches import fitted
-    from dovetail.runtime.engine import RegionModel
+    from dovetail.plugin import RegionModel
     from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+    from dovetail_runtime.data.batches import fitted
 
     typed, source = model.with_name("typed.onnx"), onnx_ir.load(model)
     for graph in (source.graph, *source.graph.subgraphs()):

@@ -11,7 +11,7 @@ import dovetail
 import numpy as np
 import onnx
 import pytest
-from dovetail.data.batches import fitted
+from dovetail_runtime.data.batches import fitted
 from onnx import numpy_helper
 
 with warnings.catch_warnings():

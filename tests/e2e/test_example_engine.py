@@ -56,6 +56,28 @@ def test_regions_are_compiled_and_replaced(acme, site):
     assert operators == "['Transpose', 'Program', 'Softmax']\n", "images enter with the channels last"
 
 
+def test_its_policy_and_its_cost_table_decide_about_precisions(acme, broken):
+    """Where float16 is slow, the cheapest plan has none; where the policy wants float32, no solver asks for more."""
+
+    def precision(folder, *options):
+        assert acme(*COMPILE, "acme-aot", *options, PYTHONPATH=folder).returncode == 0
+        return acme("explain", "out", "conv_1", PYTHONPATH=folder).stdout.split(", ")[1]
+
+    def change(file, old, new):
+        path = Path(folder) / "dovetail_example_engine" / file
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+    folder = broken("aot.backend.yaml", "policies: acme-aot\n", "")
+    assert precision(folder, "--solver", "min-cut") == "float16"
+    change("costs.yaml", "{float16: 800, ", "{float16: 0.01, ")
+    assert precision(folder, "--solver", "min-cut") == "float32"
+    change("aot.backend.yaml", "types: {f", "policies: acme-aot\ntypes: {f")
+    assert precision(folder) == "float16"
+    change("policy.yaml", "lower: [Conv, Gemm]", "lower: [Gemm]\n  fp32: [Conv]")
+    assert precision(folder) == "float32"
+
+
 def test_a_result_that_is_moved_runs(acme):
     acme(*COMPILE, "acme-aot")
     shutil.move("out", "elsewhere")

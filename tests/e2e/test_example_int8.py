@@ -219,6 +219,7 @@ BROKEN = [
     ("roles.py", "kept = []", "kept = [1]", "strategy 'acme-roles' of dovetail-example-int8"),
     ("percentile.py", "if array.size:", "if 1 / 0:", "observer 'acme-percentile' of dovetail-example-int8"),
     ("files.py", "return Artifact(", "return str(", "emitter 'acme-files' of dovetail-example-int8"),
+    ("memory.py", "weight = node", "weight = node.inputs[7]; node", "fact 'weight_bytes' of dovetail-example-int8"),
     ("__init__.py", '"acme-files"', '"acme files"', "dovetail-example-int8"),
     ("int8.backend.yaml", "observer: acme-percentile", "observer: acme-percentil", "did you mean 'acme-percentile'?"),
     ("int8.backend.yaml", "w8, B: b32", "w9, B: b32", "unknown type 'w9'"),
@@ -233,6 +234,16 @@ def test_whatever_the_vendor_breaks_is_named(acme, broken, file, old, new, says)
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert acme("compile", "net.onnx", "--backend", "cpu-bf16", "-o", "out", PYTHONPATH=folder).returncode == 0
+
+
+def test_a_fact_of_its_own_limits_nodes(acme, broken):
+    """The first weight has 600 numbers, the second 576."""
+    folder = broken("int8.backend.yaml", "weight_bytes: ..65536", "weight_bytes: ..599")
+    done = acme(*COMPILE, "--data", "data.npz", PYTHONPATH=folder)
+    assert done.returncode == 0, done.stderr
+    said = acme("explain", "out", "first", PYTHONPATH=folder).stdout
+    assert "not on acme-int8: weight_bytes = 600; allowed: ..599 [int8.backend.yaml:" in said
+    assert acme("explain", "out", "second", PYTHONPATH=folder).stdout.startswith("second (Conv): acme-int8")
 
 
 def test_an_emitter_that_fails_costs_its_backend_the_region_only(acme, broken):

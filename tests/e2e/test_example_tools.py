@@ -79,8 +79,10 @@ def test_it_is_listed(dovetail, site):
         "frontend": ["toy"],
         "edit": ["unit-conv"],
         "region_former": ["pairs"],
-        "backend": ["toy-npu"],
+        "backend": ["toy-npu", "toy-relu"],
+        "backend_format": ["operator-list"],
         "executor": ["sequential"],
+        "result_store": ["zip"],
         "command": ["hello"],
         "option": ["hello"],
     }
@@ -223,6 +225,23 @@ def test_what_is_broken_is_named_and_the_rest_of_it_works(dovetail, broken, chan
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert dovetail("hello", "you", PYTHONPATH=folder).stdout == "hello, you\n"
+
+
+def test_a_backend_in_a_format_of_its_own(dovetail, site):
+    done = dovetail("compile", DIGITS, "--backend", "toy-relu", "-o", "out", "--verify", PYTHONPATH=str(site))
+    assert done.returncode == 0, done.stderr
+    assert "toy-relu 6/" in done.stdout.splitlines()[-1]
+    said = dovetail("explain", "out", "type:Conv", PYTHONPATH=str(site)).stdout
+    assert "it has no Conv [relu.backend.list]" in said
+
+
+def test_a_file_of_that_format_that_is_broken_is_named(dovetail, site, broken):
+    folder = broken("relu.backend.list", "toy-relu\nRelu\nMaxPool\n", "")
+    done = dovetail("backends", PYTHONPATH=folder)
+    assert done.returncode == 0
+    assert "relu.backend.list: it is empty" in done.stderr
+    assert "example-tools  dovetail-example-tools  broken  relu.backend.list: it is empty" in done.stdout
+    assert "cpu-bf16" in done.stdout
 
 
 FILES = sorted(path.name for path in (TOOLS / "src" / PACKAGE).glob("*.py"))

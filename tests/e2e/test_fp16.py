@@ -13,7 +13,7 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
-from dovetail.data.batches import fitted
+from dovetail_runtime.data.batches import fitted
 from dovetail_verify.metrics import Difference
 from onnx import TensorProto, numpy_helper
 

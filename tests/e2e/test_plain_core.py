@@ -4,13 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dovetail
 import pytest
 
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
     "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host", "dovetail_canonicalize",
-    "dovetail_placement", "dovetail_precision", "dovetail_verify", "dovetail_explain", "dovetail_commands",
-    "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
+    "dovetail_placement", "dovetail_precision", "dovetail_runtime", "dovetail_verify", "dovetail_explain",
+    "dovetail_commands", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime",
+    "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
@@ -97,7 +99,8 @@ def test_a_result_in_memory_needs_no_store(core):
 import dovetail
 print(dovetail.compile({MODEL!r}, 'host').summary())
 """
-    beside = [f"dovetail-{name}" for name in ("onnx", "host", "schemas", "placement", "canonicalize", "precision")]
+    members = ("onnx", "host", "schemas", "placement", "canonicalize", "precision", "runtime")
+    beside = [f"dovetail-{name}" for name in members]
     done = core(code=code, beside=beside, needs=["onnxruntime", "scipy"])
     assert (done.returncode, done.stdout) == (0, "host 13; 0 joins\n"), done.stderr
 
@@ -177,6 +180,37 @@ def test_help_lists_what_is_there(core):
     done = core("nonsense")
     assert done.returncode == 2
     assert "others come with the distributions that bring them" in done.stderr
+
+
+def test_a_model_is_compiled_without_what_runs_it(tmp_path):
+    plugins = dovetail.load_plugins(block=["dovetail-runtime"])
+    compiled = dovetail.compile(MODEL, "host", plugins=plugins)
+    compiled.save(tmp_path)
+    assert (compiled.summary(), compiled.notes()) == ("host 13; 0 joins", [])
+    loaded = dovetail.load(tmp_path, plugins)
+    for use in (lambda: compiled.run({}), lambda: compiled.regions, lambda: compiled.engines, loaded.executed):
+        with pytest.raises(dovetail.DovetailError, match="no installed distribution runs models\n.*dovetail-runtime"):
+            use()
+
+
+def test_data_is_not_read_without_what_reads_it(core):
+    code = f"""
+import dovetail, dovetail.running
+dovetail.running.member_function_names = list
+try:
+    dovetail.plan({MODEL!r}, "host", data="x.npz")
+except dovetail.DovetailError as error:
+    print(error)
+"""
+    done = core(code=code, beside=["dovetail-onnx", "dovetail-schemas", "dovetail-host"])
+    assert done.stdout == "no installed distribution reads input data\n  pip install dovetail-runtime\n", done.stderr
+
+
+def test_running_from_the_command_line_says_what_to_install(core):
+    done = core("run", "out", "--data", "x.npz")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no command 'run'" in done.stderr
+    assert "pip install dovetail-runtime" in done.stderr
 
 
 def test_constants_stay_where_nothing_evaluates_them(core):

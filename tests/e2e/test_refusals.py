@@ -25,7 +25,7 @@ emit: {engines: [picky]}
 """
 
 ENGINE = """
-from dovetail.runtime.engine import EngineError
+from dovetail.plugin import EngineError
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
 REFUSES = {refuses!r}

@@ -7,9 +7,9 @@ import onnx
 import pytest
 from dovetail import api
 from dovetail.ir import verify_model
-from dovetail.runtime.executor import Executor
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_model
+from dovetail_runtime.executor import Executor
 from hypothesis import given, note
 from hypothesis import strategies as st
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.compilation import Planner
-from dovetail.data.sources import as_data
 from dovetail.errors import UsageError
-from dovetail.job import check_data, compile_job
+from dovetail.job import compile_job
 from dovetail.listing import BackendInfo, backends
 from dovetail.option_chain import OptionChain
 from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.plugin.loader import load_plugins
+from dovetail.running import input_data
 
 if TYPE_CHECKING:
     import onnx
@@ -84,7 +84,7 @@ def plan(
         high: Selectors of nodes that shall be computed in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
         freeze_inputs: Take inputs that have a default for constants: nobody will give another value.
-        data: Data for passes that measure; see `dovetail.data.sources.read_data`.
+        data: Data for passes that measure; see `dovetail.input_data`.
         passes: Passes of your own that join those of the plugins, each in the stage that its class names.
         plugins: The plugins to use; by default all that are installed.
         progress: Called with (what, done, total).
@@ -101,7 +101,8 @@ def plan(
     ctx = Context(request, plugins=plugins)
     original = open(model, plugins)
     ctx.load_backends()
-    check_data(original, request.data)
+    if data is not None:
+        input_data(request.data).check(original)
     return Planner(original, ctx, passes, instrumentation or Instrumentation(progress=progress)).decide()[1]
 
 
@@ -134,7 +135,7 @@ def compile(
 
     Args:
         model: The model, its path, or what else `dovetail.open` takes; a model that is passed in is not changed.
-        data: Inputs to measure on, and for options that run the result; see `dovetail.data.sources.read_data`.
+        data: Inputs to measure on, and for options that run the result; see `dovetail.input_data`.
         plan: A plan to replay, or its path. Its backends are used where `backends` names none.
         try_engines: Load the result on the engines that the backends are made for, and place elsewhere what they
             refuse: always (True), never (False), or unless the model is large or a plan is replayed (None).
@@ -159,8 +160,6 @@ def compile(
         backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits,
         low=low, high=high, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, options=chosen.recorded(),
     )  # fmt: skip
-    if planned is not None:
-        try_engines = bool(try_engines)
     return compile_job(
         original, request, chosen, plugins=plugins, passes=passes, try_engines=try_engines, keep=keep,
         progress=progress, instrumentation=instrumentation,
@@ -194,7 +193,8 @@ def requested(backends: str | BackendChoice | Sequence[str | BackendChoice], **c
         backends = (backends,)
     if not backends and choices.get("plan") is None:
         raise UsageError("no backend is named", "name at least one; `dovetail backends` lists them")
-    return Request.of(*backends, **{**choices, "data": as_data(choices.get("data"))})
+    data = choices.pop("data", None)
+    return Request.of(*backends, **choices, data=None if data is None else input_data(data).given)
 
 
 def _choice(entry: Mapping[str, Any]) -> BackendChoice:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
-from dovetail.errors import DovetailError
 from dovetail.gc_pause import gc_paused
 from dovetail.passes.context import Mark
 from dovetail.passes.instrumentation import Instrumentation
-from dovetail.planning.engine_refusals import refuse_nodes
 from dovetail.planning.holdings import holdings_document
-from dovetail.planning.placement import HOST
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -22,17 +18,12 @@ if TYPE_CHECKING:
     from dovetail.passes.result import Result
     from dovetail.planning.plan import Plan
     from dovetail.plugin.options import Asked
-    from dovetail.runtime.guard import GuardedEngine
 
-__all__ = ["Planner", "preferred_engines", "too_large"]
+__all__ = ["Planner"]
 
 _PREPARE = ("normalise", "analyse")
 _DECIDE = ("place", "type")
-_CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "emit")
-
-_ROUNDS = 8
-_LARGEST_TRIED = 1 << 30  # bytes of weights; engines need as much again
-_MOST_TRIED = 20_000  # nodes; the time that engines take to prepare need not be linear
+_CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "emit", "load")
 
 
 class Planner:
@@ -82,21 +73,13 @@ class Planner:
         ctx.refusals = self._refusals.copy()
         return self._round()
 
-    def compile(
-        self,
-        engines: Mapping[str, Sequence[GuardedEngine]],
-        asked: Asked | None = None,
-        try_engines: bool | None = None,
-    ) -> CompiledModel:
+    def compile(self, asked: Asked | None = None) -> CompiledModel:
         """Give every node its backend and precision, with the conversions that needs.
 
-        The regions are then loaded on the engines that the backends are made for, where these run on this machine. What
-        a pass or an engine refuses is placed elsewhere, and that is repeated until nothing is refused.
+        What a pass refuses on the way is placed elsewhere, and that is repeated until nothing is refused.
 
         Args:
-            engines: The engines of each backend.
             asked: As for `decide`.
-            try_engines: Load the regions (True), do not (False), or load them unless the model is large (None).
 
         Raises:
             DovetailError: The model or the request is at fault.
@@ -104,32 +87,22 @@ class Planner:
         from dovetail.compiled import CompiledModel
 
         ctx = self._ctx
-        preferred = preferred_engines(engines, try_engines)
-        tries = 0
         work, decided = self.decide(asked)
-        while True:
-            ctx.decided = work.clone() if any(getattr(backend, "artifacts", ()) for backend in ctx.backends) else None
-            if self._run(work, _CARRY_OUT).refused:
-                work, decided = self._round()
-                continue
-            decided.remarks, decided.values = list(ctx.remarks), holdings_document(ctx.holdings)
-            compiled = CompiledModel(work, decided, engines, files=dict(ctx.files), artifacts=ctx.artifacts)
-            if not preferred.keys() & decided.summary["coverage"].keys():
-                break
-            if try_engines is None and (why := too_large(work)):
-                compiled.untried = why
-                break
-            tries += 1
-            if tries == _ROUNDS:
-                break
-            # Engines name one node at a time; where there is no end to it, what is left of the region goes as a whole.
-            self._try(compiled, preferred, whole=tries >= _ROUNDS - 1)
-            if not ctx.refusals.fresh:
-                break
+        while self._carry_out(work, decided).refused:
             work, decided = self._round()
         if not asked:
             self._refusals = ctx.refusals
-        return compiled
+        decided.remarks, decided.values = list(ctx.remarks), holdings_document(ctx.holdings)
+        return CompiledModel(
+            work, decided, (*ctx.backends, ctx.host), files=dict(ctx.files), artifacts=ctx.artifacts,
+            trial=ctx.trial, registry=ctx.registry,
+        )  # fmt: skip
+
+    def _carry_out(self, work: Model, decided: Plan) -> Result:
+        ctx = self._ctx
+        ctx.plan, ctx.trial = decided, None
+        ctx.decided = work.clone() if any(getattr(backend, "artifacts", ()) for backend in ctx.backends) else None
+        return self._run(work, _CARRY_OUT)
 
     def _round(self) -> tuple[Model, Plan]:
         """Decide on a fresh graph, with everything that was refused so far."""
@@ -158,35 +131,3 @@ class Planner:
         ctx.progress, ctx.decided_outside = self._watch.progress, True
         with gc_paused():
             return pipeline.run(model, ctx, self._watch)
-
-    def _try(self, compiled: CompiledModel, preferred: Mapping[str, str], whole: bool) -> None:
-        """Refuse what the engines refuse when the regions are loaded."""
-        if self._watch.progress:
-            self._watch.progress("load", 0, 0)
-        self._ctx.current_pass = "load"
-        try:
-            refusals = compiled.executor().refusals
-        except DovetailError as error:
-            # No engine at all takes some region. Where the one that the backend is made for refused it, the host may.
-            refuse_nodes(compiled.plan, getattr(error, "refusals", []), preferred, self._ctx, whole)
-            if not self._ctx.refusals.fresh:
-                raise
-        else:
-            refuse_nodes(compiled.plan, refusals, preferred, self._ctx, whole)
-
-
-def preferred_engines(engines: Mapping[str, Sequence[GuardedEngine]], try_engines: bool | None) -> dict[str, str]:
-    """The engines that regions are tried on, by backend: the one that each is made for, where it runs here."""
-    if try_engines is False:
-        return {}
-    return {name: listed[0].name for name, listed in engines.items() if name != HOST and listed[0].available().ok}
-
-
-def too_large(model: Model) -> str:
-    """Why a model is not loaded just to look at it; empty if it may be."""
-    nodes = sum(1 for _ in model.nodes())
-    if nodes > _MOST_TRIED:
-        return f"it has {counted(nodes, 'node')}"
-    tensors = (value.const_value for _, graph in model.graphs() for value in graph.initializers.values())
-    size = sum(tensor.nbytes for tensor in tensors if tensor is not None and tensor.dtype.name != "STRING")
-    return f"its weights are {size >> 20} MiB" if size > _LARGEST_TRIED else ""

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import html
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.artifacts import nodes_of
 from dovetail.counting import counted
 from dovetail.ir.bodies import body_nodes
 from dovetail.planning.placement import HOST, get_placement
-from dovetail.runtime.artifacts import nodes_of
+from dovetail.running import cannot_run, runner_class
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from dovetail.artifacts import ArtifactFolder
     from dovetail.ir.model import Model
     from dovetail.planning.placement import Placement
     from dovetail.planning.plan import Plan
     from dovetail.planning.remark import Remark
+    from dovetail.plugin.backend import Backend
+    from dovetail.plugin.engine import Engine, Executed
     from dovetail.plugin.registry import Registry
     from dovetail.plugin.results import SavedResult
-    from dovetail.runtime.artifacts import ArtifactFolder
-    from dovetail.runtime.engine import Engine, Executed
-    from dovetail.runtime.executor import Executor
-    from dovetail.runtime.executors import GuardedExecutor
-    from dovetail.runtime.region_runner import RegionRunner
+    from dovetail.plugin.services import Executor, Runner
     from dovetail.verification import Verification
 
 __all__ = ["CompiledModel"]
@@ -42,20 +42,20 @@ class CompiledModel:
     Attributes:
         model: The result, with placements as annotations.
         plan: What was decided, and why.
-        engines: The engines of each backend in it.
+        backends: The backends in it, with their options chosen.
         verification: The comparison with the original, where one was asked for.
         source: The file of the source model, which no result may replace.
         saved: What the store that it was loaded from knows of it; None for a new one.
         files: Texts to save beside the model, by file name.
         artifacts: What backends made of their regions for their own tools, or None.
         options: Passed to the engines when they load (`threads`, say); each takes what it knows.
-        registry: Has the executors that plugins bring; None for those of all installed plugins.
-        untried: Why the regions were not loaded when the model was compiled, or empty.
+        registry: Has the engines and executors that plugins bring; None for those of all installed plugins.
+        trial: What trying the engines left for whatever runs the model.
     """
 
     model: Model
     plan: Plan
-    engines: Mapping[str, list[Engine]] = field(default_factory=dict)
+    backends: Sequence[Backend] = ()
     verification: Verification | None = None
     source: Path | None = None
     saved: SavedResult | None = field(default=None, repr=False)
@@ -63,10 +63,7 @@ class CompiledModel:
     artifacts: ArtifactFolder | None = None
     options: dict[str, Any] = field(default_factory=dict)
     registry: Registry | None = field(default=None, repr=False)
-    untried: str = ""
-    _executors: dict[str, Executor | GuardedExecutor] = field(default_factory=dict, repr=False)
-    _last_used: str = field(default="", repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    trial: Any = field(default=None, repr=False)
     _revision: int = field(default=-1, repr=False)
 
     def __post_init__(self) -> None:
@@ -94,12 +91,35 @@ class CompiledModel:
         """Every reason."""
         return self.plan.remarks
 
-    @property
-    def _executor(self) -> Executor | GuardedExecutor | None:
-        """What ran it last, if anything did."""
-        return self._executors.get(self._last_used)
+    @cached_property
+    def _runner(self) -> Runner | None:
+        """What runs it; None if nothing that runs models is installed."""
+        from dovetail.plugin.loader import load_plugins
 
-    def executor(self, name: str = "") -> Executor | GuardedExecutor:
+        make = runner_class(self.registry or load_plugins().registry)
+        return make and make(self)
+
+    @property
+    def runner(self) -> Runner:
+        """What runs it.
+
+        Raises:
+            DovetailError: Nothing that runs models is installed.
+        """
+        if self._runner is None:
+            raise cannot_run()
+        return self._runner
+
+    @property
+    def engines(self) -> Mapping[str, Sequence[Engine]]:
+        """The engines of each backend in it.
+
+        Raises:
+            DovetailError: A backend has no engine at all.
+        """
+        return self.runner.engines
+
+    def executor(self, name: str = "") -> Executor:
         """What runs it, made when first asked for, and again when `options` have changed.
 
         Args:
@@ -108,32 +128,16 @@ class CompiledModel:
         Raises:
             DovetailError: No plugin brings it, it cannot be made, or no engine takes a region.
         """
-        with self._lock:
-            known = self._executors.get(name)
-            if known is None or known.options != self.options:
-                known = self._executors[name] = self._made(name)
-            self._last_used = name
-            return known
-
-    def _made(self, name: str) -> Executor | GuardedExecutor:
-        if not name:
-            from dovetail.runtime.executor import Executor
-
-            return Executor(self.model, self.engines, self.options, artifacts=self.artifacts)
-        from dovetail.plugin.loader import load_plugins
-        from dovetail.runtime.executors import load_executor
-
-        return load_executor(name, self, self.registry or load_plugins().registry)
+        return self.runner.executor(name)
 
     def unload(self) -> None:
         """Let go of the engines' sessions and their memory; they are made again when something is run."""
-        with self._lock:
-            self._executors.clear()
+        self.runner.unload()
 
     @property
-    def regions(self) -> list[RegionRunner]:
+    def regions(self) -> Sequence[Any]:
         """The regions in the order in which they run; each can be run alone: `compiled.regions[0].run({...})`."""
-        return self.executor().runners
+        return self.runner.runners
 
     def run(self, inputs: Mapping[str, object], executor: str = "") -> dict[str, np.ndarray]:
         """All outputs by name; may be called from several threads at once.
@@ -145,25 +149,19 @@ class CompiledModel:
         Raises:
             DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
         """
-        return self.executor(executor).run(inputs)
+        return self.runner.run(inputs, executor)
 
     def run_on(self, data: object, executor: str = "") -> dict[str, np.ndarray]:
-        """All outputs for all batches of `data` (see `dovetail.data.batches.batches`), joined on the first axis.
+        """All outputs for all batches of `data` (see `dovetail.input_data`), joined on the first axis.
 
         Raises:
             DovetailError: The data does not fit, or no engine runs a region.
         """
-        from dovetail.data.batches import batches, fitted
+        return self.runner.run_on(data, executor)
 
-        parts: dict[str, list[np.ndarray]] = {}
-        for feeds, _ in batches(self.model, data):
-            for name, array in self.run(fitted(self.model, feeds), executor).items():
-                parts.setdefault(name, []).append(array)
-        return {name: _joined(arrays) for name, arrays in parts.items()}
-
-    def executed(self) -> dict[str, Executed]:
+    def executed(self) -> Mapping[str, Executed]:
         """The precision that every node was really executed in, by what ran it last, by node name."""
-        return self.executor(self._last_used).executed()
+        return self.runner.executed()
 
     def placement_table(self) -> list[dict[str, Any]]:
         """How many nodes of each operator are where and in what.
@@ -171,7 +169,7 @@ class CompiledModel:
         Rows of operator, backend, precision, executed, nodes. `executed` is the precision that the engine reports,
         where the regions have been loaded; `-` where it reports none.
         """
-        executed = self._executor.executed() if self._executor is not None else None
+        executed = self.runner.executed() if self._runner is not None and self.runner.loaded else None
         return self.placements() if executed is None else self._table(executed)
 
     def placements(self) -> list[dict[str, Any]]:
@@ -198,7 +196,7 @@ class CompiledModel:
 
     def summary(self) -> str:
         """The coverage line: `cpu-bf16 96/104 nodes in 2 regions, host 8; 3 joins; SNR 41.2 dB`."""
-        line = self.coverage() + self._stand_ins()
+        line = self.coverage() + (self.runner.stand_ins() if self._runner is not None else "")
         if self.verification is not None and self.verification.short():
             line += f"; {self.verification.short()}"
         return line
@@ -228,37 +226,10 @@ class CompiledModel:
             held = nodes_of(self.model, node)
             yield from (node, *body_nodes(node)) if held == (node,) else held
 
-    def _stand_ins(self) -> str:
-        """How many regions of a backend run on another engine than the one it is made for, once that is known."""
-        runners = self._executor.runners if self._executor is not None else []
-        found = Counter(
-            (runner.backend, runner.engine)
-            for runner in runners
-            if runner.backend != HOST and runner.engine != self.engines[runner.backend][0].name
-        )
-        texts = [f"{counted(n, 'region')} of {backend} on {engine}" for (backend, engine), n in sorted(found.items())]
-        return "".join(f"; {text}" for text in texts)
-
     def notes(self) -> list[str]:
         """What the user should know: what was assumed of the model, and engines that are absent or have a caveat."""
-        notes = [
-            remark.why for remark in self.remarks if remark.kind == "analysis" and remark.suggest and not remark.node
-        ]
-        if self._executor is not None:
-            return [*notes, *self._executor.notes]
-        used = {row["backend"] for row in self.placement_table()}
-        if self.untried:
-            notes.append(
-                f"the engines were not tried with this model: {self.untried}; --try-engines does it all the same"
-            )
-        for backend in sorted(used & self.engines.keys()):
-            for engine in self.engines[backend]:
-                ok, why = engine.available()
-                if why or not ok:
-                    notes.append(f"{engine.name}{'' if ok else ' is not available'}: {why}")
-                if ok:
-                    break
-        return notes
+        assumed = [r.why for r in self.remarks if r.kind == "analysis" and r.suggest and not r.node]
+        return [*assumed, *(self.runner.notes if self._runner is not None else ())]
 
     def save(
         self,
@@ -280,17 +251,6 @@ class CompiledModel:
 
         with store_for(folder, "save", self.registry) as store:
             store.save(self, Path(folder), external=external, progress=progress)
-
-
-def _joined(parts: list[Any]) -> Any:
-    """The results of several batches as one: arrays joined on the first axis, lists one after the other."""
-    import numpy as np
-
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(part, list) for part in parts):
-        return [item for part in parts for item in part]
-    return np.concatenate(parts)
 
 
 def _reported(how: Executed | None, planned: Placement) -> str:

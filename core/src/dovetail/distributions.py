@@ -9,6 +9,7 @@ _BRINGS = {
     "dovetail-commands": ("compile", "opt", "plan"),
     "dovetail-explain": ("explain",),
     "dovetail-precision": ("bench",),
+    "dovetail-runtime": ("run",),
     "dovetail-schemas": ("check",),
     "dovetail-verify": ("bisect", "verify"),
 }

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.compilation import Planner, preferred_engines
+from dovetail.compilation import Planner
 from dovetail.errors import ResultError
 from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.planning.remark import Remark
 from dovetail.plugin.options import CompileJob
-from dovetail.runtime.engines import engines_of
+from dovetail.running import input_data, runner_class
 from dovetail.stores import recognised
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.options import Asked
 
-__all__ = ["check_data", "compile_job"]
+__all__ = ["compile_job"]
 
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified",
@@ -46,22 +46,23 @@ def compile_job(
 ) -> CompiledModel:
     """The result of a request for a model, by way of the options; see `dovetail.compile` for the arguments."""
     ctx = Context(request, plugins=plugins)
-    engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
+    ctx.load_backends()
+    ctx.try_engines = try_engines
     once = _Once(keep)
-    tried = preferred_engines(engines, try_engines)
-    job = CompileJob(original, request, ctx, engines, options.keywords, None, progress, once, passes, tried)
+    runner = runner_class(ctx.registry)
+    tried = runner.tried(ctx) if runner is not None else {}
+    job = CompileJob(original, request, ctx, options.keywords, None, progress, once, passes, tried)
     found, mark = recognised(job)
     job = replace(job, recognised=found)
-    if found is None:
-        check_data(original, request.data)
+    if found is None and request.data is not None:
+        input_data(request.data).check(original)
     watch = instrumentation or Instrumentation(progress=progress)
     planner = Planner(original, ctx, passes, watch)
 
     def innermost(asked: Asked | None = None) -> CompiledModel:
         if found is not None and not asked:
             return found
-        compiled = planner.compile(engines, asked, try_engines)
-        compiled.registry = ctx.registry
+        compiled = planner.compile(asked)
         compiled.source = original.path and original.path.absolute()
         mark(compiled)
         if request.options:
@@ -77,14 +78,6 @@ def compile_job(
         raise
     once(compiled)
     return compiled
-
-
-def check_data(model: Model, data: object) -> None:
-    """Look at the first batch, so that data which does not fit is an error before any work is done."""
-    from dovetail.data.batches import batches
-
-    if data is not None:
-        next(batches(model, data), None)
 
 
 class _Once:

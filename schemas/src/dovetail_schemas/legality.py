@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Opsets, port_names
 from dovetail.plugin import Refusal, Verdict
+from dovetail_onnx.signatures import Opsets, port_names
 
 from dovetail_schemas.errors import SchemaError
 from dovetail_schemas.memo import content_names, question

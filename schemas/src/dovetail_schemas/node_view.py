@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Opsets, Signature, input_name, port_names, signature
+from dovetail_onnx.signatures import Opsets, Signature, input_name, port_names, signature
 
 from dovetail_schemas.effective import effective
 from dovetail_schemas.memo import is_constant

@@ -1,6 +1,6 @@
 """What files may call operators and their parts: the names over all versions that onnx knows.
 
-What an operator is at one version says `dovetail.ir.signatures`. onnx is imported at the first question, so that
+What an operator is at one version says `dovetail_onnx.signatures`. onnx is imported at the first question, so that
 listing backends stays fast.
 """
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dovetail.ir import types
-from dovetail.ir.signatures import find as signature
+from dovetail_onnx.signatures import find as signature
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir.formats import Format
-from dovetail.ir.signatures import Port, input_name, output_name
 from dovetail.plugin import ParameterRule, PortRule, Refusal
+from dovetail_onnx.signatures import Port, input_name, output_name
 
 from dovetail_schemas.node_view import NodeView
 from dovetail_schemas.operators import FLOATS, dtype_name

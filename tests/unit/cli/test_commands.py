@@ -97,7 +97,7 @@ def test_run(api, cli):
 
 
 def test_types_that_numpy_files_do_not_know_are_widened(cli, tmp_path):
-    from dovetail.cli.run import _write
+    from dovetail_runtime.run_command import _write
 
     _write(tmp_path / "y.npz", {"y": np.array([1.5], ml_dtypes.bfloat16), "n": np.array([1], np.int64)})
     with np.load(tmp_path / "y.npz") as arrays:

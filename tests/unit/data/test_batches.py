@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from dovetail.data.batches import batches
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
+from dovetail_runtime.data.batches import batches
 
 
 def model(inputs):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from dovetail.data.batches import batches, fitted
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
+from dovetail_runtime.data.batches import batches, fitted
 
 MODEL = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[{batch},3] x, int64[2] k) => (float[{batch},3] y) {{ y = Identity(x) }}"""

@@ -3,10 +3,10 @@
 import numpy as np
 import onnx
 import pytest
-from dovetail.data.batches import batches
-from dovetail.data.sources import as_data, data_digest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
+from dovetail_runtime.data.batches import batches
+from dovetail_runtime.data.sources import as_data, data_digest
 
 ONE = open_text('<ir_version: 10, opset_import: ["": 22]> g (float[N,2] x) => (float[N,2] y) { y = Relu (x) }', "one")
 TWO = open_text(

@@ -8,6 +8,7 @@ from dovetail.ir import verify_model
 from dovetail.ir.model import Model
 from dovetail.passes import Context, Pipeline
 from dovetail.plugin.loader import load_plugins
+from dovetail_onnx.body_flows import body_flows
 from dovetail_onnx.dialect import OnnxDialect
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
@@ -39,7 +40,7 @@ def test_the_dialect_knows_what_passes_out_of_bodies():
     model.dialect = OnnxDialect()
     with pytest.raises(DovetailError, match=r"If 'choice': else_branch and output: 'q' is tensor\(float16\)"):
         verify_model(model)
-    assert [what for what, _, _ in model.dialect.body_flows(model.graph[0])] == [
+    assert [what for what, _, _ in body_flows(model.graph[0])] == [
         "then_branch and output",
         "else_branch and output",
     ]

@@ -23,7 +23,7 @@ emit: {{engines: [{engine}]}}
 """
 
 ENGINE = """
-from dovetail.runtime.engine import Reads
+from dovetail.plugin import Reads
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
 class Narrow(OnnxRuntimeCpu):

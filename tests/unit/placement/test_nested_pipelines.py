@@ -15,9 +15,9 @@ from dovetail.ir.formats import FLOAT32
 from dovetail.ir.verifier import verify_model
 from dovetail.passes import Context, Instrumentation, Nested, Pass, Pipeline, Request
 from dovetail.planning.placement import Placement, get_placement, set_placement
-from dovetail.runtime.executor import Executor
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_proto
+from dovetail_runtime.executor import Executor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

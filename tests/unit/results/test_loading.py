@@ -166,3 +166,24 @@ def test_a_pipe_in_place_of_a_file_does_not_block(saved):
         Path("out", name).unlink()
         os.mkfifo(Path("out", name))
     assert {node.backend for node in api.load("out").plan.nodes} == {"cpu-bf16"}
+
+
+@pytest.mark.parametrize("step", ["_look", "_open"])
+def test_a_result_that_goes_and_comes_back_while_it_is_read(results, monkeypatch, step):
+    """Another one takes its place for a moment, and with it goes its data file; both manifests of it are equal."""
+    results["a"].save("out", external=True)
+    plain = getattr(reading, step)
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(reading, step, plain)
+        results["b"].save("out")
+        try:
+            if step == "_open":
+                raise DovetailError("a weight lies in a file that is gone")  # its model was open already
+            return plain(*arguments)
+        finally:
+            results["a"].save("out", external=True)
+
+    monkeypatch.setattr(reading, step, interrupted)
+    assert describe("out") == "a"
+    assert getattr(reading, step) is plain

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from dovetail.passes import Pipeline
-from dovetail.runtime.engine import RegionModel
+from dovetail.plugin import RegionModel
 from dovetail_cpu_bf16 import facts
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_placement.edge_kinds import MarkEdgeKinds

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dovetail.runtime.executor import Executor
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_model
+from dovetail_runtime.executor import Executor
 
 FOLDER = Path(__file__).parents[3] / "examples" / "digits"
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.runtime.engine import RegionModel
+from dovetail.plugin import RegionModel
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 

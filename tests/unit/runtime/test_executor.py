@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.runtime.engine import Availability, Executed, Reads
-from dovetail.runtime.executor import Executor
+from dovetail.plugin import Availability, Executed, Reads
 from dovetail.runtime.extraction import extract
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
+from dovetail_runtime.executor import Executor
 
 from .models import parse
 
@@ -259,7 +259,7 @@ DEFECTS = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_an_engine_that_fails_is_named_with_its_distribution_and_the_next_one_takes_over(defect):
-    from dovetail.runtime.guard import GuardedEngine
+    from dovetail_runtime.guard import GuardedEngine
 
     act, said = DEFECTS[defect]
     model = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")

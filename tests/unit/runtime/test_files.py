@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 import pytest
-from dovetail.runtime.executor import Executor
-from dovetail.runtime.serialise import needs_file
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_model
 from dovetail_onnx.saving import save_model
+from dovetail_runtime.executor import Executor
+from dovetail_runtime.serialise import needs_file
 
 from .models import parse
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.runtime.engine import RegionModel
+from dovetail.plugin import RegionModel
 from dovetail_gpu_fp16 import engine as module
 from dovetail_gpu_fp16.engine import OnnxRuntimeCuda
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu

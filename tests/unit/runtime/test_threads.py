@@ -9,7 +9,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import pytest
-from dovetail.runtime.engine import RegionModel
+from dovetail.plugin import RegionModel
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dovetail.ir.signatures import port_names
+from dovetail_onnx.signatures import port_names
 from dovetail_schemas.node_view import NodeView
 from dovetail_schemas.terms import ABSENT, Unknown
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import Availability, Reads, RegionModel
-from dovetail.runtime.serialise import source_of
-from dovetail.runtime.tensors import TENSOR_TYPES
+from dovetail_runtime.serialise import source_of
+from dovetail_runtime.tensors import TENSOR_TYPES
 
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
 from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import RegionModel
-from dovetail.runtime.serialise import needs_file
+from dovetail_runtime.serialise import needs_file
 
 if TYPE_CHECKING:
     import onnx_ir as ir

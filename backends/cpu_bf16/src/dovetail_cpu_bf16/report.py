@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 from dovetail.plugin import Executed
-from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
+from dovetail_runtime.reporting import NOT_REPORTED, follow_fusions, node_key
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.exact_constants import exact_constants
+from dovetail_precision.exact_constants import exact_constants
 
 from dovetail_cpu_bf16.bodies import bodies_of
 from dovetail_cpu_bf16.exact_scalars import exact_scalars

@@ -75,7 +75,7 @@ def check_engine(known: Truth, engine: object) -> tuple[str, str]:
     import onnx_ir as ir
     from dovetail.errors import DovetailError
     from dovetail.ir import Model
-    from dovetail.runtime.engine import RegionModel
+    from dovetail.plugin import RegionModel
 
     try:
         session = engine.load(RegionModel(Model(ir.from_proto(known.model))), {"threads": 1})

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Signature, find
-from dovetail.ir.verifier.types import node_problem
+from dovetail_onnx.signatures import Signature, find
+from dovetail_onnx.type_check import node_problem
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import Availability, EngineError, Executed, Reads, RegionModel
-from dovetail.runtime.reporting import NOT_REPORTED, follow_fusions, node_key
-from dovetail.runtime.serialise import needs_file, source_of
-from dovetail.runtime.tensors import TENSOR_TYPES, type_name
+from dovetail_runtime.reporting import NOT_REPORTED, follow_fusions, node_key
+from dovetail_runtime.serialise import needs_file, source_of
+from dovetail_runtime.tensors import TENSOR_TYPES, type_name
 
 from dovetail_host.emulated import emulated
 from dovetail_host.kernel_versions import at_older_opset

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import Availability, Executed, Reads, RegionModel
-from dovetail.runtime.reporting import NOT_REPORTED, node_key
-from dovetail.runtime.serialise import source_of
-from dovetail.runtime.tensors import TENSOR_TYPES, matches, value_type
+from dovetail_runtime.reporting import NOT_REPORTED, node_key
+from dovetail_runtime.serialise import source_of
+from dovetail_runtime.tensors import TENSOR_TYPES, matches, value_type
 
 if TYPE_CHECKING:
     import numpy as np

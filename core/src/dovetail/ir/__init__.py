@@ -10,7 +10,6 @@ _PUBLIC = {
     "insert_on_edge": "dovetail.ir.editing",
     "replace_uses_except": "dovetail.ir.editing",
     "promote": "dovetail.ir.types",
-    "signature": "dovetail.ir.signatures",
 }
 __all__ = list(_PUBLIC)
 

@@ -25,6 +25,7 @@ STAGES = (
     "weights",
     "outline",
     "emit",
+    "load",
 )
 
 

@@ -19,15 +19,16 @@ from dovetail.plugin.registry import Registry
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from dovetail.artifacts import ArtifactFolder
     from dovetail.ir.model import Model
     from dovetail.passes.instrumentation import Progress
     from dovetail.planning.edits import Edit
     from dovetail.planning.holdings import Holding
     from dovetail.planning.join import Join
+    from dovetail.planning.plan import Plan
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.strategy import Remedy
-    from dovetail.runtime.artifacts import ArtifactFolder
 
 __all__ = ["Analysis", "Context", "Mark"]
 
@@ -72,6 +73,10 @@ class Context:
             where a pipeline cannot do it itself.
         remedies_for: Name of a node for which strategies shall say what might bring it to their backends; else empty.
         remedies: What they said, with the name of the backend.
+        plan: The plan that is being carried out, if one is.
+        try_engines: Load the result on the engines that its backends are made for: always (True), never (False), or
+            unless the model is large or a plan is replayed (None).
+        trial: What trying the engines left for whatever runs the result.
         decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
         holdings: The quantised forms of values, with their parameters, once they are calibrated.
         artifacts: What backends made of their regions in this round, if anything.
@@ -98,6 +103,9 @@ class Context:
         self.kept: dict[str, Any] = {}
         self.refusals = Refusals()
         self.decided_outside = False
+        self.plan: Plan | None = None
+        self.try_engines: bool | None = None
+        self.trial: Any = None
         self.decided: Model | None = None
         self.remedies_for = ""
         self.remedies: list[tuple[str, Remedy]] = []

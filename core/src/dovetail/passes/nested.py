@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes.steps import Nested, Step, nested_in
-from dovetail.planning.annotations import read_annotations
 from dovetail.planning.placement import HOST, get_placement
 from dovetail.suggestions import did_you_mean
 
@@ -54,6 +53,6 @@ def regions_under(nested: Nested, model: Model) -> list[Region]:
 
 def _placed_backends(model: Model) -> set[str]:
     """The backends of the placements of a model, read from its metadata if they have not been yet."""
-    if not any(get_placement(node) for node in model.graph):
-        read_annotations(model)
+    if model.dialect is not None and not any(get_placement(node) for node in model.graph):
+        model.dialect.read_annotations(model)
     return {placement.backend for node in model.graph if (placement := get_placement(node))}

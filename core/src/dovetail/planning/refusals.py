@@ -32,11 +32,13 @@ class Refusals:
 
     Attributes:
         rounds: How often decisions were made again because something was refused.
+        tries: How often engines loaded a result.
         fresh: Whether something was refused since the last round began.
     """
 
     def __init__(self):
         self.rounds = 0
+        self.tries = 0
         self.fresh = False
         self._nodes: dict[str, dict[str, Refused]] = {}
         self._formats: dict[str, dict[tuple[str, str], Refused]] = {}

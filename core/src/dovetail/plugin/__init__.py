@@ -35,8 +35,10 @@ _PUBLIC = {
         (
             "Editor",
             "Executor",
+            "InputData",
             "RegionFormer",
             "RegionView",
+            "Runner",
             "Solver",
         ),
         "dovetail.plugin.services",
@@ -53,18 +55,18 @@ _PUBLIC = {
         "dovetail.plugin.strategy",
     ),
     **dict.fromkeys(("Recognition", "ResultStore", "SavedResult"), "dovetail.plugin.results"),
-    **dict.fromkeys(("BodyFlow", "Dialect", "Frontend", "SourceSnapshot"), "dovetail.plugin.frontend"),
+    **dict.fromkeys(("Dialect", "Frontend", "SourceSnapshot"), "dovetail.plugin.frontend"),
     **dict.fromkeys(("ParameterRule", "PortRule", "Refusal", "Verdict"), "dovetail.planning.verdict"),
     "Format": "dovetail.ir.formats",
     **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),
     **dict.fromkeys(("Claim", "Claims", "claim_of"), "dovetail.planning.claim"),
     **dict.fromkeys(("ConversionKind", "Step"), "dovetail.planning.conversion"),
     **dict.fromkeys(("Holding", "Observer", "Parameters"), "dovetail.planning.holdings"),
-    **dict.fromkeys(("Artifact", "EmittedRegion", "Emitter", "StandIn"), "dovetail.runtime.artifacts"),
+    **dict.fromkeys(("Artifact", "EmittedRegion", "Emitter", "StandIn"), "dovetail.plugin.emitter"),
     "Edit": "dovetail.planning.edits",
     **dict.fromkeys(
         ("Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"),
-        "dovetail.runtime.engine",
+        "dovetail.plugin.engine",
     ),
 }
 __all__ = sorted(_PUBLIC)

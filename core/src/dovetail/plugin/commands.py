@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CORE_COMMANDS", "Command", "load_command"]
 
-CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "passes", "plugins", "run")}
+CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "passes", "plugins")}
 """The targets of core's commands by name."""
 
 _REQUIRED = ("name", "summary", "add_arguments", "run")

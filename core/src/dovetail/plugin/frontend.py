@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.ir.skeleton import Skeleton
 
-__all__ = ["BodyFlow", "Dialect", "Frontend", "SourceSnapshot"]
+__all__ = ["Dialect", "Frontend", "SourceSnapshot"]
 
 
 class Frontend(Protocol):
@@ -45,20 +45,6 @@ class Frontend(Protocol):
             DovetailError: The file is at fault: `{path}:{line}: what is wrong`. The line of any other exception with an
                 attribute `lineno` is shown, too.
         """
-
-
-class BodyFlow(NamedTuple):
-    """A value that a control-flow operator passes into another one without changing its type.
-
-    Attributes:
-        what: The pair in messages: `carried value`.
-        one: A value of the node or of a body; None if it is omitted.
-        other: The value that it becomes.
-    """
-
-    what: str
-    one: ir.Value | None
-    other: ir.Value | None
 
 
 class SourceSnapshot(Protocol):
@@ -106,8 +92,21 @@ class Dialect(Protocol):
         It shows types and placements of nodes; large tensors are printed without their data.
         """
 
-    def body_flows(self, node: ir.Node) -> Iterable[BodyFlow]:
-        """The values that a control-flow node passes to its bodies and takes from them; an empty tuple for any other.
+    def read_annotations(self, model: Model) -> None:
+        """Annotate the nodes of a model from a file with what an earlier compilation wrote of them: placements, kinds
+        and origins.
 
-        The verifier asks this of every node with attributes, so it must be quick.
+        Raises:
+            DovetailError: An annotation is malformed.
+        """
+
+    def type_problems(self, nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
+        """What is wrong with the numbers and types of the ports of nodes and with what their bodies exchange with them,
+        one line each. A value without a type is compatible with everything.
+
+        The verifier asks this after every pass, so it must be quick.
+
+        Args:
+            nodes: The nodes of a graph and of its bodies.
+            opsets: The version of each domain that the graph imports.
         """

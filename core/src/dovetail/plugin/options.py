@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Pass, Request
     from dovetail.plugin.registry import Registry
-    from dovetail.runtime.guard import GuardedEngine
 
 __all__ = [
     "COMMANDS_WITH_OPTIONS",
@@ -56,7 +55,6 @@ class CompileJob:
         original: The model that was given; it stays as it is.
         request: What is asked for.
         ctx: The context of the compilation.
-        engines: The engines of each backend, the host's among them.
         keywords: The keyword arguments that options own, those of other options too.
         recognised: The result, where the same request compiled the model before; `proceed()` then gives it as it is.
         progress: Called with (what, done, total); None where nobody listens.
@@ -69,7 +67,6 @@ class CompileJob:
     original: Model
     request: Request
     ctx: Context
-    engines: Mapping[str, Sequence[GuardedEngine]]
     keywords: Mapping[str, Any]
     recognised: CompiledModel | None
     progress: Callable[[str, int, int], None] | None

@@ -1,4 +1,4 @@
-"""What edits, region formers, executors and solvers implement."""
+"""What edits, region formers, executors, runners and solvers implement."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
-    from dovetail.runtime.engine import Executed
+    from dovetail.plugin.engine import Engine, Executed
 
-__all__ = ["Editor", "Executor", "RegionFormer", "RegionView", "Solver"]
+__all__ = ["Editor", "Executor", "InputData", "RegionFormer", "RegionView", "Runner", "Solver"]
 
 
 class Editor(Protocol):
@@ -78,8 +78,8 @@ class RegionFormer(Protocol):
 class Executor(Protocol):
     """Runs a compiled model; made by calling it with a `CompiledModel`, whose model, engines and options it reads.
 
-    `dovetail.runtime.executor.Executor`, the default, may be its base. Besides the methods it may have `notes`, texts
-    for the user, `refusals`, and `runners`, one per region.
+    `dovetail_runtime.executor.Executor`, which runs region by region, may be its base. Besides the methods it may have
+    `notes`, texts for the user, `refusals`, and `runners`, one per region.
     """
 
     def run(self, inputs: Mapping[str, object]) -> Mapping[str, np.ndarray]:
@@ -91,6 +91,68 @@ class Executor(Protocol):
 
     def executed(self) -> Mapping[str, Executed]:
         """How every node was executed, by node name; empty if nobody can tell."""
+
+
+class Runner(Executor, Protocol):
+    """What `CompiledModel` asks of the executor that is registered as `regions`; dovetail-runtime brings it.
+
+    It is made with every `CompiledModel` that is looked at, so it loads nothing before it is asked to run something. It
+    also makes the other executors.
+
+    Attributes:
+        engines: The engines of each backend.
+        loaded: Whether engines have loaded the model; otherwise `executed` would load it.
+        notes: What the user should know of the engines.
+        runners: The regions in the order in which they run.
+    """
+
+    engines: Mapping[str, Sequence[Engine]]
+    loaded: bool
+    notes: Sequence[str]
+    runners: Sequence[Any]
+
+    @staticmethod
+    def tried(ctx: Context) -> Mapping[str, str]:
+        """The engines that may refuse something of a compilation, by backend; they are part of its stamp.
+
+        Raises:
+            DovetailError: A backend has no engine at all.
+        """
+
+    def executor(self, name: str = "") -> Executor:
+        """The executor of that name; without it, the one that runs region by region."""
+
+    def run(self, inputs: Mapping[str, object], executor: str = "") -> dict[str, np.ndarray]:
+        """Compute all outputs by name, with the executor of that name."""
+
+    def run_on(self, data: object, executor: str = "") -> dict[str, np.ndarray]:
+        """All outputs for all batches of input data, joined on the first axis."""
+
+    def stand_ins(self) -> str:
+        """What the coverage line says of engines that run regions instead of the preferred ones; empty if nothing."""
+
+    def unload(self) -> None:
+        """Let go of the engines' sessions and their memory."""
+
+
+class InputData(Protocol):
+    """Input data of a request; `dovetail.input_data` makes it.
+
+    Attributes:
+        given: The data in a form that can be read more than once, as passes get it.
+    """
+
+    given: object
+
+    def check(self, model: Model) -> None:
+        """Look at the first batch, so that data which does not fit is an error before any work is done.
+
+        Raises:
+            DovetailError: It does not fit the model.
+        """
+
+    def digest(self) -> str:
+        """A hash of all arrays; empty for data that can only be run through."""
 
 
 class Solver(Protocol):

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.artifacts import ArtifactFolder, artifact_of
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.identity import key_of
-from dovetail.runtime.artifacts import ArtifactFolder, EmittedRegion, artifact_of
+from dovetail.plugin import EmittedRegion
 from dovetail.runtime.extraction import extract
 from dovetail.runtime.forming import annotated_regions
 from dovetail.runtime.regions import Region, regions_from
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.holdings import Holding
-    from dovetail.plugin import Backend
-    from dovetail.runtime.artifacts import Artifact
+    from dovetail.plugin import Artifact, Backend
 
 __all__ = ["EmitArtifacts"]
 

@@ -6,13 +6,14 @@ import shutil
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from dovetail.artifacts import ArtifactFolder
 from dovetail.errors import DovetailError
+from dovetail.plugin import Artifact, StandIn
 from dovetail.plugin.isolation import described, foreign_output
-from dovetail.runtime.artifacts import Artifact, ArtifactFolder, StandIn
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
-    from dovetail.runtime.artifacts import EmittedRegion
+    from dovetail.plugin import EmittedRegion
 
 __all__ = ["NotEmitted", "emitted"]
 

@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from dovetail.errors import UsageError
-from dovetail.ir.signatures import Signature, find, input_name
 from dovetail.ir.types import float_name, from_name, promote
+from dovetail_onnx.signatures import Signature, find, input_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir

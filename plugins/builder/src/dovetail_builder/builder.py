@@ -96,7 +96,7 @@ class Builder:
     ) -> tuple[ir.Value, ...]:
         """The same as `op`, without casts and always with a tuple."""
         import onnx_ir as ir
-        from dovetail.ir.verifier.types import node_problem
+        from dovetail_onnx.type_check import node_problem
 
         name = self._names.fresh(op_type.lower())
         node = ir.node(op_type, inputs, attributes, domain=domain, num_outputs=outputs, name=name)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
-from dovetail.runtime.engine import EngineError
-from dovetail.runtime.engines import evaluator_of
+from dovetail.plugin import EngineError
 
 from dovetail_canonicalize.declared_outputs import correct_outputs
 
@@ -18,9 +17,12 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.runtime.engine import Evaluator
+    from dovetail.plugin import Evaluator, Registry
 
 __all__ = ["FoldConstants"]
+
+_REFERENCE = "reference"
+"""The engine that evaluates single nodes."""
 
 # Not pure functions of their inputs, or part of the form of quantised models.
 _NEVER = frozenset({
@@ -50,7 +52,7 @@ class FoldConstants(Pass):
         """Fold in graph order, so that folded results can feed later nodes."""
         changed = computed = False
         overridable = {id(value) for value in model.graph.inputs}
-        evaluator = evaluator_of(ctx.registry)
+        evaluator = _evaluator(ctx.registry)
         if evaluator is None:
             why = "only constants and extents are folded: no engine here evaluates single nodes"
             ctx.remark("missed", "", "no-evaluator", why, suggest="pip install dovetail-host")
@@ -177,3 +179,9 @@ def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProto
     tensor.name = name
     graph.register_initializer(constant)
     value.replace_all_uses_with(constant)
+
+
+def _evaluator(registry: Registry) -> Evaluator | None:
+    """The engine `reference`, if it is installed and evaluates single nodes."""
+    engine = registry.engine.get(_REFERENCE)
+    return engine() if hasattr(engine, "evaluate") else None

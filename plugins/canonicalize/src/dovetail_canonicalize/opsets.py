@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import find
+from dovetail_onnx.signatures import find
 
 from dovetail_canonicalize.names import NodeNames, all_nodes
 

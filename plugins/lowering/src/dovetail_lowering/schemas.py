@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import find
-from dovetail.ir.verifier.types import node_problem
+from dovetail_onnx.signatures import find
+from dovetail_onnx.type_check import node_problem
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-    from dovetail.ir.signatures import Signature
+    from dovetail_onnx.signatures import Signature
 
 __all__ = ["is_default", "schema_of", "version_of", "why_not_as_written", "write_changed_defaults"]
 

@@ -15,7 +15,7 @@ from dovetail_lowering.table import load_table
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.signatures import Opsets
+    from dovetail_onnx.signatures import Opsets
 
 __all__ = ["can_lower"]
 

@@ -6,14 +6,26 @@ Pairs of one type only: the slices that a Scan hands to its body, say, have the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
-
-from dovetail.plugin import BodyFlow
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["body_flows"]
+__all__ = ["BodyFlow", "body_flows"]
+
+
+class BodyFlow(NamedTuple):
+    """A value that a control-flow operator passes into another one without changing its type.
+
+    Attributes:
+        what: The pair in messages: `carried value`.
+        one: A value of the node or of a body; None if it is omitted.
+        other: The value that it becomes.
+    """
+
+    what: str
+    one: ir.Value | None
+    other: ir.Value | None
 
 
 def body_flows(node: ir.Node) -> Iterable[BodyFlow]:

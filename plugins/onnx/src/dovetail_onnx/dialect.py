@@ -1,12 +1,12 @@
-"""What the front end knows of ONNX models and core does not: their source check, their text, what bodies pass on."""
+"""What the front end knows of ONNX models and core does not: their source check, text, types and annotations."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail_onnx.body_flows import body_flows
-
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
 
     from dovetail_onnx.source.snapshot import Source
@@ -29,5 +29,14 @@ class OnnxDialect:
 
         return print_model(model)
 
-    body_flows = staticmethod(body_flows)
-    """The values that an If, a Loop or a Scan passes to its bodies and takes from them."""
+    def read_annotations(self, model: Model) -> None:
+        """Read the placements, kinds and origins of nodes from their `metadata_props`."""
+        from dovetail_onnx.annotations import read_annotations
+
+        read_annotations(model)
+
+    def type_problems(self, nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
+        """Check the ports of nodes against the schemas of their operators; see `dovetail_onnx.type_check`."""
+        from dovetail_onnx.type_check import type_problems
+
+        return type_problems(nodes, opsets)

@@ -15,6 +15,7 @@ from dovetail.files import named, replacing
 from dovetail.gc_pause import gc_paused
 from dovetail.ir.skeleton import is_stub
 
+from dovetail_onnx.annotations import mirror_annotations
 from dovetail_onnx.seal import SEAL, make_seal
 from dovetail_onnx.wire import join
 
@@ -68,8 +69,6 @@ def save_model(
         DovetailError: The disk is full, the folder is not writable, the model is too large for one file, or the size of
             a weight does not match its shape.
     """
-    from dovetail.planning.annotations import mirror_annotations
-
     path = Path(path)
     with gc_paused():
         mirror_annotations(model)

@@ -13,9 +13,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
-from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_kind
+from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.plugin import Backend, Fact, Judge, Verdict
+    from dovetail.plugin.registry import Table
 
 __all__ = ["Judges"]
 
@@ -38,7 +39,7 @@ class Judges:
     def of(self, backend: Backend) -> Judge:
         """Return the judge of a backend for this model."""
         if backend.name not in self._known:
-            facts = {name: self._ctx.registry.fact[name] for name in backend.facts}
+            facts = {name: _guarded_fact(name, self._ctx.registry.fact) for name in backend.facts}
             self._known[backend.name] = self._guarded(backend, facts)
         return self._known[backend.name]
 
@@ -66,3 +67,17 @@ class Judges:
                 raise DovetailError(why, f"report it to {owner}, or leave the backend out") from error
 
         return asked
+
+
+def _guarded_fact(name: str, table: Table) -> Fact:
+    """A fact whose exceptions are errors that name it, its distribution and the node."""
+    fact, who = table[name], f"fact '{name}' of {table.entry(name).owner}"
+
+    def asked(node: ir.Node) -> object:
+        try:
+            return fact(node)
+        except (Exception, SystemExit) as error:
+            why = f"{who} fails on node '{node.name}': {described(error)}"
+            raise DovetailError(why, "report it to the distribution that brings it") from error
+
+    return asked

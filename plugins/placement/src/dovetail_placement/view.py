@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
-from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.planning.placement import kind_of
 from dovetail.plugin.strategy import Neighbour
+from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -11,8 +11,8 @@ from dovetail.files import write_text
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
+    from dovetail.plugin import Engine
     from dovetail.plugin.backend import Backend
-    from dovetail.runtime.engine import Engine
 
 __all__ = ["BENCH"]
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _engine(backend: Backend, ctx: Context) -> Engine:
     """The first engine of the backend that can run here."""
-    from dovetail.runtime.engines import engines_of
+    from dovetail_runtime.engines import engines_of
 
     refusals = []
     for engine in engines_of([backend], ctx.registry)[backend.name]:

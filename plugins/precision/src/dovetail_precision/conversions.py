@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir.formats import Format, float_format
-from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.planning.placement import HOST, get_placement
+from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.type_equalities import type_equalities

@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.runtime.engine import Engine, Session
+    from dovetail.plugin import Engine, Session
 
 __all__ = ["measure_costs"]
 
@@ -116,7 +116,7 @@ def _session(engine: Engine, text: str, kind: str) -> tuple[Session, Mapping[str
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.ir.types import from_name
-    from dovetail.runtime.engine import RegionModel
+    from dovetail.plugin import RegionModel
 
     model = Model(ir.from_onnx_text(_HEAD + text))
     for number, node in enumerate(model.graph):

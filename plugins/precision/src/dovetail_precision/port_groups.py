@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.ir.formats import FLOAT_FORMATS, Format
-from dovetail.ir.signatures import Port, Signature, input_name, output_name
+from dovetail_onnx.signatures import Port, Signature, input_name, output_name
 
 __all__ = ["PortGroup", "merged", "port_groups"]
 

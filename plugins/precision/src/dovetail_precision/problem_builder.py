@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format, float_format
-from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.planning.placement import HOST, get_placement
+from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
 from dovetail_precision.choices import float_choices

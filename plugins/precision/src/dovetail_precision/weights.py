@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.exact_constants import keep_exact
 from dovetail.ir.formats import Format, float_format, format_of
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.placement import get_placement
 
 from dovetail_precision.cast_tensor import CastTensor
+from dovetail_precision.exact_constants import keep_exact
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir.formats import float_format
-from dovetail.ir.signatures import Signatures, input_name, output_name
 from dovetail.planning.placement import get_placement
 from dovetail.planning.verdict import ParameterRule
+from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
     from dovetail.ir.formats import Format
-    from dovetail.ir.signatures import Opsets
+    from dovetail_onnx.signatures import Opsets
 
 __all__ = ["Held", "Use", "held_values"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.data.batches import batches
-from dovetail.runtime.engines import engines_of
-from dovetail.runtime.executor import Executor
 from dovetail.runtime.regions import given_regions
+from dovetail_runtime.data.batches import batches
+from dovetail_runtime.engines import engines_of
+from dovetail_runtime.executor import Executor
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.model import Model
-from dovetail.planning.annotations import read_annotations
+from dovetail_onnx.annotations import read_annotations
 
 if TYPE_CHECKING:
     import onnx_ir as ir

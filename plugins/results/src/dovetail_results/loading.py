@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.artifacts import ArtifactFolder
 from dovetail.compiled import CompiledModel
 from dovetail.errors import DovetailError
 from dovetail.gc_pause import gc_paused
 from dovetail.planning.placement import HOST, get_placement
 from dovetail.planning.plan import Plan
 from dovetail.planning.remark import Remark
-from dovetail.runtime.artifacts import ArtifactFolder
 
 from dovetail_results.annotated import annotated
 from dovetail_results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
@@ -22,8 +22,8 @@ from dovetail_results.saved_plan import SavedPlan
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
-    from dovetail.runtime.engine import Engine
 
 __all__ = ["compiled_from", "load_result"]
 
@@ -46,12 +46,12 @@ def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
     compiled = compiled_from(model, SavedFolder(file, found))
     ctx = Context(Request(), plugins=plugins)
     names = {row["backend"] for row in found.manifest.placements} if found is not None else _backends(compiled.model)
-    compiled.engines, compiled.registry = _engines(names, compiled.plan, ctx), ctx.registry
+    compiled.backends, compiled.registry = _backends_of(names, compiled.plan, ctx), ctx.registry
     return compiled
 
 
 def compiled_from(model: Model, saved: SavedFolder) -> CompiledModel:
-    """The result that a model is which was opened from a file of one; it has no engines yet."""
+    """The result that a model is which was opened from a file of one; it has no backends yet."""
     model, found = annotated(model), saved.found
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, saved.file)
     return CompiledModel(model, plan, saved=saved, artifacts=_artifacts_of(found))
@@ -103,11 +103,10 @@ def _backends(model: Model) -> set[str]:
     return {placement.backend for node in model.nodes() if (placement := get_placement(node))}
 
 
-def _engines(names: set[str], plan: Plan, ctx: Context) -> dict[str, list[Engine]]:
+def _backends_of(names: set[str], plan: Plan, ctx: Context) -> tuple[Backend, ...]:
     from dovetail.passes.backends import load_chosen
     from dovetail.passes.request import BackendChoice
-    from dovetail.runtime.engines import engines_of
 
     options = {entry["name"]: BackendChoice(entry["name"], dict(entry.get("options", {}))) for entry in plan.backends}
     chosen = [load_chosen(ctx.registry, options.get(name, BackendChoice(name))) for name in sorted(names - {HOST})]
-    return engines_of((*chosen, ctx.host), ctx.registry)
+    return (*chosen, ctx.host)

@@ -36,6 +36,7 @@ class FoundResult:
         model: The model file; it lies in a staging folder if the writer was killed.
         texts: The content of the small files that are as they were saved, by name.
         altered: The names of small files and artifacts that were edited since, or removed.
+        commit: Tells commits apart, those of equal results too.
     """
 
     folder: Path
@@ -43,6 +44,7 @@ class FoundResult:
     model: Path
     texts: Mapping[str, bytes]
     altered: frozenset[str]
+    commit: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,12 @@ def find_result(folder: Path) -> FoundResult | None:
     found = None
     for _ in range(_TRIES):
         finish(folder)
+        commit = _commit(folder)
         read = Manifest.read(folder / MANIFEST)
         if read is None:
             return None
-        try:
-            found = _look(folder, *read)
-        except FileNotFoundError:
-            found = "its files are being replaced"
-        again = Manifest.read(folder / MANIFEST)
-        if again is not None and again[0] == read[0] and (isinstance(found, FoundResult) or not stagings(folder)):
+        found = _look(folder, *read, commit)
+        if commit == _commit(folder) and (isinstance(found, FoundResult) or not stagings(folder)):
             break
         time.sleep(_PAUSE)  # somebody is committing
     if isinstance(found, FoundResult):
@@ -114,9 +113,10 @@ def open_result(folder: Path, plugins: PluginSet) -> tuple[Model, FoundResult] |
         except (DovetailError, OSError) as error:
             if isinstance(error, DovetailError) and find_result(folder) == found:
                 raise
-            continue
-        if seal_of(model) == found.manifest.seal:
-            return model, found
+        else:
+            if seal_of(model) == found.manifest.seal:
+                return model, found
+        time.sleep(_PAUSE)
     raise DovetailError(f"{folder} does not stop changing", "wait until its writers are done")
 
 
@@ -146,10 +146,19 @@ def seal_of(model: Model) -> str:
     return next((entry.value for entry in reversed(model.skeleton().proto.metadata_props) if entry.key == SEAL), "")
 
 
-def _look(folder: Path, text: bytes, manifest: Manifest) -> FoundResult | str:
+def _commit(folder: Path) -> tuple[int, ...]:
+    """What no two commits have in common: the bytes of a manifest may come back, when an equal result does."""
+    try:
+        status = (folder / MANIFEST).stat()
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+def _look(folder: Path, text: bytes, manifest: Manifest, commit: tuple[int, ...]) -> FoundResult | str:
     """The files of `manifest`, or what is wrong with them."""
     places = [folder, *stagings(folder, text)]
-    written = (folder / MANIFEST).stat().st_mtime_ns
+    written = commit[0] if commit else 0
     model, texts, altered = None, {}, set()
     for name, record in manifest.files.items():
         if name.startswith(f"{ARTIFACTS}/"):
@@ -169,7 +178,7 @@ def _look(folder: Path, text: bytes, manifest: Manifest) -> FoundResult | str:
                 altered.add(name)
             else:
                 texts[name] = content
-    return FoundResult(folder, manifest, model, texts, frozenset(altered))
+    return FoundResult(folder, manifest, model, texts, frozenset(altered), commit)
 
 
 def _is_file(path: Path, record: FileRecord, manifest: Manifest, written: int) -> bool:

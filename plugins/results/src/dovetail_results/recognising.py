@@ -46,7 +46,7 @@ def _recognised(job: CompileJob, stamp: str) -> CompiledModel | None:
         job.ctx.remark("analysis", "", "edited", why)
         return None
     compiled = compiled_from(model, SavedFolder(model.path, _result_of(model, seal)))
-    compiled.engines, compiled.registry = dict(job.engines), job.ctx.registry
+    compiled.backends, compiled.registry = (*job.ctx.backends, job.ctx.host), job.ctx.registry
     return compiled
 
 

@@ -131,9 +131,11 @@ def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bo
         return False
     weights = compiled.model.skeleton().weights.values()
     data = {Path(tensor.path) for tensor in weights if getattr(tensor, "path", None)}
-    files = [
-        _copy(file, staging.path / name) for file, name in (*((f, f.name) for f in sorted(data)), (saved.file, MODEL))
-    ]
+    sources = (*((file, file.name) for file in sorted(data)), (saved.file, MODEL))
+    try:
+        files = [_copy(file, staging.path / name) for file, name in sources]
+    except FileNotFoundError:  # another writer has replaced the result in this moment
+        return False
     if read_seal(staging.path / MODEL) != seal:
         return False
     staging.add(*files)

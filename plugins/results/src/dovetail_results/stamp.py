@@ -10,9 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.data.sources import data_digest
 from dovetail.errors import DovetailError
 from dovetail.plugin.registry import DATA_KINDS
+from dovetail.running import input_data
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -46,7 +46,7 @@ def stamp_for(
         The hash; empty where something shapes the result that cannot be compared later: passes of the caller, or data
         that a function gives.
     """
-    data = data_digest(request.data) if request.data is not None else "none"
+    data = input_data(request.data).digest() if request.data is not None else "none"
     if passes or not data:
         return ""
     plan = request.plan.as_dict() if hasattr(request.plan, "as_dict") else request.plan

@@ -90,7 +90,7 @@ def shapes_of(given: InputShapes, model: Model) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     for text in (given,) if isinstance(given, (str, Path)) else given or ():
         if Path(text).is_file():
-            from dovetail.data.sources import array_shapes
+            from dovetail_runtime.data.sources import array_shapes
 
             names = [value.name for value in model.graph.inputs if not value.is_initializer()]
             shapes |= array_shapes(Path(text), names)

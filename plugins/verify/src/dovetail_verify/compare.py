@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
-from dovetail.data.batches import batches
-from dovetail.data.outputs import arrays_of
 from dovetail.errors import DovetailError
+from dovetail_runtime.data.batches import batches
+from dovetail_runtime.data.outputs import arrays_of
 
 from dovetail_verify.extents import CANDIDATES, random_shapes
 from dovetail_verify.metrics import Difference
@@ -186,7 +186,7 @@ def verify(
         model: The original, for its inputs.
         original: Runs the original.
         result: Runs the result.
-        data: See `dovetail.data.batches.batches`.
+        data: See `dovetail_runtime.data.batches.batches`.
         seed: For random inputs, where there is no data.
         progress: Told after every batch.
         shapes: Shapes of random inputs, by name, where the model leaves them open.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +10,13 @@ import dovetail
 from dovetail.api import AnyModel, requested
 from dovetail.compilation import Planner
 from dovetail.compiled import CompiledModel
-from dovetail.data.sources import as_data
 from dovetail.errors import UsageError
-from dovetail.job import check_data
 from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.plugin.loader import load_plugins
-from dovetail.runtime.engines import engines_of
+from dovetail_runtime.data.input_data import input_data
+from dovetail_runtime.engines import engines_of
 
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.accuracy.ranking import rank
@@ -58,7 +56,7 @@ def verify(
     Args:
         original: A model or its path.
         result: What `compile` gave, the folder it was saved in, or any other model.
-        data: See `dovetail.data.sources.read_data`; one batch of random inputs by default.
+        data: See `dovetail_runtime.data.sources.read_data`; one batch of random inputs by default.
         seed: For random inputs.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
         min_snr, min_cosine, min_top1, max_abs: Accuracy goals; what of them is not met is `missed` in the result. They
@@ -78,7 +76,8 @@ def verify(
         result = dovetail.load(result, plugins) if Path(result).is_dir() else dovetail.open(result, plugins)
     elif not isinstance(result, CompiledModel):
         result = dovetail.open(result, plugins)
-    verification = compared(original, result, as_data(data), seed, shapes_of(input_shapes, original), progress, ctx)
+    data = None if data is None else input_data(data).given
+    verification = compared(original, result, data, seed, shapes_of(input_shapes, original), progress, ctx)
     verification.missed = goals.missed(verification)
     return verification
 
@@ -112,7 +111,7 @@ def bisect(
     found in about as many runs as its number has bits. One more run, part by part, looks at every node by itself.
 
     Args:
-        data: The inputs to measure on; see `dovetail.data.sources.read_data`.
+        data: The inputs to measure on; see `dovetail_runtime.data.sources.read_data`.
         min_snr, min_cosine, min_top1, max_abs: What `Ranking.high` shall meet; without any of them, an SNR that is
             10 dB better.
         runs: How many runs refine the ranking; more tell more nodes apart.
@@ -133,8 +132,8 @@ def bisect(
         costs=costs, pins=pins, edits=edits, low=low, high=high,
     )  # fmt: skip
     ctx = Context(request, plugins=plugins or load_plugins())
-    engines = engines_of((*ctx.backends, ctx.host), ctx.registry)
-    check_data(original, request.data)
+    ctx.load_backends()
+    input_data(request.data).check(original)
     planner = Planner(original, ctx, passes, Instrumentation(progress=progress))
-    trials = trials_of(original, partial(planner.compile, engines), "bisecting", request, ctx, progress)
+    trials = trials_of(original, planner.compile, "bisecting", request, ctx, progress)
     return rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)

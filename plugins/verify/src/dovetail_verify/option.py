@@ -106,7 +106,7 @@ def _goals(keywords: Mapping[str, Any]) -> Goals:
 
 def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledModel, DovetailError | None]:
     """The result that meets the goals, or the most accurate one with why it does not."""
-    from dovetail.runtime.engines import engines_of
+    from dovetail_runtime.engines import engines_of
 
     from dovetail_verify.accuracy.raising import meet_goals
     from dovetail_verify.runners import trials_of

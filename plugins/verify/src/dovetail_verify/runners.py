@@ -21,16 +21,16 @@ __all__ = ["compared", "trials_of"]
 
 def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs `model` on the host's engines, in the types it has."""
-    from dovetail.runtime.engines import engines_of
-    from dovetail.runtime.executor import Executor
     from dovetail.runtime.regions import slices
+    from dovetail_runtime.engines import engines_of
+    from dovetail_runtime.executor import Executor
 
     return Executor(model, engines_of([ctx.host], ctx.registry), regions=slices(model.graph)).run
 
 
 def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs a result on the data of its original."""
-    from dovetail.data.batches import fitted
+    from dovetail_runtime.data.batches import fitted
 
     return lambda feeds: compiled.run(fitted(compiled.model, feeds))
 

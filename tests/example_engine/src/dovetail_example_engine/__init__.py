@@ -12,4 +12,6 @@ def register(registry):
     registry.engine("acme-runtime", "dovetail_example_engine.runtime:Runtime")
     registry.conversion("acme-channels-last", "dovetail_example_engine.layout:ChannelsLast")
     registry.conversion("acme-channels-first", "dovetail_example_engine.layout:ChannelsFirst")
+    registry.policy("acme-aot", "dovetail_example_engine:policy.yaml")
+    registry.cost_table("acme-aot", "dovetail_example_engine:costs.yaml")
     registry.region_former("acme-chains", "dovetail_example_engine.chains:Chains")

@@ -17,5 +17,6 @@ def register(registry):
     registry.edit("unit-conv", "dovetail_example_tools.unit_conv:UnitConv")
     registry.region_former("pairs", "dovetail_example_tools.pairs:Pairs")
     registry.backend("toy-npu", "dovetail_example_tools.toy_npu:ToyNpu")
+    registry.backend_format("operator-list", "dovetail_example_tools.operator_list:OperatorList")
     registry.executor("sequential", "dovetail_example_tools.sequential:Sequential")
     registry.result_store("zip", "dovetail_example_tools.archive:ZipStore")

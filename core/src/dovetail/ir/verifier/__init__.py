@@ -16,7 +16,7 @@ _SHOWN = 5
 
 
 def verify_model(model: Model, *, changed: str = "") -> None:
-    """Check the structure and all types of `model`.
+    """Check the structure of `model`, and types as the dialect of its operators knows them.
 
     Args:
         model: The model.
@@ -25,14 +25,13 @@ def verify_model(model: Model, *, changed: str = "") -> None:
     Raises:
         DovetailError: The model is invalid; names up to five nodes.
     """
-    from dovetail.ir.verifier.structure import structure_problems
-    from dovetail.ir.verifier.types import type_problems, weight_problems
+    from dovetail.ir.verifier.structure import structure_problems, weight_problems
 
     problems, scopes = structure_problems(model)
     # Types are checked only if the structure is valid.
     if not problems:
-        flows = model.dialect.body_flows if model.dialect is not None else None
-        problems = [problem for opsets, nodes in scopes for problem in type_problems(nodes, opsets, flows)]
+        check = model.dialect.type_problems if model.dialect is not None else None
+        problems = [problem for opsets, nodes in scopes for problem in check(nodes, opsets)] if check else []
         problems += weight_problems(model)
     if problems:
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["structure_problems"]
+__all__ = ["structure_problems", "weight_problems"]
 
 
 def structure_problems(model: Model) -> tuple[list[str], list[tuple[Mapping[str, int], list[ir.Node]]]]:
@@ -95,3 +95,13 @@ def _label(node: ir.Node | None) -> str:
     if node is None:
         return "the graph's inputs and initializers"
     return f"{node.op_type} '{node.name}'{from_source(node)}" if node.name else f"an unnamed {node.op_type}"
+
+
+def weight_problems(model: Model) -> list[str]:
+    """Return the initializers of the main graph whose tensor and value differ in type, one line each."""
+    problems = []
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if tensor is not None and value.dtype is not None and tensor.dtype != value.dtype:
+            problems.append(f"initializer '{value.name}' holds {tensor.dtype.name}, its value is {value.dtype.name}")
+    return problems

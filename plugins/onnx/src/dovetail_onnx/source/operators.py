@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Signature, find
 from dovetail.suggestions import near_misses
 
+from dovetail_onnx.signatures import Signature, find
 from dovetail_onnx.source.attributes import type_name
 
 if TYPE_CHECKING:

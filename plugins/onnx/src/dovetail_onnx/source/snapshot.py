@@ -120,12 +120,11 @@ def _sort(proto: onnx.ModelProto) -> None:
 def _type_problem(proto: onnx.ModelProto) -> str:
     from dovetail.ir.bodies import all_nodes
     from dovetail.ir.map_types import from_proto
-    from dovetail.ir.verifier.types import type_problems
 
-    from dovetail_onnx.body_flows import body_flows
+    from dovetail_onnx.type_check import type_problems
 
     model = from_proto(proto)
-    problems = type_problems(all_nodes(model.graph), model.opset_imports, body_flows)
+    problems = type_problems(all_nodes(model.graph), model.opset_imports)
     return problems[0] if problems else ""
 
 

@@ -104,7 +104,7 @@ class Measurement:
     """The measurement of one model on the data of a request."""
 
     def __init__(self, model: Model, ctx: Context):
-        from dovetail.runtime.engines import engines_of
+        from dovetail_runtime.engines import engines_of
 
         self._model = model
         self._ctx = ctx
@@ -134,8 +134,8 @@ class Measurement:
 
     def _run(self, values: list[ir.Value], sums_in_bodies: list[ir.Node], sums: list[ir.Node]) -> None:
         """Run all batches, part by part, and widen the ranges by the values seen."""
-        from dovetail.data.batches import batches
-        from dovetail.runtime.executor import Executor
+        from dovetail_runtime.data.batches import batches
+        from dovetail_runtime.executor import Executor
 
         work = instrumented(self._model, values, sums_in_bodies)
         by_output = {node.outputs[0].name: node for node in sums}

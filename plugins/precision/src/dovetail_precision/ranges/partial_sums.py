@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.runtime.executor import Executor
-    from dovetail.runtime.guard import GuardedEngine
+    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.guard import GuardedEngine
 
 __all__ = ["PartialSums"]
 
@@ -40,7 +40,7 @@ class PartialSums:
     def _executor(self, node: ir.Node) -> Executor:
         import onnx_ir as ir
         from dovetail.ir.model import Model
-        from dovetail.runtime.executor import Executor
+        from dovetail_runtime.executor import Executor
 
         copies: dict[str, ir.Value] = {}
         for value in node.inputs:

@@ -14,7 +14,7 @@ from dovetail_verify.accuracy.units import Candidates, locked_nodes
 
 if TYPE_CHECKING:
     from dovetail.passes.request import Request
-    from dovetail.runtime.guard import GuardedEngine
+    from dovetail_runtime.guard import GuardedEngine
 
     from dovetail_verify.accuracy.trials import Trial, Trials
 

@@ -16,7 +16,7 @@ from dovetail_verify.accuracy.search import cheapest
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.passes.request import Request
-    from dovetail.runtime.guard import GuardedEngine
+    from dovetail_runtime.guard import GuardedEngine
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.accuracy.trials import Trial, Trials

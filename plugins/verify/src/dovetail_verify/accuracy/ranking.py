@@ -18,7 +18,7 @@ from dovetail_verify.accuracy.trials import decibels
 
 if TYPE_CHECKING:
     from dovetail.passes.request import Request
-    from dovetail.runtime.guard import GuardedEngine
+    from dovetail_runtime.guard import GuardedEngine
 
     from dovetail_verify.accuracy.groups import Group, Groups
     from dovetail_verify.accuracy.look import Look

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dovetail.data.batches import batches, fitted
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import float_name
 from dovetail.runtime.regions import given_regions
+from dovetail_runtime.data.batches import batches, fitted
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.runtime.guard import GuardedEngine
+    from dovetail_runtime.guard import GuardedEngine
 
 __all__ = ["NodeErrors", "Streamed", "stream"]
 
@@ -72,9 +72,9 @@ def stream(
         exact: The model with everything high; its nodes have the names that they have in `low`.
         low: The model as it is compiled.
         engines: The host's engines.
-        data: See `dovetail.data.sources.read_data`; a few batches are looked at.
+        data: See `dovetail_runtime.data.sources.read_data`; a few batches are looked at.
     """
-    from dovetail.compilation import too_large
+    from dovetail_runtime.loading import too_large
 
     # Three sets of sessions hold the weights at the same time.
     if why := too_large(exact):
@@ -95,7 +95,7 @@ class _Watched:
     """
 
     def __init__(self, model: Model, number: Mapping[str, int], engines: Mapping[str, Sequence[GuardedEngine]]):
-        from dovetail.runtime.executor import Executor
+        from dovetail_runtime.executor import Executor
 
         self._model = work = model.clone()
         parts: dict[int, list[ir.Node]] = {}
@@ -166,7 +166,7 @@ class _Alone:
     """
 
     def __init__(self, model: Model, number: Mapping[str, int], engines: Mapping[str, Sequence[GuardedEngine]]):
-        from dovetail.runtime.executor import Executor
+        from dovetail_runtime.executor import Executor
 
         self._fed: dict[str, tuple[str, np.dtype]] = {}
         work = model.clone()

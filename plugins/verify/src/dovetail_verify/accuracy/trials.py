@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.data.sources import data_digest
+from dovetail_runtime.data.sources import data_digest
 
 from dovetail_verify.compare import verify
 
@@ -70,7 +70,7 @@ class Trials:
         compile: Compiles the request with the nodes of these names raised, and of those kept low.
         reference: Runs the original.
         runner: What runs a result on the data of the original.
-        data: See `dovetail.data.sources.read_data`.
+        data: See `dovetail_runtime.data.sources.read_data`.
         progress: Called with (what, done, total).
 
     Attributes:

@@ -1,21 +1,25 @@
-"""The engines of backends, and the one that evaluates single nodes."""
+"""The engines of backends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from dovetail.errors import DovetailError
-from dovetail.runtime.guard import GuardedEngine
+
+from dovetail_runtime.guard import GuardedEngine
 
 if TYPE_CHECKING:
+    from dovetail.passes import Context
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.registry import Registry
-    from dovetail.runtime.engine import Evaluator
 
-__all__ = ["engines_of", "evaluator_of"]
+__all__ = ["Engines", "engines_in", "engines_of"]
 
-_REFERENCE = "reference"
+Engines: TypeAlias = "Mapping[str, Sequence[GuardedEngine]]"
+"""The engines of every backend, in its order of preference."""
+
+_KEPT = "engines"
 
 
 def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, list[GuardedEngine]]:
@@ -42,11 +46,12 @@ def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, lis
     return found
 
 
-def evaluator_of(registry: Registry) -> Evaluator | None:
-    """The engine `reference`, if it is installed and evaluates single nodes.
+def engines_in(ctx: Context) -> Engines:
+    """The engines of the chosen backends and of the host, made once per context.
 
     Raises:
-        DovetailError: It is registered and cannot be loaded.
+        DovetailError: A backend has no engine at all.
     """
-    engine = registry.engine.get(_REFERENCE)
-    return engine() if hasattr(engine, "evaluate") else None
+    if _KEPT not in ctx.kept:
+        ctx.kept[_KEPT] = engines_of((*ctx.backends, ctx.host), ctx.registry)
+    return ctx.kept[_KEPT]

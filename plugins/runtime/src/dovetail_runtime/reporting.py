@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.runtime.engine import Executed
+from dovetail.plugin import Executed
 
 if TYPE_CHECKING:
     import onnx_ir as ir

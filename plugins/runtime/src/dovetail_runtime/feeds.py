@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.runtime.declared import Declared, declared
 from dovetail.suggestions import near_misses
+
+from dovetail_runtime.declared import Declared, declared
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     existing(args.result)
     from dovetail import api
-    from dovetail.data.outputs import arrays_of
+
+    from dovetail_runtime.data.outputs import arrays_of
 
     compiled = api.load(args.result, plugins_of(args))
     given = compiled.run_on(args.data, executor=args.executor)

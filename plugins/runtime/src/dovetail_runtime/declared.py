@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.runtime.tensors import matches, value_type
+from dovetail_runtime.tensors import matches, value_type
 
 if TYPE_CHECKING:
     import numpy as np

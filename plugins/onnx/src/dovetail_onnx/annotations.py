@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dovetail.artifacts import FUNCTIONS
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.bodies import all_nodes
 from dovetail.ir.formats import Format
@@ -18,11 +19,9 @@ from dovetail.planning.placement import (
     set_origin,
     set_placement,
 )
-from dovetail.runtime.artifacts import FUNCTIONS
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["mirror_annotations", "read_annotations"]

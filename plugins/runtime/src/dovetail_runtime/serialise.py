@@ -9,7 +9,7 @@ from dovetail.ir.map_types import to_proto
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.runtime.engine import RegionModel
+    from dovetail.plugin import RegionModel
 
 __all__ = ["needs_file", "source_of"]
 

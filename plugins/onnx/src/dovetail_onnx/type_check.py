@@ -1,35 +1,26 @@
-"""Type invariants: ports and types of every node against its schema, bodies against their control-flow node."""
+"""Numbers and types of ports against the schemas of operators, bodies against their control-flow nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from dovetail.ir.signatures import Port, Signature, Signatures, input_name, output_name, signature
 from dovetail.ir.types import type_text
 from dovetail.planning.placement import from_source
+
+from dovetail_onnx.body_flows import BodyFlow, body_flows
+from dovetail_onnx.signatures import Port, Signature, Signatures, input_name, output_name, signature
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail.ir.model import Model
-    from dovetail.plugin.frontend import BodyFlow
-
-    FlowsOf: TypeAlias = Callable[[ir.Node], Iterable[BodyFlow]]
-
-__all__ = ["node_problem", "type_problems", "weight_problems"]
+__all__ = ["node_problem", "type_problems"]
 
 
-def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int], body_flows: FlowsOf | None = None) -> list[str]:
+def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
     """Return the problems with numbers and types of the ports of `nodes`, one line each.
 
     A value without a type is compatible with everything.
-
-    Args:
-        nodes: The nodes.
-        opsets: The version of each imported domain.
-        body_flows: The values that pass between a node and its bodies, as the dialect of the model knows them; without
-            it, their types are not compared.
     """
     problems: list[str] = []
     answers: dict[tuple, str | None] = {}
@@ -50,19 +41,9 @@ def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int], body_flow
         problem = answers[key]
         if problem is not None:
             problems.append(f"{op_type} '{node.name}'{from_source(node)}{problem}")
-        if body_flows is not None and node.attributes and (flows := body_flows(node)):
+        if node.attributes and (flows := body_flows(node)):
             differences = filter(None, map(_difference, flows))
             problems.extend(f"{op_type} '{node.name}'{from_source(node)}: {text}" for text in differences)
-    return problems
-
-
-def weight_problems(model: Model) -> list[str]:
-    """Return the initializers of the main graph whose tensor and value differ in type, one line each."""
-    problems = []
-    for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if tensor is not None and value.dtype is not None and tensor.dtype != value.dtype:
-            problems.append(f"initializer '{value.name}' holds {tensor.dtype.name}, its value is {value.dtype.name}")
     return problems
 
 

@@ -6,19 +6,19 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
-from dovetail.data.batch_extents import inputs_of_samples
-from dovetail.data.sources import read_data
 from dovetail.errors import DovetailError
 from dovetail.ir.types import float_name
-from dovetail.runtime.declared import declared
-from dovetail.runtime.feeds import as_array
-from dovetail.runtime.tensors import value_type
 from dovetail.suggestions import near_misses
+
+from dovetail_runtime.data.batch_extents import inputs_of_samples
+from dovetail_runtime.data.sources import read_data
+from dovetail_runtime.declared import declared
+from dovetail_runtime.feeds import as_array
+from dovetail_runtime.tensors import value_type
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["Batch", "batches", "fitted"]
@@ -35,9 +35,9 @@ def batches(model: Model, data: object) -> Iterator[Batch]:
 
     Args:
         model: Its inputs say which names, types and shapes are wanted.
-        data: See `dovetail.data.sources.read_data`. An array with more samples than the model takes at once is cut
-            along its first axis, where that counts samples. The array `labels` (or `labels:<output>`) is the truth to
-            count hits against.
+        data: See `dovetail_runtime.data.sources.read_data`. An array with more samples than the model takes at once is
+            cut along its first axis, where that counts samples. The array `labels` (or `labels:<output>`) is the truth
+            to count hits against.
 
     Raises:
         DovetailError: The data has no array for an input, one that no input has, or one that does not fit.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
-from dovetail.runtime.declared import declared, shape_mismatches
-from dovetail.runtime.engine import EngineError, Executed, RegionModel
-from dovetail.runtime.guard import GuardedEngine, GuardedSession
+from dovetail.plugin import EngineError, Executed, RegionModel
+
+from dovetail_runtime.declared import declared, shape_mismatches
+from dovetail_runtime.guard import GuardedEngine, GuardedSession
 
 if TYPE_CHECKING:
     import numpy as np
-
     from dovetail.runtime.regions import Region
 
 __all__ = ["NoEngine", "Refusal", "RegionRunner", "described"]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["exact_constants", "keep_exact"]

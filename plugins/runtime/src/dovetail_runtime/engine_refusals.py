@@ -5,35 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.artifacts import nodes_of
 from dovetail.ir.bodies import all_nodes
-from dovetail.runtime.artifacts import nodes_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.passes import Context
-    from dovetail.planning.plan import Plan
-    from dovetail.runtime.region_runner import Refusal
+
+    from dovetail_runtime.region_runner import Refusal
 
 __all__ = ["refuse_nodes"]
 
 
-def refuse_nodes(
-    plan: Plan, refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx: Context, whole: bool = False
-) -> None:
-    """Refuse the nodes of `plan` that must be placed elsewhere because the engine of their backend refuses them.
+def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx: Context, whole: bool = False) -> None:
+    """Refuse the nodes of the plan that must be placed elsewhere because the engine of their backend refuses them.
 
     An engine that names no node of a region refuses the whole region. Conversions are not in the plan, so the
     neighbours of a refused conversion are refused instead.
 
     Args:
-        plan: The plan.
         refusals: Errors of engines when regions were loaded.
         preferred: The first engine of each backend; refusals of other engines do not count against the backend.
-        ctx: Gets the refusals.
+        ctx: Has the model and its plan, and gets the refusals.
         whole: Refuse whole regions, whatever node the engine names.
     """
-    planned = {node.name for node in plan.nodes}
+    planned = {node.name for node in (ctx.plan.nodes if ctx.plan is not None else ctx.model.nodes())}
     for refusal in refusals:
         region = refusal.region
         if preferred.get(region.backend) != refusal.engine:

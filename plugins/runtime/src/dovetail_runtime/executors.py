@@ -10,12 +10,12 @@ from dovetail.plugin.isolation import calling
 
 if TYPE_CHECKING:
     import numpy as np
-
     from dovetail.compiled import CompiledModel
+    from dovetail.plugin import Executed
     from dovetail.plugin.registry import Registry
-    from dovetail.runtime.engine import Executed
-    from dovetail.runtime.executor import Executor
-    from dovetail.runtime.region_runner import Refusal, RegionRunner
+
+    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.region_runner import Refusal, RegionRunner
 
 __all__ = ["GuardedExecutor", "load_executor"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import from_source
-from dovetail.runtime.declared import Declared, declared
-from dovetail.runtime.engine import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
+
+from dovetail_runtime.declared import Declared, declared
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["GuardedEngine", "GuardedSession", "guarded"]

@@ -8,21 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.artifacts import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError
-from dovetail.runtime.artifacts import ArtifactFolder, artifact_of
-from dovetail.runtime.engine import Engine, Executed, RegionModel
+from dovetail.plugin import Engine, Executed, RegionModel
 from dovetail.runtime.extraction import extract
-from dovetail.runtime.feeds import DeclaredInputs
 from dovetail.runtime.forming import annotated_regions
-from dovetail.runtime.guard import GuardedEngine, guarded
-from dovetail.runtime.region_runner import Refusal, RegionRunner, described
 from dovetail.runtime.regions import Region, ready_regions
-from dovetail.runtime.serialise import needs_file
+
+from dovetail_runtime.feeds import DeclaredInputs
+from dovetail_runtime.guard import GuardedEngine, guarded
+from dovetail_runtime.region_runner import Refusal, RegionRunner, described
+from dovetail_runtime.serialise import needs_file
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["Executor"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["inputs_of_samples"]

@@ -1,0 +1,84 @@
+"""What emitters implement: they make files of regions for a backend's own tools, or compile regions ahead of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.planning.holdings import Holding
+    from dovetail.plugin.backend import Backend
+
+__all__ = ["Artifact", "EmittedRegion", "Emitter", "StandIn"]
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """The operator that stands for a region which was compiled ahead of time.
+
+    Its inputs and outputs are those of the region, in the order of `EmittedRegion.model`.
+
+    Attributes:
+        op_type: Its name, as `EPContext`.
+        domain: Its domain, as `com.microsoft`.
+        attributes: Attributes by name: numbers, texts, and lists of them.
+        version: The version of the domain that the model imports then.
+        into: Names of registered conversions that every input goes through first, such as one of its layout.
+        out: Names of registered conversions that every output goes through.
+    """
+
+    op_type: str
+    domain: str
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    version: int = 1
+    into: tuple[str, ...] = ()
+    out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What an emitter made of a region.
+
+    Attributes:
+        files: Names of the files that it wrote into its folder, which all belong to the result.
+        node: The operator that stands for the region from now on; None where an engine runs the region itself.
+    """
+
+    files: tuple[str, ...] = ()
+    node: StandIn | None = None
+
+
+@dataclass(frozen=True)
+class EmittedRegion:
+    """A region for an emitter.
+
+    Attributes:
+        name: Its name in the result: `region_3`.
+        backend: The backend, with its options chosen.
+        model: The region as engines load it, with its conversions, at the working opset.
+        source: The same nodes as the source model computes them, before any conversion: floats, with the weights of the
+            source model. Its inputs and outputs are values of the source model.
+        nodes: The names of its nodes.
+        holdings: The quantised forms of the values that its nodes compute and read, with their parameters.
+    """
+
+    name: str
+    backend: Backend
+    model: Model
+    source: Model
+    nodes: tuple[str, ...]
+    holdings: tuple[Holding, ...] = ()
+
+
+class Emitter(Protocol):
+    """Makes files for the tools of a backend, or compiles a region ahead of time."""
+
+    def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
+        """Write what the backend's tools need of `region` into `folder`, and nothing outside of it.
+
+        Raises:
+            EngineError: The region, or the node that the error names, cannot be had; it is placed elsewhere.
+        """

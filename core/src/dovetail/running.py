@@ -1,0 +1,38 @@
+"""What core asks of the distribution that runs results and reads input data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.member_functions import member_function, member_function_names
+
+if TYPE_CHECKING:
+    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.services import InputData, Runner
+
+__all__ = ["cannot_run", "input_data", "runner_class"]
+
+_RUNNER, _READER = "regions", "input_data"
+_WAY_OUT = "pip install dovetail-runtime"
+
+
+def runner_class(registry: Registry) -> type[Runner] | None:
+    """What runs compiled models, the executor `regions`; None if it is not installed."""
+    return registry.executor.get(_RUNNER)
+
+
+def cannot_run() -> DovetailError:
+    """The error where a result is to be run and `runner_class` gives None."""
+    return DovetailError("no installed distribution runs models", _WAY_OUT)
+
+
+def input_data(data: object) -> InputData:
+    """Input data in any form as one object.
+
+    Raises:
+        DovetailError: Nothing that reads data is installed.
+    """
+    if _READER not in member_function_names():
+        raise DovetailError("no installed distribution reads input data", _WAY_OUT)
+    return member_function(_READER)(data)

@@ -1,0 +1,174 @@
+"""The executor `regions`: runs a compiled model, and knows its engines and the executors that plugins bring."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dovetail.counting import counted
+from dovetail.errors import DovetailError
+from dovetail.planning.placement import HOST
+from dovetail.plugin.loader import load_plugins
+
+from dovetail_runtime.engines import Engines, engines_of
+from dovetail_runtime.executor import Executor
+from dovetail_runtime.executors import GuardedExecutor, load_executor
+from dovetail_runtime.loading import tried_engines
+
+if TYPE_CHECKING:
+    import numpy as np
+    from dovetail.compiled import CompiledModel
+    from dovetail.passes import Context
+    from dovetail.plugin import Executed
+
+    from dovetail_runtime.region_runner import RegionRunner
+
+__all__ = ["Runner"]
+
+
+class Runner:
+    """Runs a compiled model; see `dovetail.plugin.Runner`. Nothing is loaded before it is needed.
+
+    Args:
+        compiled: The model.
+    """
+
+    def __init__(self, compiled: CompiledModel):
+        self._compiled = compiled
+        self._trial = compiled.trial
+        self._registry = compiled.registry or load_plugins().registry
+        loaded = self._trial and self._trial.executor
+        self._executors: dict[str, Executor | GuardedExecutor] = {"": loaded} if loaded else {}
+        self._last_used = ""
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def tried(ctx: Context) -> Mapping[str, str]:
+        """The engines that may refuse something of a compilation, by backend."""
+        return tried_engines(ctx)
+
+    @cached_property
+    def engines(self) -> Engines:
+        """The engines of each backend of the model.
+
+        Raises:
+            DovetailError: A backend has no engine at all.
+        """
+        return self._trial.engines if self._trial else engines_of(self._compiled.backends, self._registry)
+
+    def executor(self, name: str = "") -> Executor | GuardedExecutor:
+        """What runs the model, made when first asked for, and again when its options have changed.
+
+        Args:
+            name: The name of an executor that a plugin brings; without it, the one that runs region by region.
+
+        Raises:
+            DovetailError: No plugin brings it, it cannot be made, or no engine takes a region.
+        """
+        compiled = self._compiled
+        with self._lock:
+            known = self._executors.get(name)
+            if known is None or known.options != compiled.options:
+                if name:
+                    known = load_executor(name, compiled, self._registry)
+                else:
+                    known = Executor(compiled.model, self.engines, compiled.options, artifacts=compiled.artifacts)
+                self._executors[name] = known
+            self._last_used = name
+            return known
+
+    @property
+    def _used(self) -> Executor | GuardedExecutor | None:
+        """What ran or was loaded last."""
+        return self._executors.get(self._last_used)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether engines have loaded the model."""
+        return self._used is not None
+
+    def unload(self) -> None:
+        """Let go of the engines' sessions and their memory."""
+        with self._lock:
+            self._executors.clear()
+
+    @property
+    def runners(self) -> list[RegionRunner]:
+        """The regions in the order in which they run."""
+        return self.executor().runners
+
+    def run(self, inputs: Mapping[str, object], executor: str = "") -> dict[str, np.ndarray]:
+        """All outputs by name; may be called from several threads at once.
+
+        Raises:
+            DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
+        """
+        return self.executor(executor).run(inputs)
+
+    def run_on(self, data: object, executor: str = "") -> dict[str, np.ndarray]:
+        """All outputs for all batches of `data`, joined on the first axis.
+
+        Raises:
+            DovetailError: The data does not fit, or no engine runs a region.
+        """
+        from dovetail_runtime.data.batches import batches, fitted
+
+        model = self._compiled.model
+        parts: dict[str, list[np.ndarray]] = {}
+        for feeds, _ in batches(model, data):
+            for name, array in self.run(fitted(model, feeds), executor).items():
+                parts.setdefault(name, []).append(array)
+        return {name: _joined(arrays) for name, arrays in parts.items()}
+
+    def executed(self) -> dict[str, Executed]:
+        """How every node was executed, by what ran or was loaded last."""
+        return self.executor(self._last_used).executed()
+
+    def stand_ins(self) -> str:
+        """How many regions of a backend run on another engine than the one it is made for, for the coverage line."""
+        found = Counter(
+            (runner.backend, runner.engine)
+            for runner in (self._used.runners if self._used is not None else ())
+            if runner.backend != HOST and runner.engine != self.engines[runner.backend][0].name
+        )
+        texts = [f"{counted(n, 'region')} of {backend} on {engine}" for (backend, engine), n in sorted(found.items())]
+        return "".join(f"; {text}" for text in texts)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know of the engines: which are absent, have a caveat, refused a region, or were not
+        tried.
+        """
+        if self._used is not None:
+            return list(self._used.notes)
+        notes = []
+        if self._trial and self._trial.untried:
+            why = self._trial.untried
+            notes.append(f"the engines were not tried with this model: {why}; --try-engines does it all the same")
+        try:
+            engines = self.engines
+        except DovetailError as error:
+            return [*notes, error.message]
+        used = {row["backend"] for row in self._compiled.placement_table()}
+        for backend in sorted(used & engines.keys()):
+            for engine in engines[backend]:
+                ok, why = engine.available()
+                if why or not ok:
+                    notes.append(f"{engine.name}{'' if ok else ' is not available'}: {why}")
+                if ok:
+                    break
+        return notes
+
+
+def _joined(parts: list[Any]) -> Any:
+    """The results of several batches as one: arrays joined on the first axis, lists one after the other."""
+    import numpy as np
+
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, list) for part in parts):
+        return [item for part in parts for item in part]
+    return np.concatenate(parts)
