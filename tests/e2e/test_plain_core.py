@@ -1,4 +1,4 @@
-"""Core without any other distribution: it edits and prints models, and says what to install for the rest."""
+"""Core without any other distribution: it edits models, and says what to install for the rest."""
 
 import subprocess
 import sys
@@ -10,9 +10,9 @@ import pytest
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
     "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host", "dovetail_canonicalize",
-    "dovetail_placement", "dovetail_precision", "dovetail_runtime", "dovetail_verify", "dovetail_builder",
-    "dovetail_cpu_bf16",
-    "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
+    "dovetail_placement", "dovetail_precision", "dovetail_runtime", "dovetail_verify", "dovetail_explain",
+    "dovetail_commands", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime",
+    "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
@@ -33,16 +33,16 @@ def core(tmp_path, monkeypatch):
 
 IN_MEMORY = """
 import onnx_ir as ir
-from dovetail.ir import Model, print_model
+from dovetail.ir import Model
 from dovetail.passes import Context, Pipeline
 head = '<ir_version: 10, opset_import: ["": 22]>'
 model = Model(ir.from_onnx_text(head + ' g (float[1] x) => (float[1] y) { y = Neg (x) }'))
 Pipeline([]).run(model, Context())
-assert "Neg" in print_model(model) and model.source is None
+assert str(model) == "<Model 'g': 1 nodes>" and model.source is None
 """
 
 
-def test_a_model_in_memory_goes_through_a_pipeline_and_is_printed(core):
+def test_a_model_in_memory_goes_through_a_pipeline(core):
     done = core(code=IN_MEMORY)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -89,7 +89,7 @@ try:
 except dovetail.DovetailError as error:
     print(error)
 """
-    done = core(code=code, beside=["dovetail-onnx"])
+    done = core(code=code, beside=["dovetail-onnx"], needs=["dovetail-explain"])
     assert "no store of results and plans is installed" in done.stdout, done.stderr
     assert "pip install dovetail-results" in done.stdout
 
@@ -107,7 +107,7 @@ print(dovetail.compile({MODEL!r}, 'host').summary())
 
 @pytest.mark.parametrize("command", [("opt", MODEL, "-p", ""), ("opt", "-", "-p", "")], ids=["file", "input"])
 def test_a_file_needs_a_front_end(core, command):
-    done = core(*command)
+    done = core(*command, beside=["dovetail-commands"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "no front end reads such files" in done.stderr
     assert "pip install dovetail-onnx" in done.stderr
@@ -122,7 +122,7 @@ def test_python_says_it_too(core, source):
 
 
 def test_with_the_front_end_for_onnx_files_are_opened_and_printed(core):
-    done = core("opt", MODEL, "-p", "", beside=["dovetail-onnx"])
+    done = core("opt", MODEL, "-p", "", beside=["dovetail-onnx", "dovetail-commands"])
     assert (done.returncode, done.stderr) == (0, "")
     assert "Conv" in done.stdout
 
@@ -136,22 +136,50 @@ def test_with_the_front_end_for_onnx_files_are_opened_and_printed(core):
     ids=lambda command: command[0],
 )
 def test_what_needs_an_engine_says_what_to_install(core, command):
-    done = core(*command, beside=["dovetail-onnx", "dovetail-results"])
+    done = core(*command, beside=["dovetail-onnx", "dovetail-results", "dovetail-commands"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "the backend 'host'" in done.stderr
     assert "pip install dovetail-host" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_commands_of_other_distributions_are_not_there(core):
-    done = core("verify", MODEL, MODEL)
+@pytest.mark.parametrize("name", ["compile", "plan", "opt"])
+def test_commands_for_models_say_what_to_install(core, name):
+    done = core(name, MODEL)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no command 'verify'" in done.stderr
-    assert "others come with the distributions that bring them" in done.stderr
+    assert f"there is no command '{name}'" in done.stderr
+    assert "pip install dovetail-commands" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["explain", "verify"])
+def test_commands_and_functions_of_other_distributions_say_what_to_install(core, name):
+    done = core(name, MODEL, MODEL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"there is no command '{name}'" in done.stderr
+    assert f"pip install dovetail-{name}" in done.stderr
+    # A distribution that is installed leaves its entry points behind.
+    code = f"""
+import importlib.metadata
+importlib.metadata.entry_points = lambda **_: ()
+import dovetail
+print(hasattr(dovetail, "{name}"))
+try:
+    dovetail.{name}
+except dovetail.DovetailError as error:
+    print(error.message, error.hint, sep="; ")
+"""
+    said = f"the distribution that brings dovetail.{name} is not installed; pip install dovetail-{name}"
+    assert core(code=code).stdout.splitlines() == ["False", said]
+
+
+def test_help_lists_what_is_there(core):
     done = core("--help")
     assert done.returncode == 0
-    assert " compile " in done.stdout
+    assert " passes " in done.stdout
     assert " verify " not in done.stdout
+    done = core("nonsense")
+    assert done.returncode == 2
+    assert "others come with the distributions that bring them" in done.stderr
 
 
 def test_a_model_is_compiled_without_what_runs_it(tmp_path):

@@ -15,7 +15,7 @@ import importlib
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    **dict.fromkeys(("backends", "compile", "explain", "load", "open", "plan"), "dovetail.api"),
+    **dict.fromkeys(("backends", "compile", "load", "open", "plan"), "dovetail.api"),
     **dict.fromkeys(("Pass", "Pipeline", "Request", "Context"), "dovetail.passes"),
     "CompiledModel": "dovetail.compiled",
     **dict.fromkeys(

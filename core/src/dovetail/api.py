@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["AnyModel", "BackendInfo", "backends", "compile", "explain", "load", "open", "plan", "requested"]
+__all__ = ["AnyModel", "BackendInfo", "backends", "compile", "load", "open", "plan", "requested"]
 
 Progress = Callable[[str, int, int], None]
 AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | bytes"
@@ -181,35 +181,6 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     plugins = plugins or load_plugins()
     with store_for(folder, "load", plugins.registry) as store:
         return store.load(Path(folder), plugins)
-
-
-def explain(
-    result: CompiledModel | Plan | str | Path,
-    selector: str | None = None,
-    *,
-    model: AnyModel | None = None,
-    plugins: PluginSet | None = None,
-) -> list[str]:
-    """Why nodes are where they are.
-
-    Args:
-        result: What `compile` or `plan` gave, the folder that a result was saved in, or the path of a plan.
-        selector: A selector (see `dovetail.planning.selectors.select`), also of nodes that only the source model has.
-            One node is explained with its remarks, those of the nodes that forced it, and what would help; several are
-            grouped by their reasons. Without it, the whole model is.
-        model: The source model. With it, or where it is found beside the result or in the current folder by name and
-            digest, what might bring one node to a backend is tried, and the lines say what works.
-        plugins: The plugins to try it with; by default all that are installed.
-
-    Raises:
-        DovetailError: Nothing matches the selector, or there is no plan.
-    """
-    from dovetail.planning.explain import explain_plan
-    from dovetail.planning.explain_remedies import remedy_lines
-    from dovetail.planning.plan import Plan
-
-    decided = Plan.load(result) if isinstance(result, (str, Path)) else getattr(result, "plan", result)
-    return explain_plan(decided, selector) + remedy_lines(decided, selector, result, model, plugins)
 
 
 def requested(backends: str | BackendChoice | Sequence[str | BackendChoice], **choices: Any) -> Request:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.gc_pause import gc_paused
@@ -38,26 +39,37 @@ class Planner:
     def __init__(
         self, original: Model, ctx: Context, passes: Sequence[Pass] = (), instrumentation: Instrumentation | None = None
     ):
-        self._original, self._ctx, self._passes = original, ctx, passes
+        self._original, self._ctx, self._request, self._passes = original, ctx, ctx.request, passes
         self._watch = instrumentation or Instrumentation()
         self._prepared: Model | None = None
         self._rounds = 0
         self._before, self._after = ctx.mark(), Mark()
         self._refusals = ctx.refusals
 
-    def decide(self, asked: Asked | None = None) -> tuple[Model, Plan]:
+    def prepare(self) -> None:
+        """Prepare the model and keep it, for callers that decide more than once; others are served without a copy."""
+        if self._prepared is None:
+            prepared = self._original.clone()
+            self._ctx.begin_round(self._before)
+            self._run(prepared, _PREPARE)
+            self._prepared, self._after = prepared, self._ctx.mark()
+
+    def decide(self, asked: Asked | None = None, pins: Sequence[str] = ()) -> tuple[Model, Plan]:
         """The model with a place and types for every node, and the plan that says so.
 
         What was refused before stays refused, unless other nodes are asked for.
 
         Args:
             asked: Nodes that shall be high or low wherever nothing forbids it.
+            pins: Pins beside those of the request. No pass that prepares a model reads pins, so they may differ from
+                one decision to the next.
 
         Raises:
             DovetailError: The model or the request is at fault.
         """
         ctx = self._ctx
         ctx.asked = dict(asked or {})
+        ctx.request = replace(self._request, pins=(*self._request.pins, *pins)) if pins else self._request
         ctx.refusals = self._refusals.copy()
         return self._round()
 
@@ -97,25 +109,18 @@ class Planner:
         from dovetail.planning.plan import Plan
 
         self._rounds += 1
-        if self._rounds == 1:
+        if self._rounds == 1 and self._prepared is None:
             # Most requests decide once, so that the first time keeps no copy of what is decided on.
             work = self._original.clone()
             self._run(work, (*_PREPARE, *_DECIDE))
         else:
-            work = self._prepare()
+            self.prepare()
+            self._ctx.begin_round(self._after)
+            with gc_paused():
+                work = self._prepared.clone()
             self._run(work, _DECIDE)
         with gc_paused():
             return work, Plan.extract(work, self._ctx, self._original)
-
-    def _prepare(self) -> Model:
-        """The model that decisions are made on, to be changed by the caller."""
-        if self._prepared is None:
-            self._prepared = self._original.clone()
-            self._ctx.begin_round(self._before)
-            self._run(self._prepared, _PREPARE)
-            self._after = self._ctx.mark()
-        self._ctx.begin_round(self._after)
-        return self._prepared.clone()
 
     def _run(self, model: Model, stages: Sequence[str]) -> Result:
         """Run all passes of `stages` over `model`, in place."""

@@ -12,13 +12,18 @@ import importlib.util
 from importlib import metadata
 from typing import Any
 
+from dovetail.distributions import to_install
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail.suggestions import did_you_mean
 
-__all__ = ["GROUP", "member_function", "member_function_names"]
+__all__ = ["GROUP", "NotInstalledError", "member_function", "member_function_names"]
 
 GROUP = "dovetail.api"
+
+
+class NotInstalledError(DovetailError, AttributeError):
+    """Somebody asks for a function of a distribution of the house that is not installed."""
 
 
 def member_function_names() -> list[str]:
@@ -31,6 +36,7 @@ def member_function(name: str) -> Any:
 
     Raises:
         AttributeError: None brings it.
+        NotInstalledError: The distribution of the house that brings it is not installed.
         DovetailError: Two distributions do, or the one that does cannot be imported.
     """
     # Python itself asks a package for the names of its modules, and for many that begin with an underscore.
@@ -40,11 +46,12 @@ def member_function(name: str) -> Any:
     points = list(metadata.entry_points(group=GROUP))
     # A distribution that is found twice on the path, as editable installs may be, is one.
     found = list({(_owner(point), point.value): point for point in points if point.name == name}.values())
+    if not found and (hint := to_install(name)):
+        raise NotInstalledError(f"the distribution that brings dovetail.{name} is not installed", hint)
     if not found:
         raise AttributeError(
             f"module 'dovetail' has no attribute {name!r}{did_you_mean(name, [point.name for point in points])}; "
-            f"distributions with entry points in the group '{GROUP}' bring functions, dovetail-verify and "
-            "dovetail-builder among them"
+            f"distributions with entry points in the group '{GROUP}' bring functions"
         )
     if len(found) > 1:
         owners = " and by ".join(f"{_owner(point)} ({point.value})" for point in found)

@@ -4,8 +4,9 @@ from typing import ClassVar
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.passes import Context, Instrumentation, Pass, Pipeline, Request, run_reproducer
-from dovetail.passes.reproducer import METADATA_KEY, changed_versions, read_reproducer
+from dovetail.passes import Context, Instrumentation, Pass, Pipeline, Request
+from dovetail.passes.reproducer import METADATA_KEY
+from dovetail_commands.replay import changed_versions, read_reproducer, run_reproducer
 
 
 @dataclass(frozen=True)

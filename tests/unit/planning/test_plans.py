@@ -5,6 +5,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+import dovetail
 import pytest
 import yaml
 from dovetail import api
@@ -187,13 +188,13 @@ def test_what_is_no_plan(model, text):
 
 def test_explain_follows_what_forced_a_node(model):
     plan = api.plan(model, ["cpu-bf16"], pins=["first=cpu-bf16/float32"])
-    lines = api.explain(plan, "act")
+    lines = dovetail.explain(plan, "act")
     assert lines[0] == "act (Tanh): cpu-bf16, float32, region 0"
     text = "\n".join(lines)
     assert "because of first:" in text
     assert "float32, as pinned" in text
     with pytest.raises(DovetailError, match="no node 'actt'") as caught:
-        api.explain(plan, "actt")
+        dovetail.explain(plan, "actt")
     assert "'act'" in caught.value.hint
 
 

@@ -87,12 +87,17 @@ def test_one_that_does_not_load_is_a_warning_in_the_list_and_an_error_when_calle
     assert says in capsys.readouterr().err
 
 
-def test_the_name_of_a_command_of_core_is_taken(hello, capsys):
-    hello(register='registry.command("plan", "acme_plugin.hello:HELLO")')
+@pytest.mark.parametrize(
+    ("name", "owner"), [("plugins", "dovetail"), ("verify", "dovetail-verify")], ids=["core", "plugin"]
+)
+def test_the_name_of_an_installed_command_is_taken(hello, name, owner, capsys):
+    hello(register=f'registry.command("{name}", "acme_plugin.hello:HELLO")')
     assert main(["--help"]) == 0
-    listed, warned = capsys.readouterr()
-    assert "plan      Decide where" in listed
-    assert "warning: plugin acme (acme): command 'plan' is registered by dovetail" in warned
+    warned = capsys.readouterr().err
+    assert f"command '{name}' is registered by " in warned
+    assert f"{owner} (dovetail" in warned and "acme (acme_plugin.hello:HELLO)" in warned
+    assert main(["backends", "--no-plugin", "acme"]) == 0
+    assert "is registered by" not in capsys.readouterr().err
 
 
 def test_it_can_be_left_out(hello, capsys):
@@ -108,12 +113,5 @@ def test_a_misspelt_command_has_near_misses(capsys):
 
 def test_core_is_listed_like_any_plugin():
     registry = load_plugins().registry
-    assert {registry.command.entry(name).owner for name in ("compile", "opt")} == {"dovetail"}
-    assert registry.command.entry("verify").owner == "dovetail-verify"
-
-
-def test_a_command_of_core_that_takes_nothing_from_plugins_starts_without_them(hello, monkeypatch, capsys):
-    hello()
-    monkeypatch.setattr("dovetail.plugin.loader.load_plugins", lambda **_: pytest.fail("plugins were loaded"))
-    assert main(["explain", "--help"]) == 0
-    assert main(["--version"]) == 0
+    assert {registry.command.entry(name).owner for name in ("backends", "passes", "plugins")} == {"dovetail"}
+    assert registry.command.entry("compile").owner == "dovetail-commands"

@@ -11,6 +11,7 @@ import pytest
 from dovetail import plugin
 from dovetail.cli import common
 from dovetail.plugin import Registry, hookspecs
+from dovetail_commands import instrumentation, request, verification
 
 ROOT = Path(__file__).parents[3]
 KINDS = sorted(name for name in vars(Registry()) if name != "owner")
@@ -98,7 +99,9 @@ def test_the_readme_lists_every_distribution_of_the_house():
     assert names == set(re.findall(r"`(dovetail(?:-[\w-]+)?)`", table))
 
 
-@pytest.mark.parametrize("name", common.__all__)
+@pytest.mark.parametrize(
+    "name", [name for module in (common, request, instrumentation, verification) for name in module.__all__]
+)
 def test_what_commands_share_is_documented(name):
     text = (ROOT / "docs/kinds/commands.md").read_text()
     assert re.search(rf"`{name}[`(]", text), f"docs/kinds/commands.md does not mention {name}"

@@ -9,16 +9,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail import __version__
+from dovetail.distributions import to_install
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin.commands import CORE_COMMANDS, MEMBER_COMMANDS, load_command
+from dovetail.plugin.commands import load_command
 from dovetail.plugin.isolation import PluginWarning
 from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, drop_option, installed_options
-from dovetail.plugin.registry import Registry
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.plugin.commands import Command
     from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["CommandLine"]
 
@@ -28,8 +29,7 @@ _CORE = "dovetail"
 class CommandLine:
     """One call of the program.
 
-    Only the command that is called is imported. Plugins are loaded when something of theirs is needed: a command of
-    core that takes nothing from them starts without.
+    Only the command that is called is imported.
 
     Args:
         arguments: The words after the name of the program.
@@ -79,13 +79,12 @@ class CommandLine:
         if self.name == "--version":
             return parser
         listed = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-        registry = _core_registry() if self.name in CORE_COMMANDS else self.plugins.registry
+        registry = self.plugins.registry
         if self.name and not self.name.startswith("-") and self.name not in registry.command:
-            listed_there = "`dovetail --help` lists them; others come with the distributions that bring them"
-            brought_by = MEMBER_COMMANDS.get(self.name)
             raise UsageError(
                 f"there is no command {self.name!r}{did_you_mean(self.name, registry.command)}",
-                f"pip install {brought_by}" if brought_by else listed_there,
+                to_install(self.name)
+                or "`dovetail --help` lists them; others come with the distributions that bring them",
             )
         if self.name in registry.command:
             self.owner = registry.command.entry(self.name).owner
@@ -117,17 +116,9 @@ class CommandLine:
                 self.options.append(found)
 
 
-def _core_registry() -> Registry:
-    """Core's commands, without a look at what is installed."""
-    registry = Registry(_CORE)
-    for name, target in CORE_COMMANDS.items():
-        registry.command(name, target)
-    return registry
-
-
 def _list_commands(listed: argparse._SubParsersAction, registry: Registry) -> None:
     """Add a line for every command that loads; warn of the others."""
-    for name in (*CORE_COMMANDS, *(name for name in registry.command if name not in CORE_COMMANDS)):
+    for name in registry.command:
         try:
             summary = load_command(registry, name).summary
         except DovetailError as error:

@@ -1,4 +1,4 @@
-"""The graph: editing, typing, verifying and printing models."""
+"""The graph: editing, typing and verifying models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 
 _PUBLIC = {
     "Model": "dovetail.ir.model",
-    "print_model": "dovetail.ir.printer",
     "verify_model": "dovetail.ir.verifier",
     "insert_on_edge": "dovetail.ir.editing",
     "replace_uses_except": "dovetail.ir.editing",

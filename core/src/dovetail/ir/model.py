@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, named_bodies
 
 if TYPE_CHECKING:
@@ -154,10 +155,18 @@ class Model:
         where = f" from {self.path}" if self.path is not None else ""
         return f"<Model{where}>" if self.untouched else f"<Model '{self.graph.name}'{where}: {len(self.graph)} nodes>"
 
-    def __str__(self) -> str:
-        from dovetail.ir.printer import print_model
+    def text(self) -> str:
+        """Return the model as text, as the dialect of its operators prints it.
 
-        return print_model(self)
+        Raises:
+            DovetailError: It has no dialect.
+        """
+        if self.dialect is None:
+            raise DovetailError("no front end prints models", "pip install dovetail-onnx, which prints ONNX models")
+        return self.dialect.text(self)
+
+    def __str__(self) -> str:
+        return repr(self) if self.dialect is None else self.text()
 
 
 def _unshare_types(graph: ir.Graph) -> None:

@@ -12,7 +12,6 @@ _PUBLIC = {
     "Manager": "dovetail.passes.manager",
     **dict.fromkeys(("Fixpoint", "Nested"), "dovetail.passes.steps"),
     "Pipeline": "dovetail.passes.pipeline",
-    "run_reproducer": "dovetail.passes.replay",
     **dict.fromkeys(("BackendChoice", "Request"), "dovetail.passes.request"),
     **dict.fromkeys(("PassResult", "Result"), "dovetail.passes.result"),
 }

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Holding
     from dovetail.planning.join import Join
     from dovetail.planning.plan import Plan
-    from dovetail.planning.remedies import Remedy
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.strategy import Remedy
 
 __all__ = ["Analysis", "Context", "Mark"]
 

@@ -66,8 +66,6 @@ class Instrumentation:
 
     def print(self, when: str, name: str, model: Model) -> None:
         """Print the model under a heading."""
-        import dovetail.ir
-
         out = self.out or sys.stderr
-        out.write(f"// ----- {when} {name} -----\n{dovetail.ir.print_model(model).rstrip()}\n")
+        out.write(f"// ----- {when} {name} -----\n{str(model).rstrip()}\n")
         out.flush()

@@ -11,19 +11,15 @@ from __future__ import annotations
 import json
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from dovetail.errors import DovetailError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
     from dovetail.passes.context import Context
     from dovetail.passes.pipeline import Pipeline
     from dovetail.plugin.frontend import SourceSnapshot
     from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.registry import Registry
 
-__all__ = ["METADATA_KEY", "changed_versions", "describe_saved", "read_reproducer"]
+__all__ = ["METADATA_KEY", "describe_saved", "versions"]
 
 METADATA_KEY = "dovetail.reproducer"
 _LIBRARIES = ("dovetail", "onnx", "onnx-ir", "numpy")
@@ -55,47 +51,15 @@ def _save(path: Path, source: SourceSnapshot, pipeline: Pipeline, ctx: Context, 
     data = {
         "pipeline": ",".join(filter(None, [*ctx.pipelines, str(pipeline)])),
         "request": ctx.request.as_dict(),
-        "versions": _versions(ctx.plugins),
+        "versions": versions(ctx.plugins),
         "error": error,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     source.with_metadata({METADATA_KEY: json.dumps(data, default=str)}, weights=weights).save(path)
 
 
-def read_reproducer(path: str | Path, registry: Registry) -> tuple[Model, dict[str, Any]]:
-    """Read the model and the data of a reproducer: `pipeline`, `request`, `versions`, `error`.
-
-    Args:
-        path: The file.
-        registry: Has the front end that reads it.
-
-    Raises:
-        DovetailError: The file does not open or is not a reproducer.
-    """
-    from dovetail.frontends import open_declared
-
-    model = open_declared(Path(path), registry)
-    try:
-        data = json.loads(model.ir.metadata_props.pop(METADATA_KEY))
-        if not {"pipeline", "request", "versions", "error"} <= set(data):
-            raise KeyError
-    except (KeyError, ValueError, TypeError, RecursionError):
-        hint = "`dovetail opt` and `dovetail compile` write one when a pass fails"
-        raise DovetailError(f"{path} is not a reproducer", hint) from None
-    return model, data
-
-
-def changed_versions(data: dict[str, Any], plugins: PluginSet | None = None) -> list[str]:
-    """Return the differences from the installation that wrote the reproducer, one line per distribution."""
-    now = _versions(plugins)
-    return [
-        f"{name} was {then}, is {now.get(name, 'not installed')}"
-        for name, then in data["versions"].items()
-        if now.get(name) != then
-    ]
-
-
-def _versions(plugins: PluginSet | None) -> dict[str, str]:
+def versions(plugins: PluginSet | None) -> dict[str, str]:
+    """Return the versions that a failure may depend on, by distribution."""
     found = {}
     for name in _LIBRARIES:
         try:

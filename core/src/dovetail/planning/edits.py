@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.fresh_names import FreshNames
-from dovetail.planning.identity import identity, operator_name, structural_keys, walk
-from dovetail.planning.placement import origin_of
-from dovetail.planning.remark import Remark
-from dovetail.plugin.isolation import calling
+from dovetail.errors import UsageError
 from dovetail.suggestions import did_you_mean
 
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from dovetail.ir.model import Model
-    from dovetail.passes.context import Context
-    from dovetail.plugin.registry import Registry
-    from dovetail.plugin.services import Editor
-
-__all__ = ["SIDES", "Edit", "apply_edits"]
+__all__ = ["SIDES", "Edit"]
 
 SIDES = ("before", "after")
 _FORM = "write KIND=NODE, KIND=NODE:before or KIND=NODE:after"
@@ -85,152 +72,3 @@ class Edit:
 
     def __str__(self) -> str:
         return f"{self.kind}={self.at}:{self.side}"
-
-
-def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
-    """Change the graph as `edits` say, and add them to `ctx.edits`; those that are there already are left out.
-
-    All nodes are found before the first change, so no edit is made next to what another one added.
-
-    Args:
-        model: The normalised model.
-        edits: The edits in the order in which they are applied.
-        ctx: The run; its registry has the kinds of edits.
-
-    Returns:
-        What was done, for `ctx.remarks`.
-
-    Raises:
-        DovetailError: A node is gone, a kind is unknown, an edit is asked for twice, refuses its node, fails, or leaves
-            an invalid model.
-    """
-    if not edits:
-        return []
-    anchors = _Anchors(model)
-    found: dict[tuple[str, int, str], tuple[Edit, ir.Node]] = {}
-    editors = {kind: _editor(kind, ctx.registry) for kind in dict.fromkeys(edit.kind for edit in edits)}
-    applied = {(edit.kind, edit.at, edit.side) for edit in ctx.edits}
-    for edit in edits:
-        node = anchors.node(edit)
-        _check_side(edit, *editors[edit.kind])
-        if (edit.kind, id(node), edit.side) in found:
-            raise DovetailError(f"edit '{edit}' is asked for twice", "leave one of them out")
-        recorded = anchors.recorded(edit, node)
-        if (edit.kind, recorded.at, edit.side) not in applied:
-            found[edit.kind, id(node), edit.side] = (recorded, node)
-    remarks = []
-    for edit, node in found.values():
-        remarks += _apply(model, edit, node, *editors[edit.kind], ctx)
-        ctx.edits.append(edit)
-    if found:
-        model.touch()
-        _verify(model, [editors[kind][0] for kind in dict.fromkeys(edit.kind for edit, _ in found.values())])
-    return remarks
-
-
-class _Anchors:
-    """The nodes of a model before any edit, by all that an edit may call them."""
-
-    def __init__(self, model: Model):
-        self._model = model
-        self._identities: dict[int, str] = {}
-        self._named: dict[str, ir.Node] = {}
-        self._known: dict[str, ir.Node] = {}
-        self._folded: dict[str, ir.Node] = {}
-        for path, node in walk(model):
-            self._identities[id(node)] = name = identity(path, node)
-            self._known.setdefault(name, node)
-            for called in (f"{path}/{node.name}" if path else node.name, node.name):
-                if called:
-                    self._named.setdefault(called, node)
-            for origin in origin_of(node):
-                self._folded.setdefault(origin, node)
-        self._keys: dict[int, str] = {}
-
-    def node(self, edit: Edit) -> ir.Node:
-        """The node that an edit is made next to: by name, or where a plan recorded it, by identity or structure."""
-        if not edit.operator:
-            node = self._named.get(edit.at) or self._known.get(edit.at)
-            if node is not None:
-                return node
-            near = did_you_mean(edit.at, self._named)
-            if edit.at in self._folded:
-                into = self._folded[edit.at].name
-                raise DovetailError(f"edit '{edit}': '{edit.at}' was folded into '{into}'", "name that node instead")
-            raise DovetailError(
-                f"edit '{edit}': the model has no node '{edit.at}'{near}",
-                "name a node that is still there after the model was normalised; `dovetail plan` lists them",
-            )
-        node = self._known.get(edit.at)
-        if node is not None and operator_name(node.domain, node.op_type) == edit.operator:
-            return node
-        same = [node for _, node in walk(self._model) if edit.key and self._key(node) == edit.key]
-        if same:
-            return same[0]
-        other = f": '{edit.at}' is computed by {operator_name(node.domain, node.op_type)} here" if node else ""
-        raise DovetailError(
-            f"edit '{edit}' of the plan fits no node of this model{other}",
-            "remove it from the plan, or name another node",
-        )
-
-    def recorded(self, edit: Edit, node: ir.Node) -> Edit:
-        """The edit as a plan records it."""
-        operator = operator_name(node.domain, node.op_type)
-        return Edit(edit.kind, self._identities[id(node)], edit.side, operator, self._key(node))
-
-    def _key(self, node: ir.Node) -> str:
-        self._keys = self._keys or structural_keys(self._model)
-        return self._keys[id(node)]
-
-
-def _editor(kind: str, registry: Registry) -> tuple[str, Editor]:
-    """The registered edit, with its distribution for messages."""
-    who = f"edit '{kind}' of {registry.edit.entry(kind).owner}"
-    found = registry.edit[kind]
-    with calling(who):
-        editor = found()
-    if lacking := [attribute for attribute in ("sides", "apply") if not hasattr(editor, attribute)]:
-        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/plugins.md")
-    return who, editor
-
-
-def _check_side(edit: Edit, who: str, editor: Editor) -> None:
-    if edit.side not in editor.sides:
-        raise DovetailError(
-            f"edit '{edit}': {who} cannot be made {edit.side} a node", f"it can {' or '.join(editor.sides)} one"
-        )
-
-
-def _apply(model: Model, edit: Edit, node: ir.Node, who: str, editor: Editor, ctx: Context) -> list[Remark]:
-    """Apply one edit, and check what it added."""
-    if node.graph is None:
-        raise DovetailError(f"edit '{edit}': an edit before it removed '{node.name}'", "leave one of them out")
-    interface = model.interface()
-    with calling(f"{who} at '{node.name}'"):
-        added = list(editor.apply(model, node, edit.side, ctx))
-    model.touch()
-    if model.interface() != interface:
-        raise DovetailError(f"{who} at '{node.name}' changes the inputs or outputs of the model", _CONTRACT)
-    for new in added:
-        if getattr(new, "graph", None) is None:
-            raise DovetailError(f"{who} at '{node.name}' returns what is no node of the model", _CONTRACT)
-        if untyped := [value.name for value in new.outputs if value.type is None]:
-            raise DovetailError(f"{who} at '{node.name}' gives '{untyped[0]}' no type", _CONTRACT)
-        if not new.name:
-            new.name = ctx.analysis(FreshNames, model).fresh(f"{node.name}_{edit.kind}")
-    names = ", ".join(f"'{new.name}'" for new in added) or "no node"
-    here = Remark("passed", node.name or edit.at, ctx.current_pass, "edit", f"{edit.kind} added {names} {edit.side} it")
-    why = f"{edit.kind} added it {edit.side} '{node.name}'"
-    return [here, *(Remark("passed", new.name, ctx.current_pass, "edit", why, (node.name,)) for new in added)]
-
-
-def _verify(model: Model, makers: Iterable[str]) -> None:
-    from dovetail.ir.verifier import verify_model
-
-    try:
-        verify_model(model)
-    except DovetailError as error:
-        raise DovetailError(f"{' or '.join(makers)} left an invalid model: {error.message}", error.hint) from error
-
-
-_CONTRACT = "an edit returns the nodes that it added, each in the graph and with a type for every output"

@@ -11,16 +11,10 @@ if TYPE_CHECKING:
 
     from dovetail.plugin.registry import Registry
 
-__all__ = ["CORE_COMMANDS", "MEMBER_COMMANDS", "Command", "load_command"]
+__all__ = ["CORE_COMMANDS", "Command", "load_command"]
 
-CORE_COMMANDS = {
-    name: f"dovetail.cli.{name}:{name.upper()}"
-    for name in ("compile", "plan", "explain", "opt", "backends", "passes", "plugins")
-}
-"""The targets of core's commands by name, in the order in which help lists them."""
-
-MEMBER_COMMANDS = {"run": "dovetail-runtime"}
-"""Distributions that bring commands which most users expect, to say what to install."""
+CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "passes", "plugins")}
+"""The targets of core's commands by name."""
 
 _REQUIRED = ("name", "summary", "add_arguments", "run")
 
@@ -29,7 +23,7 @@ class Command(Protocol):
     """A command of the program `dovetail`, registered with `registry.command("hello", "acme.cli:HELLO")`.
 
     Help lists every command, so the module that holds it imports nothing heavy at its top. `dovetail.cli.common` has
-    what commands share; `--json`, `--debug` and `--no-plugin` are there already.
+    what all commands share; `--json`, `--debug` and `--no-plugin` are there already.
 
     Attributes:
         name: As users write it; the name that it is registered under.

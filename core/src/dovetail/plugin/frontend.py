@@ -116,6 +116,12 @@ class Dialect(Protocol):
             DovetailError: The model is invalid.
         """
 
+    def text(self, model: Model) -> str:
+        """The model as text that ends in a newline, the same every time, and that the front end reads back.
+
+        It shows types and placements of nodes; large tensors are printed without their data.
+        """
+
     def read_annotations(self, model: Model) -> None:
         """Annotate the nodes of a model from a file with what an earlier compilation wrote of them: placements, kinds
         and origins.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -10,11 +11,10 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.planning.claim import Claim, Claims
-    from dovetail.planning.remedies import Remedy
     from dovetail.planning.verdict import Verdict
     from dovetail.plugin.backend import Backend
 
-__all__ = ["FixUp", "Neighbour", "Remedies", "Strategy", "View"]
+__all__ = ["FixUp", "Neighbour", "Remedies", "Remedy", "Strategy", "View"]
 
 
 class Neighbour(NamedTuple):
@@ -102,6 +102,22 @@ class FixUp(Protocol):
             view: Shows the claims of all backends.
             claims: The present claims for the view's backend.
         """
+
+
+class Remedy(NamedTuple):
+    """A change of a request that might bring a node to a backend.
+
+    Attributes:
+        text: What to do, as a command line has it: `--backend acme-npu:revision=3`.
+        pins: Pins to add.
+        edits: Edits to add.
+        options: Options of the backend to change.
+    """
+
+    text: str
+    pins: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
+    options: Mapping[str, str] = MappingProxyType({})
 
 
 class Remedies(Protocol):

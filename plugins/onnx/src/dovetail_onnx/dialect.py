@@ -1,4 +1,4 @@
-"""What the front end knows of ONNX's operators and core does not: their source check, types and annotations."""
+"""What the front end knows of ONNX models and core does not: their source check, text, types and annotations."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ class OnnxDialect:
         from dovetail_onnx.source.snapshot import Source
 
         return Source.of(model, checked)
+
+    def text(self, model: Model) -> str:
+        """Print a model as ONNX text; see `dovetail_onnx.printer`."""
+        from dovetail_onnx.printer import print_model
+
+        return print_model(model)
 
     def read_annotations(self, model: Model) -> None:
         """Read the placements, kinds and origins of nodes from their `metadata_props`."""

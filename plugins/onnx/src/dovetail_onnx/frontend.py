@@ -47,7 +47,9 @@ class OnnxFrontend:
         if path.suffix in _TEXT:
             from dovetail.files import write_text
 
-            write_text(path, str(model))
+            from dovetail_onnx.printer import print_model
+
+            write_text(path, print_model(model))
         else:
             from dovetail_onnx.saving import save_model
 

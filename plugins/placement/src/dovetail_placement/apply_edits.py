@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
-from dovetail.planning.edits import Edit, apply_edits
+from dovetail.plugin import Edit
+
+from dovetail_placement.edits import apply_edits
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model

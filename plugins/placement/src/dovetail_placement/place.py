@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
-from dovetail.planning.edits import apply_edits
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import Placement, from_source, set_placement
 from dovetail.suggestions import near_misses
 
 from dovetail_placement.claiming import Claiming
+from dovetail_placement.edits import apply_edits
 from dovetail_placement.fix_ups import fix_up_claims
 from dovetail_placement.judges import Judges
 from dovetail_placement.pins import Pins

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dovetail.plugin.isolation import calling
 
 if TYPE_CHECKING:
-    from dovetail.planning.remedies import Remedy
+    from dovetail.plugin import Remedy
 
     from dovetail_placement.claiming import Claiming
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from dovetail.cli.common import (
     PlainCommand,
     Progress,
-    add_request,
     existing,
     print_json,
-    request_of,
     say,
     say_note,
     table,
 )
 from dovetail.errors import UsageError
+from dovetail_commands.request import add_request, request_of
 
 from dovetail_verify.arguments import add_goals, goals_of
 

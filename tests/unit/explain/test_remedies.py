@@ -1,11 +1,14 @@
 """What might bring a node to a backend is tried on the plan before `explain` names it."""
 
 import shutil
+from collections import Counter
 
 import dovetail
 import onnx
 import pytest
 from dovetail.errors import DovetailError
+from dovetail.plugin import Remedy, hookimpl
+from dovetail_explain.remedies import as_remedy
 
 FILE = """
 backend: npu
@@ -40,6 +43,19 @@ class Choosy(Autocast):
 class Failing(Autocast):
     def remedies(self, view, node):
         raise SystemExit(3)
+
+class Proposing(Autocast):
+    def remedies(self, view, node):
+        for other in ("n4", "n9", "n14", "n19", "n24"):
+            yield Remedy(f"--pin {other}=npu", pins=(f"{other}=npu",))
+
+class Withdrawing(Autocast):
+    def fix_up(self, view, claims):
+        # Gives Add back, whoever wants it here, and suggests to want it.
+        for claim in claims.claims:
+            if claim.node.op_type == "Add":
+                view.remark("missed", claim.node, "alone", "it would be alone", suggest="--pin add=npu")
+        return Claims([claim for claim in claims.claims if claim.node.op_type != "Add"])
 """
 
 MODEL = """<ir_version: 10, opset_import: ["": 22]>
@@ -135,3 +151,89 @@ def test_a_strategy_that_fails_is_named(plugins, file):
     plan = dovetail.plan(file, "npu", plugins=installed)
     with pytest.raises(DovetailError, match="strategy .failing. of dovetail-choosy, for npu, asked for"):
         dovetail.explain(plan, "sigmoid", plugins=installed)
+
+
+def test_a_pin_that_a_fix_up_rejects_is_not_called_a_help(plugins, file):
+    """Neither where the strategy suggests it itself, nor in the summary of many nodes."""
+    installed = plugins("Withdrawing")
+    plan = dovetail.plan(file, "npu", plugins=installed)
+    lines = dovetail.explain(plan, "add", plugins=installed)
+    suggested, own = (line for line in lines if "--pin" in line)
+    for line, pin in ((suggested, "--pin add=npu"), (own, "--pin 'add=npu'")):
+        assert line.startswith(f"tried in vain for npu: {pin} (strategy 'withdrawing' of dovetail-choosy")
+        assert "in fix_up, which is pinned" in line
+    suggestion = "suggested for 1 node, and tried where one of them is explained: --pin add=npu"
+    assert suggestion in dovetail.explain(plan)
+    assert suggestion in dovetail.explain(plan, "*")
+    assert suggestion in dovetail.explain(plan, "[ad][ed][td]")
+
+
+def test_a_suggestion_that_nobody_could_try_says_so(plugins, file):
+    installed = plugins("Withdrawing")
+    plan = dovetail.plan(file, "npu", plugins=installed)
+    file.unlink()
+    assert dovetail.explain(plan, "add", plugins=installed)[-2:] == [
+        "suggested, and not tried: --pin add=npu",
+        "remedies were not tried, because model.onnx was not found: --model FILE",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "backend", "remedy"),
+    [
+        ("--pin 'a=npu/float16'", "npu", {"pins": ("a=npu/float16",)}),
+        ("--edit unit-conv=a:before", "", {"edits": ("unit-conv=a:before",)}),
+        ("--backend npu:generation=2 --pin a=npu", "npu", {"pins": ("a=npu",), "options": {"generation": "2"}}),
+    ],
+)
+def test_suggestions_that_change_the_request_are_remedies(text, backend, remedy):
+    assert as_remedy(text) == (backend, Remedy(text, **remedy))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--data",
+        "pip install dovetail-host",
+        "--freeze-inputs, if nobody does",
+        "--pin a",
+        "it's",
+        "--pin a=npu --pin b=x",
+    ],
+)
+def test_other_suggestions_are_advice(text):
+    assert as_remedy(text) is None
+
+
+class Counting:
+    """Counts the runs of passes by name."""
+
+    dovetail_api = 1
+
+    def __init__(self):
+        self.runs = Counter()
+
+    @hookimpl
+    def before_pass(self, pass_):
+        self.runs[pass_.name] += 1
+
+
+def long_model(nodes):
+    """A chain in which every fifth node is one that the backend leaves alone."""
+    operators = ["Sigmoid" if index % 5 == 4 else "Relu" for index in range(nodes)]
+    lines = [f"[n{index}] v{index + 1} = {name} (v{index})" for index, name in enumerate(operators)]
+    head = f'<ir_version: 10, opset_import: ["": 22]> g (float[2,3,4] v0) => (float[2,3,4] v{nodes})'
+    return onnx.parser.parse_model(f"{head} {{ {' '.join(lines)} }}")
+
+
+def test_pins_are_tried_on_one_prepared_model(plugins, tmp_path):
+    """Only another value of an option prepares it again: an opset may depend on it."""
+    installed = plugins("Proposing")
+    onnx.save(long_model(200), tmp_path / "long.onnx")
+    plan = dovetail.plan(tmp_path / "long.onnx", "npu", plugins=installed)
+    counting = Counting()
+    installed.attach(counting, "counting")
+    *in_vain, helps = tried(plan, "n104", installed)
+    assert len(in_vain) == 6 and all("tried in vain for npu: --pin" in line for line in in_vain)
+    assert helps.startswith("tried: --backend npu:generation=2 brings it to npu, which has 200 nodes")
+    assert (counting.runs["normalise"], counting.runs["place"]) == (2, 8)

@@ -1,8 +1,8 @@
 """Print models as ONNX text, with types and placements in comments; deterministic.
 
-ONNX's own printer drops annotations, and onnx-ir's prints object identities. `open_model` reads this text back:
-placements and inferred types follow a `#`, which starts a comment in ONNX text. Large tensors are printed without
-their data, and read back as zeros.
+ONNX's own printer drops annotations, and onnx-ir's prints object identities. `dovetail_onnx.opening.open_model` reads
+this text back: placements and inferred types follow a `#`, which starts a comment in ONNX text. Large tensors are
+printed without their data, and read back as zeros.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from dovetail.text import printable
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["print_model"]

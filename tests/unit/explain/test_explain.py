@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+import dovetail
 import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail import api
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 from onnx import numpy_helper
@@ -34,7 +34,7 @@ def result(tmp_path_factory):
     arrays = {"w": np.ones((4, 3, 3, 3)), "one": np.ones(4), "zero": np.zeros(4)}
     proto.graph.initializer.extend(numpy_helper.from_array(a.astype(np.float32), n) for n, a in arrays.items())
     onnx.save(proto, folder / "m.onnx")
-    compiled = api.compile(folder / "m.onnx", ["cpu-bf16"], high=["soft"], try_engines=False)
+    compiled = dovetail.compile(folder / "m.onnx", ["cpu-bf16"], high=["soft"], try_engines=False)
     compiled.save(folder / "out")
     return compiled, folder / "out"
 
@@ -42,10 +42,10 @@ def result(tmp_path_factory):
 def explained(result, selector=None):
     """The same from memory, from the folder and from the plan."""
     compiled, folder = result
-    lines = api.explain(compiled, selector)
-    assert sorted(api.explain(folder, selector)) == sorted(lines)
-    assert sorted(api.explain(folder / "plan.yaml", selector)) == sorted(lines)
-    assert sorted(api.explain(compiled.plan, selector)) == sorted(lines)
+    lines = dovetail.explain(compiled, selector)
+    assert sorted(dovetail.explain(folder, selector)) == sorted(lines)
+    assert sorted(dovetail.explain(folder / "plan.yaml", selector)) == sorted(lines)
+    assert sorted(dovetail.explain(compiled.plan, selector)) == sorted(lines)
     return lines
 
 
@@ -102,7 +102,7 @@ def test_many_nodes_that_were_folded():
     from dovetail.planning.plan_entries import SourceNode
 
     plan = Plan(sources=[SourceNode(f"bn_{i}", "BatchNormalization", f"folded into conv_{i}") for i in range(12)])
-    assert api.explain(plan, "type:BatchNormalization") == [
+    assert dovetail.explain(plan, "type:BatchNormalization") == [
         "12 BatchNormalization of the source model folded into another node "
         "(bn_0 into conv_0, bn_1 into conv_1, bn_2 into conv_2, ...)"
     ]
@@ -114,7 +114,7 @@ def test_many_nodes_that_were_folded():
 )
 def test_what_matches_nothing(result, selector, hint):
     with pytest.raises(DovetailError) as caught:
-        api.explain(result[1], selector)
+        dovetail.explain(result[1], selector)
     assert f"'{selector}'" in caught.value.message
     assert hint in caught.value.hint
 
@@ -132,5 +132,5 @@ def test_functions_are_said_to_be_inlined(tmp_path):
     g (float[2] x) => (float[2] y) { [call] y = local.twice (x) }
     <domain: "local", opset_import: ["": 22]> twice (a) => (b) { b = Add (a, a) }"""
     Path(tmp_path, "m.onnxtxt").write_text(text)
-    plan = api.plan(tmp_path / "m.onnxtxt", ["cpu-bf16"])
-    assert api.explain(plan, "type:local::twice")[0].startswith("call (local::twice) of the source model: ")
+    plan = dovetail.plan(tmp_path / "m.onnxtxt", ["cpu-bf16"])
+    assert dovetail.explain(plan, "type:local::twice")[0].startswith("call (local::twice) of the source model: ")

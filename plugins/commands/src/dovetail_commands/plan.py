@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dovetail.cli.common import PlainCommand, add_request, existing, output, plugins_of, request_of
-from dovetail.cli.output import Progress, print_json
+from dovetail.cli.common import PlainCommand, Progress, existing, output, plugins_of, print_json
 from dovetail.errors import UsageError
+
+from dovetail_commands.request import add_request, request_of
 
 __all__ = ["PLAN"]
 

@@ -8,16 +8,18 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.planning.explain_summary import coverage_line, reasons, suggestions, summary_lines
 from dovetail.planning.placement import source_text
 from dovetail.suggestions import near_misses
+
+from dovetail_explain.remedies import as_remedy
+from dovetail_explain.summary import coverage_line, reasons, suggestions, summary_lines
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode, SourceNode
     from dovetail.planning.remark import Remark
 
-__all__ = ["explain_node", "explain_plan"]
+__all__ = ["explain_plan", "only_node"]
 
 _DEPTH = 4
 _IN_FULL = 3  # nodes
@@ -39,15 +41,15 @@ def explain_plan(plan: Plan, selector: str | None = None) -> list[str]:
     if not nodes and not sources:
         # An inserted conversion is not in the plan, but has a remark.
         if any(remark.node == selector for remark in plan.remarks):
-            return explain_node(plan, selector)
+            return _explain_node(plan, selector)
         raise _no_match(plan, selector)
     if not sources and len(nodes) == 1:
-        return explain_node(plan, nodes[0].name or nodes[0].output)
+        return _explain_node(plan, nodes[0].name or nodes[0].output)
     lines = _source_lines(sources)
     if nodes and len(nodes) + len(sources) <= _IN_FULL:
         for node in nodes:
-            lines += explain_node(plan, node.name or node.output)
-        return lines
+            lines += _explain_node(plan, node.name or node.output)
+        return lines + suggestions(plan, {node.name for node in nodes}, advice=False)
     if nodes:
         names = {node.name for node in nodes}
         lines += [
@@ -58,19 +60,14 @@ def explain_plan(plan: Plan, selector: str | None = None) -> list[str]:
     return lines
 
 
-def explain_node(plan: Plan, name: str) -> list[str]:
-    """Explain one node: its placement, the reasons, the nodes that forced them, and what would help.
+def only_node(plan: Plan, selector: str | None) -> PlannedNode | None:
+    """Return the node that `selector` stands for, if it is one alone that the plan still has."""
+    nodes, sources = _matching(plan, selector) if selector else ((), ())
+    return nodes[0] if len(nodes) == 1 and not sources else None
 
-    Args:
-        plan: The plan.
-        name: Name of a node, of the value it computes, or of a source node that was folded into it.
 
-    Returns:
-        Lines of text.
-
-    Raises:
-        DovetailError: The plan has no such node.
-    """
+def _explain_node(plan: Plan, name: str) -> list[str]:
+    """Explain a node by its name, by the value it computes, or by a source node that was folded into it."""
     found = next((node for node in plan.nodes if name in (node.name, node.output) or name in node.origin), None)
     remarks: dict[str, list[Remark]] = {}
     for remark in plan.remarks:
@@ -84,7 +81,8 @@ def explain_node(plan: Plan, name: str) -> list[str]:
     _chain(name, remarks, lines, 1, {name})
     if len(lines) <= 1:
         lines.append("  no remarks: it is as in the source model")
-    helpful = [remark.suggest for remark in remarks.get(name, ()) if remark.suggest]
+    # What changes the request is tried; `remedy_lines` says with what success.
+    helpful = [r.suggest for r in remarks.get(name, ()) if r.suggest and as_remedy(r.suggest) is None]
     return lines + [f"what would help: {text}" for text in dict.fromkeys(helpful)]
 
 

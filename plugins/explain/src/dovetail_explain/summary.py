@@ -10,6 +10,8 @@ from dovetail.counting import counted
 from dovetail.planning.placement import HOST
 from dovetail.planning.remark import SLOT, template
 
+from dovetail_explain.remedies import as_remedy
+
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
@@ -69,10 +71,22 @@ def reasons(remarks: Iterable[Remark]) -> list[str]:
     return lines
 
 
-def suggestions(plan: Plan, names: Collection[str] | None = None) -> list[str]:
-    """Return the suggestions with the number of nodes they help, for all nodes or those in `names`."""
+def suggestions(plan: Plan, names: Collection[str] | None = None, advice: bool = True) -> list[str]:
+    """Return the suggestions with the number of nodes they help.
+
+    Args:
+        plan: The plan.
+        names: The nodes; all if None.
+        advice: Also those that are no change of the request, and so cannot be tried.
+    """
     counts = Counter(r.suggest for r in plan.remarks if r.suggest and (names is None or r.node in names))
-    return [f"what would help {counted(number, 'node')}: {text}" for text, number in counts.most_common()]
+    lines = []
+    for text, number in counts.most_common():
+        if as_remedy(text) is not None:
+            lines.append(f"suggested for {counted(number, 'node')}, and tried where one of them is explained: {text}")
+        elif advice:
+            lines.append(f"what would help {counted(number, 'node')}: {text}")
+    return lines
 
 
 def _reason(group: Sequence[Remark]) -> str:

@@ -6,18 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.cli.common import (
-    PlainCommand,
-    add_instrumentation,
-    add_request,
-    existing,
-    instrumentation_of,
-    output,
-    plugins_of,
-    request_of,
-)
-from dovetail.cli.output import note, print_json, say
+from dovetail.cli.common import PlainCommand, existing, note, output, plugins_of, print_json, say
 from dovetail.errors import UsageError
+
+from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
+from dovetail_commands.request import add_request, request_of
 
 if TYPE_CHECKING:
     from dovetail.passes import Result
@@ -64,8 +57,7 @@ def _run(args: argparse.Namespace) -> Result:
 
 
 def _replay(args: argparse.Namespace) -> Result:
-    from dovetail.passes.replay import run_reproducer
-    from dovetail.passes.reproducer import changed_versions, read_reproducer
+    from dovetail_commands.replay import changed_versions, read_reproducer, run_reproducer
 
     path, plugins = existing(Path(args.model)), plugins_of(args)
     _, data = read_reproducer(path, plugins.registry)
@@ -75,10 +67,9 @@ def _replay(args: argparse.Namespace) -> Result:
 
 
 def _write(args: argparse.Namespace, result: Result) -> None:
-    from dovetail.ir import print_model
     from dovetail.writing import write_file
 
-    text = print_model(result.model) if args.output is None else ""
+    text = result.model.text() if args.output is None else ""
     if args.output is not None:
         write_file(result.model, args.output, plugins_of(args).registry)
     if args.json:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dovetail.cli.common import PlainCommand, existing, plugins_of
-from dovetail.cli.output import print_json, say
+from dovetail.cli.common import PlainCommand, existing, plugins_of, print_json, say
 
 __all__ = ["EXPLAIN"]
 
@@ -28,11 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from dovetail import api
+    from dovetail_explain.functions import explain
 
-    lines = api.explain(
-        existing(args.result), args.node, model=existing(args.model), plugins=plugins_of(args) if args.node else None
-    )
+    lines = explain(existing(args.result), args.node, model=existing(args.model), plugins=plugins_of(args))
     if args.json:
         print_json({"node": args.node, "lines": lines})
     else:

@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import (
     PlainCommand,
-    add_instrumentation,
-    add_request,
+    Progress,
     existing,
-    instrumentation_of,
-    option_keywords,
+    note,
     output,
     plugins_of,
-    request_of,
-    warn,
+    print_json,
+    say,
+    say_note,
+    table,
 )
-from dovetail.cli.output import Progress, note, print_json, say, say_note, table
 from dovetail.counting import counted
-from dovetail.errors import ResultError, UsageError
+from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.planning.placement import HOST
+from dovetail.plugin.options import blaming
+
+from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
+from dovetail_commands.request import add_request, request_of
+from dovetail_commands.verification import warn
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -56,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.backend and not args.plan:
         raise UsageError("no backend is named", "add --backend NAME (repeatable), or --plan FILE")
     request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
-    request |= option_keywords(args)
+    request |= _option_keywords(args)
     from dovetail import api
     from dovetail.stores import check_store
 
@@ -95,6 +99,25 @@ def run(args: argparse.Namespace) -> int:
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code
+
+
+def _option_keywords(args: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments that come from what plugins add to the command.
+
+    Raises:
+        UsageError: The arguments make no sense.
+        DovetailError: An option gives a keyword that it does not own.
+    """
+    found: dict[str, Any] = {}
+    for option in args.command_line.options:
+        with blaming(option):
+            given = dict(option.option.keywords_of(args))
+        if foreign := [name for name in given if name not in option.option.keywords]:
+            raise DovetailError(
+                f"{option.title} gives the keyword '{foreign[0]}', which is not its own", f"report it to {option.owner}"
+            )
+        found |= given
+    return found
 
 
 def _by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,20 @@
+"""What the distributions of the house bring to the program and to the package, so that messages say what to install."""
+
+from __future__ import annotations
+
+__all__ = ["to_install"]
+
+_BRINGS = {
+    "dovetail-builder": ("Builder", "autocast"),
+    "dovetail-commands": ("compile", "opt", "plan"),
+    "dovetail-explain": ("explain",),
+    "dovetail-precision": ("bench",),
+    "dovetail-runtime": ("run",),
+    "dovetail-schemas": ("check",),
+    "dovetail-verify": ("bisect", "verify"),
+}
+
+
+def to_install(name: str) -> str:
+    """Say how to get the command or function `name`: `pip install dovetail-verify`; empty if no distribution has it."""
+    return next((f"pip install {distribution}" for distribution, names in _BRINGS.items() if name in names), "")

@@ -1,0 +1,95 @@
+"""What `explain` says of remedies for one node: what was tried, or why nothing was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.files import file_sha256
+from dovetail.frontends import open_any, open_file
+from dovetail.passes import Request
+from dovetail.planning.placement import HOST
+from dovetail.plugin import load_plugins
+
+from dovetail_explain.remedies import as_remedy, try_remedies
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.plugin import PluginSet
+
+__all__ = ["remedy_lines"]
+
+_MOST_NODES = 20_000
+"""Nodes up to which remedies are tried without being asked for: each of them plans the whole model."""
+
+
+def remedy_lines(
+    plan: Plan, node: PlannedNode, result: object, model: object = None, plugins: PluginSet | None = None
+) -> list[str]:
+    """Try what might bring a node to the backends that are preferred to the one it is on.
+
+    Args:
+        plan: The plan.
+        node: The node.
+        result: Where the plan is from; the source model is looked for beside it.
+        model: The source model, if it is given.
+        plugins: The plugins to try it with; by default all that are installed.
+
+    Raises:
+        DovetailError: A model is given that is not the one of the plan.
+    """
+    suggested = [r.suggest for r in plan.remarks if r.node == node.name and r.suggest and as_remedy(r.suggest)]
+    untried = [f"suggested, and not tried: {text}" for text in dict.fromkeys(suggested)]
+    request = plan.summary.get("request")
+    if not request or not _wanted_elsewhere(node, plan):
+        return untried
+    plugins = plugins or load_plugins()
+    wanted = Request.from_dict({**request, "data": None})
+    if absent := [choice.name for choice in wanted.backends if choice.name not in plugins.registry.backend]:
+        return [*untried, f"remedies were not tried, because backend '{absent[0]}' is not installed"]
+    opened = _opened(plan, result, model, plugins)
+    if isinstance(opened, str):
+        return [*untried, f"remedies were not tried, because {opened}: --model FILE"]
+    data = request.get("data")
+    wanted = replace(wanted, data=data if data and Path(data).exists() else None)
+    return [str(tried) for tried in try_remedies(opened, wanted, node.name or node.output, plugins, suggested)]
+
+
+def _wanted_elsewhere(node: PlannedNode, plan: Plan) -> bool:
+    """Whether a backend of the request is preferred to the one that the node is on."""
+    names = [entry["name"] for entry in plan.backends]
+    return bool(names) and (node.backend == HOST or names[0] != node.backend)
+
+
+def _opened(plan: Plan, result: object, model: object, plugins: PluginSet) -> Model | str:
+    """The source model, or why there is none to try anything on."""
+    if model is not None:
+        opened = open_any(model, plugins)
+        if opened.path is not None and not _is_it(plan, opened.path):
+            raise DovetailError(f"{opened.path} is not the model that was compiled", "give the one that the plan names")
+        return opened
+    if len(plan.nodes) > _MOST_NODES:
+        return f"the model has {len(plan.nodes)} nodes"
+    path = _beside(plan, result)
+    return open_file(path, plugins) if path else f"{plan.model.get('path') or 'the source model'} was not found"
+
+
+def _beside(plan: Plan, result: object) -> Path | None:
+    """The source model, by its name and digest: in the current folder, in that of the result, or beside it."""
+    if plan.source is not None and plan.source.is_file():
+        return plan.source
+    name = plan.model.get("path")
+    folder = Path(result) if isinstance(result, (str, Path)) else Path()
+    folder = folder.parent if folder.is_file() else folder
+    for place in (Path(), folder, folder.resolve().parent) if name else ():
+        if (place / name).is_file() and _is_it(plan, place / name):
+            return place / name
+    return None
+
+
+def _is_it(plan: Plan, path: Path) -> bool:
+    return not plan.model.get("sha256") or file_sha256(path) == plan.model["sha256"]
