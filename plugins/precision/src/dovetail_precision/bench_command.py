@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.cli.common import PlainCommand, Progress, note, output, plugins_of, print_json
 from dovetail.errors import DovetailError
-from dovetail.files import write_text
+from dovetail_files.writing import write_text
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
