@@ -12,6 +12,7 @@ from dovetail.errors import DovetailError
 from dovetail.planning.placement import Placement, get_placement, set_placement
 from dovetail_lowering import can_lower, lower
 from dovetail_onnx.opening import open_text
+from dovetail_onnx.skeleton import skeleton_of
 
 
 def opened(body, opset=18):
@@ -69,7 +70,7 @@ def test_nodes_in_bodies_are_lowered():
                          else_branch = e () => (float[2, 1] q) { [else] q = ReduceMax (x, axes) }> }"""
     lowered = lower(opened(body), 11).model
     assert [(node.name, list(node.inputs)[0].name) for node in lowered.nodes()][1:] == [("then", "x"), ("else", "x")]
-    proto = lowered.skeleton().proto
+    proto = skeleton_of(lowered).proto
     onnx.checker.check_model(proto, full_check=True)
 
 
@@ -94,7 +95,7 @@ def test_a_body_may_hold_what_a_rule_makes():
         [norm] outer = LayerNormalization (x, s)
         y = If (c) <then_branch = t () => (float[2, 3] p) { [norm_1] p = LayerNormalization <axis = 1> (outer, s) },
                     else_branch = e () => (float[2, 3] q) { q = Neg (outer) }> }"""
-    proto = lower(opened(text), 11).model.skeleton().proto
+    proto = skeleton_of(lower(opened(text), 11).model).proto
     onnx.checker.check_model(proto, full_check=True)
     given = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "s": np.ones(3, np.float32), "c": np.array(True)}
     (y,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, given)
@@ -198,7 +199,7 @@ class TestCanLower:
 
 def test_the_mask_of_a_dropout_that_keeps_everything_is_true():
     model = opened("""g (float[2, 3] x, float r) => (float[2, 3] y, bool[2, 3] m) { y, m = Dropout (x, r) }""")
-    proto = lower(model, 11).model.skeleton().proto
+    proto = skeleton_of(lower(model, 11).model).proto
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     x = np.ones((2, 3), np.float32)
     y, mask = session.run(None, {"x": x, "r": np.array(0.5, np.float32)})

@@ -72,12 +72,7 @@ class WordsFrontend:
 
 @pytest.fixture(autouse=True)
 def words_for_graphs(monkeypatch):
-    functions = {
-        "Model": lambda skeleton, checked: skeleton,
-        "verify_model": _verify,
-    }
-    for name, function in functions.items():
-        monkeypatch.setitem(vars(dovetail.ir), name, function)
+    monkeypatch.setitem(vars(dovetail.ir), "verify_model", _verify)
 
 
 @pytest.fixture

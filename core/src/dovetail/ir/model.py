@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.fresh_names import FreshNames
-    from dovetail.ir.skeleton import Skeleton
-    from dovetail.plugin.frontend import Dialect, SourceSnapshot
+    from dovetail.plugin.frontend import Dialect, SourceSnapshot, Unbuilt
 
 __all__ = ["Model"]
 
@@ -23,8 +22,8 @@ __all__ = ["Model"]
 class Model:
     """A graph with its origin.
 
-    It holds an onnx-ir model, or a `Skeleton` from which the onnx-ir model is built on first use. Passes that work on
-    protos take the skeleton and replace it with `rebuild`.
+    It holds an onnx-ir model, or what its front end read (`Unbuilt`), from which the onnx-ir model is built on first
+    use. Passes that work on what a front end reads replace it with `rebuild`.
 
     Attributes:
         path: The file it was opened from; None if it was built in memory.
@@ -39,12 +38,12 @@ class Model:
         model: ir.Model | None = None,
         path: Path | None = None,
         *,
-        skeleton: Skeleton | None = None,
+        unbuilt: Unbuilt | None = None,
         checked: bool = False,
         dialect: Dialect | None = None,
     ):
         self._ir = model
-        self._skeleton = skeleton
+        self._unbuilt = unbuilt
         self.path = path
         self.revision = 0
         self.names: FreshNames | None = None
@@ -67,9 +66,7 @@ class Model:
     def ir(self) -> ir.Model:
         """The onnx-ir model. Passes edit it in place and call `touch` after every change."""
         if self._ir is None:
-            from dovetail.ir.skeleton import assemble
-
-            self._ir, self._skeleton = assemble(self._skeleton), None
+            self._ir, self._unbuilt = self._unbuilt.build(), None
         return self._ir
 
     @property
@@ -77,20 +74,19 @@ class Model:
         """Whether the onnx-ir graph is not built yet, so that no node can have annotations."""
         return self._ir is None
 
-    def skeleton(self) -> Skeleton:
-        """Return the model as a proto without weights, and the weights."""
-        from dovetail.ir.skeleton import split_weights
+    @property
+    def unbuilt(self) -> Unbuilt | None:
+        """What the front end read; None once the graph is built."""
+        return self._unbuilt
 
-        return self._skeleton or split_weights(self._ir)
-
-    def rebuild(self, skeleton: Skeleton) -> None:
+    def rebuild(self, unbuilt: Unbuilt) -> None:
         """Replace the graph."""
-        self._ir, self._skeleton = None, skeleton
+        self._ir, self._unbuilt = None, unbuilt
         self.touch()
 
     def replace(self, other: Model) -> None:
         """Take over the graph of `other`, which must not be used any more."""
-        self._ir, self._skeleton = other._ir, other._skeleton
+        self._ir, self._unbuilt = other._ir, other._unbuilt
         self.touch()
 
     @property
@@ -122,8 +118,7 @@ class Model:
         """Return a copy of the graph that shares the weights."""
         checked = self._checked and not self.revision
         if self._ir is None:
-            skeleton = self._skeleton.copy()
-            return Model(path=self.path, skeleton=skeleton, checked=checked, dialect=self.dialect)
+            return Model(path=self.path, unbuilt=self._unbuilt.copy(), checked=checked, dialect=self.dialect)
         copied = self._ir.clone()
         _unshare_types(copied.graph)
         return Model(copied, self.path, checked=checked, dialect=self.dialect)
@@ -131,19 +126,18 @@ class Model:
     def interface(self) -> tuple[list[str], list[str]]:
         """Return the names of the graph's inputs and outputs, in order, without building the graph."""
         if self._ir is None:
-            graph = self._skeleton.proto.graph
-            return [value.name for value in graph.input], [value.name for value in graph.output]
+            return self._unbuilt.interface()
         return [value.name for value in self._ir.graph.inputs], [value.name for value in self._ir.graph.outputs]
 
     def initializer_names(self) -> set[str]:
         """Return the names of the main graph's initializers, without building the graph."""
         if self._ir is None:
-            return {tensor.name for tensor in self._skeleton.proto.graph.initializer}
+            return self._unbuilt.initializer_names()
         return set(self._ir.graph.initializers)
 
     def node_count(self) -> int:
         """Return the number of nodes of the main graph, without building the graph."""
-        return len(self._skeleton.proto.graph.node) if self._ir is None else len(self._ir.graph)
+        return self._unbuilt.node_count() if self._ir is None else len(self._ir.graph)
 
     def save(
         self,

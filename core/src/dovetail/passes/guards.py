@@ -75,8 +75,8 @@ def call_hook(plugins: PluginSet | None, hook: str, model: Model, **arguments: o
 
 def _state(model: Model) -> tuple:
     """Return a cheap fingerprint of a model that any edit changes."""
-    if model.untouched:
-        content: object = model.skeleton().proto.SerializeToString(deterministic=True)
+    if model.unbuilt is not None:
+        content: object = model.unbuilt.content()
     else:
         nodes = [(id(node), node.op_type, node.inputs, node.outputs, len(node.attributes)) for node in model.nodes()]
         content = (hash(tuple(nodes)), tuple(map(id, model.graph.initializers.values())))

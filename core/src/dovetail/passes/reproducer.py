@@ -48,8 +48,6 @@ def describe_saved(
 
 
 def _save(path: Path, source: SourceSnapshot, pipeline: Pipeline, ctx: Context, error: str, weights: bool) -> None:
-    import dovetail.ir
-
     data = {
         "pipeline": ",".join(filter(None, [*ctx.pipelines, str(pipeline)])),
         "request": ctx.request.as_dict(),
@@ -57,8 +55,7 @@ def _save(path: Path, source: SourceSnapshot, pipeline: Pipeline, ctx: Context, 
         "error": error,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    skeleton = source.with_metadata({METADATA_KEY: json.dumps(data, default=str)}, weights=weights)
-    dovetail.ir.Model(skeleton=skeleton, checked=True).save(path)
+    source.with_metadata({METADATA_KEY: json.dumps(data, default=str)}, weights=weights).save(path)
 
 
 def versions(plugins: PluginSet | None) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.planning.identity import operator_name
@@ -10,7 +10,6 @@ from dovetail.planning.placement import origin_of
 from dovetail.planning.plan_entries import SourceNode
 
 if TYPE_CHECKING:
-    import onnx
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
@@ -40,7 +39,7 @@ def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
                 owners.setdefault(name, node)
             for value in node.outputs:
                 computed.setdefault(value.name, node)
-    lost, alive_inputs = [], set(_output_names(source))
+    lost, alive_inputs = [], set(source.interface()[1])
     for node in _nodes(source):
         owner = owners.get(node.name) if node.name else None
         owner = owner or next((computed[name] for name in node.outputs if name in computed), None)
@@ -68,32 +67,16 @@ def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
 
 def _nodes(model: Model) -> Iterator[_Node]:
     """Yield every node of the model and its bodies, without building the graph if it is not built yet."""
-    if model.untouched:
-        yield from _proto_nodes(model.skeleton().proto.graph)
+    if model.unbuilt is not None:
+        for node in model.unbuilt.nodes():
+            yield _Node(node.name, node.domain, node.op_type, tuple(node.input), tuple(node.output))
         return
     for node in model.nodes():
         names = (tuple(v.name or "" for v in values if v is not None) for values in (node.inputs, node.outputs))
         yield _Node(node.name or "", node.domain, node.op_type, *names)
 
 
-def _proto_nodes(graph: onnx.GraphProto) -> Iterator[_Node]:
-    stack = [graph]
-    while stack:
-        for node in stack.pop().node:
-            yield _Node(node.name, node.domain, node.op_type, tuple(node.input), tuple(node.output))
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    stack.append(attribute.g)
-                stack.extend(attribute.graphs)
-
-
-def _output_names(model: Model) -> Iterable[str]:
-    if model.untouched:
-        return [value.name for value in model.skeleton().proto.graph.output]
-    return [value.name or "" for value in model.graph.outputs]
-
-
 def _functions(model: Model) -> set[tuple[str, str]]:
-    if model.untouched:
-        return {(function.domain, function.name) for function in model.skeleton().proto.functions}
+    if model.unbuilt is not None:
+        return model.unbuilt.functions()
     return {(function.domain, function.name) for function in model.ir.functions.values()}

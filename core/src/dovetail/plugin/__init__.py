@@ -55,7 +55,7 @@ _PUBLIC = {
         "dovetail.plugin.strategy",
     ),
     **dict.fromkeys(("Recognition", "ResultStore", "SavedResult"), "dovetail.plugin.results"),
-    **dict.fromkeys(("Dialect", "Frontend", "SourceSnapshot"), "dovetail.plugin.frontend"),
+    **dict.fromkeys(("Dialect", "Frontend", "SourceSnapshot", "Unbuilt"), "dovetail.plugin.frontend"),
     **dict.fromkeys(("ParameterRule", "PortRule", "Refusal", "Verdict"), "dovetail.planning.verdict"),
     "Format": "dovetail.ir.formats",
     **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),

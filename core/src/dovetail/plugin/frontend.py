@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
-    from dovetail.ir.skeleton import Skeleton
 
-__all__ = ["Dialect", "Frontend", "SourceSnapshot"]
+__all__ = ["Dialect", "Frontend", "SourceSnapshot", "Unbuilt"]
 
 
 class Frontend(Protocol):
@@ -47,6 +46,37 @@ class Frontend(Protocol):
         """
 
 
+class Unbuilt(Protocol):
+    """A model as its front end read it, from which the graph is built once somebody asks for it.
+
+    Many requests need only names and numbers: a result that is recognised is never built.
+    """
+
+    def build(self) -> ir.Model:
+        """The onnx-ir model."""
+
+    def copy(self) -> Unbuilt:
+        """A copy that shares the weights."""
+
+    def interface(self) -> tuple[list[str], list[str]]:
+        """The names of the graph's inputs and outputs, in order."""
+
+    def initializer_names(self) -> set[str]:
+        """The names of the main graph's initializers."""
+
+    def node_count(self) -> int:
+        """The number of nodes of the main graph."""
+
+    def nodes(self) -> Iterable[Any]:
+        """All nodes, those of bodies too; each has `name`, `domain`, `op_type`, and names as `input` and `output`."""
+
+    def functions(self) -> set[tuple[str, str]]:
+        """Domain and name of every local function."""
+
+    def content(self) -> object:
+        """What differs when anything but a weight differs."""
+
+
 class SourceSnapshot(Protocol):
     """A model as it was before any pass.
 
@@ -62,7 +92,7 @@ class SourceSnapshot(Protocol):
         Called after a pass has failed, to tell an invalid model from a defective pass.
         """
 
-    def with_metadata(self, metadata: Mapping[str, str], weights: bool) -> Skeleton:
+    def with_metadata(self, metadata: Mapping[str, str], weights: bool) -> Model:
         """The model for saving, with entries added to its metadata.
 
         Args:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail_onnx.skeleton import skeleton_of
+
 from dovetail_canonicalize.inference import infer
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def correct_outputs(model: Model, ctx: Context) -> bool:
 
     before = len(ctx.remarks)
     try:
-        inferred = infer_with_outputs(model.skeleton().proto, ctx)
+        inferred = infer_with_outputs(skeleton_of(model).proto, ctx)
     except Exception:  # C++ exceptions of any kind: no new information
         return False
     if len(ctx.remarks) == before:

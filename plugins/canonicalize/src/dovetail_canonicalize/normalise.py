@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.counting import counted
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
+from dovetail_onnx.skeleton import skeleton_of
 from dovetail_onnx.topological_order import sort_nodes
 
 from dovetail_canonicalize.declared_outputs import infer_with_outputs
@@ -57,7 +58,7 @@ class Normalise(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rebuild the model from its normalised proto."""
-        skeleton = model.skeleton()
+        skeleton = skeleton_of(model)
         proto = skeleton.proto
         if sort_nodes(proto.graph):
             ctx.remark("passed", "", "sort", "the nodes were not in topological order and are sorted now")

@@ -14,11 +14,11 @@ from dovetail.errors import DovetailError
 from dovetail.frontends import check_regular
 from dovetail.gc_pause import gc_paused
 from dovetail.ir.model import Model
-from dovetail.ir.skeleton import Skeleton, stays_inline, stub
 
 from dovetail_onnx.dialect import OnnxDialect
 from dovetail_onnx.external import TensorLoader
 from dovetail_onnx.limits import BRACKET_DEPTH
+from dovetail_onnx.skeleton import Skeleton, stays_inline, stub
 from dovetail_onnx.source import check_source
 from dovetail_onnx.source.tensors import fill_with_zeros
 from dovetail_onnx.sparse import densify_initializers
@@ -60,7 +60,7 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
             text = path.read_text(encoding="utf-8", errors="replace")
         return open_text(text, str(path), path)
     with gc_paused():
-        return Model(skeleton=_read(path, declared), path=path, checked=True, dialect=OnnxDialect())
+        return Model(unbuilt=_read(path, declared), path=path, checked=True, dialect=OnnxDialect())
 
 
 @contextlib.contextmanager
@@ -112,7 +112,7 @@ def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | Non
     """
     with gc_paused():
         skeleton = _checked(proto, (), TensorLoader(name, path))
-        return Model(skeleton=skeleton, path=path, checked=True, dialect=OnnxDialect())
+        return Model(unbuilt=skeleton, path=path, checked=True, dialect=OnnxDialect())
 
 
 def _read(path: Path, declared: bool) -> Skeleton:

@@ -13,10 +13,10 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from dovetail.errors import DovetailError
 from dovetail.files import named, replacing
 from dovetail.gc_pause import gc_paused
-from dovetail.ir.skeleton import is_stub
 
 from dovetail_onnx.annotations import mirror_annotations
 from dovetail_onnx.seal import SEAL, make_seal
+from dovetail_onnx.skeleton import is_stub, skeleton_of
 from dovetail_onnx.wire import join
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def save_model(
     path = Path(path)
     with gc_paused():
         mirror_annotations(model)
-        skeleton = model.skeleton()
+        skeleton = skeleton_of(model)
     size = sum(tensor.nbytes for tensor in skeleton.weights.values())
     if external is None:
         external = size > EXTERNAL_ABOVE

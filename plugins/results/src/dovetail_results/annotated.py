@@ -32,7 +32,7 @@ def annotated(model: Model) -> Model:
         DovetailError: An annotation is malformed; raised here or when the graph is built.
     """
     if model.untouched:
-        lazy = _Annotated(path=model.path, skeleton=model.skeleton(), checked=True)
+        lazy = _Annotated(path=model.path, unbuilt=model.unbuilt, checked=True, dialect=model.dialect)
         lazy.revision = model.revision
         return lazy
     read_annotations(model)

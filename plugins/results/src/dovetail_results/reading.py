@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.files import file_sha256
 from dovetail_onnx.seal import SEAL, read_seal
+from dovetail_onnx.skeleton import skeleton_of
 
 from dovetail_results.committing import finish, stagings
 from dovetail_results.manifest import ARTIFACTS, MANIFEST, MODEL, FileRecord, Manifest
@@ -134,7 +135,7 @@ def _open(found: FoundResult, plugins: PluginSet) -> Model:
 def _map_weights(model: Model) -> None:
     """Map data files at once: another writer may remove them with the result that they belong to."""
     if model.untouched:
-        for tensor in model.skeleton().weights.values():
+        for tensor in skeleton_of(model).weights.values():
             if hasattr(tensor, "base_dir") and tensor.dtype.bitwidth >= 8:  # narrower ones would be unpacked
                 tensor.numpy()
 
@@ -143,7 +144,7 @@ def seal_of(model: Model) -> str:
     """The seal that an opened model carries in its metadata, or empty; a graph that was edited since has none."""
     if not model.untouched or model.revision:
         return ""
-    return next((entry.value for entry in reversed(model.skeleton().proto.metadata_props) if entry.key == SEAL), "")
+    return next((entry.value for entry in reversed(skeleton_of(model).proto.metadata_props) if entry.key == SEAL), "")
 
 
 def _commit(folder: Path) -> tuple[int, ...]:

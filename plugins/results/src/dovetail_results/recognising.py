@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.plugin import Recognition
 from dovetail_onnx.seal import read_seal, seal_holds
+from dovetail_onnx.skeleton import skeleton_of
 
 from dovetail_results.loading import compiled_from
 from dovetail_results.reading import FoundResult, SavedFolder, find_result, seal_of
@@ -40,7 +41,7 @@ def _recognised(job: CompileJob, stamp: str) -> CompiledModel | None:
     if not stamp or model.path is None or not model.untouched or stamp_of(model) != stamp:
         return None
     seal = seal_of(model)
-    data = {Path(tensor.path) for tensor in model.skeleton().weights.values() if getattr(tensor, "path", None)}
+    data = {Path(tensor.path) for tensor in skeleton_of(model).weights.values() if getattr(tensor, "path", None)}
     if not seal or read_seal(model.path) != seal or not seal_holds(model.path, data):
         why = "the model was edited since it was compiled: it is compiled as any other"
         job.ctx.remark("analysis", "", "edited", why)

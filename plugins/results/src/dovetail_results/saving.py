@@ -13,6 +13,7 @@ from dovetail.files import file_sha256
 from dovetail.planning.remark import Remark
 from dovetail_onnx.saving import SavedFile, save_model
 from dovetail_onnx.seal import read_seal
+from dovetail_onnx.skeleton import skeleton_of
 
 from dovetail_results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
 from dovetail_results.plan_file import plan_text, remarks_text
@@ -129,7 +130,7 @@ def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bo
     seal = saved.found.manifest.seal if saved.found is not None else seal_of(compiled.model)
     if not seal or not saved.file.is_file() or read_seal(saved.file) != seal:
         return False
-    weights = compiled.model.skeleton().weights.values()
+    weights = skeleton_of(compiled.model).weights.values()
     data = {Path(tensor.path) for tensor in weights if getattr(tensor, "path", None)}
     sources = (*((file, file.name) for file in sorted(data)), (saved.file, MODEL))
     try:

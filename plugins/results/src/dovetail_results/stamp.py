@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.plugin.registry import DATA_KINDS
 from dovetail.running import input_data
+from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -66,7 +67,7 @@ def stamp_of(model: Model) -> str:
     """The stamp that `model` carries, or empty."""
     if not model.untouched:
         return model.ir.metadata_props.get(STAMP, "")
-    return next((entry.value for entry in model.skeleton().proto.metadata_props if entry.key == STAMP), "")
+    return next((entry.value for entry in skeleton_of(model).proto.metadata_props if entry.key == STAMP), "")
 
 
 def _files_read(request: Request, ctx: Context) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.ir.map_types import to_proto
+from dovetail_onnx.map_types import to_proto
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from dovetail.ir.skeleton import is_stub
-
+from dovetail_onnx.skeleton import is_stub
 from dovetail_onnx.tensor_data import size_in_bytes
 
 if TYPE_CHECKING:

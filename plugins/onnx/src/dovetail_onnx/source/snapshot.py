@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
+from dovetail_onnx.skeleton import skeleton_of
 from dovetail_onnx.source.runtime_check import runtime_error
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.ir.skeleton import Skeleton
+
+    from dovetail_onnx.skeleton import Skeleton
 
 __all__ = ["Source"]
 
@@ -52,7 +54,7 @@ class Source:
 
         name = str(model.path) if model.path is not None else "the model"
         try:
-            skeleton = model.skeleton()
+            skeleton = skeleton_of(model)
         except Exception as error:  # onnx-ir raises whatever it meets in a graph that is half built
             problem = f"{name}: the graph cannot be written as ONNX: {_plain(error)}"
             raise DovetailError(problem, "every value that a node reads or gives needs a name and a place") from error
@@ -67,11 +69,12 @@ class Source:
     def skeleton(self) -> Skeleton:
         """Return the model as a skeleton of its own."""
         import onnx
-        from dovetail.ir.skeleton import Skeleton
+
+        from dovetail_onnx.skeleton import Skeleton
 
         return Skeleton(onnx.ModelProto.FromString(self.content), dict(self.weights))
 
-    def with_metadata(self, metadata: Mapping[str, str], weights: bool) -> Skeleton:
+    def with_metadata(self, metadata: Mapping[str, str], weights: bool) -> Model:
         """Return the model for saving.
 
         Args:
@@ -79,6 +82,8 @@ class Source:
             weights: Include all data; otherwise tensors above a kilobyte have only dims and type, and
                 `open_model(..., declared=True)` reads them as zeros.
         """
+        from dovetail.ir.model import Model
+
         from dovetail_onnx.source.tensors import drop_data
 
         skeleton = self.skeleton()
@@ -87,7 +92,7 @@ class Source:
         if not weights:
             skeleton.weights.clear()
             drop_data(skeleton.proto)
-        return skeleton
+        return Model(unbuilt=skeleton, checked=True)
 
     def fault(self) -> str:
         """Return type and shape conflicts of the source, which only inference finds; empty if there are none.
@@ -119,8 +124,8 @@ def _sort(proto: onnx.ModelProto) -> None:
 
 def _type_problem(proto: onnx.ModelProto) -> str:
     from dovetail.ir.bodies import all_nodes
-    from dovetail.ir.map_types import from_proto
 
+    from dovetail_onnx.map_types import from_proto
     from dovetail_onnx.type_check import type_problems
 
     model = from_proto(proto)

@@ -7,16 +7,18 @@ small floats.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.map_types import from_proto, to_proto
+from dovetail_onnx.map_types import from_proto, to_proto
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
+    from dovetail.ir.model import Model
 
-__all__ = ["Skeleton", "assemble", "is_stub", "split_weights"]
+__all__ = ["Skeleton", "is_stub", "skeleton_of", "split_weights", "stays_inline", "stub"]
 
 INTEGERS_UP_TO = 64 * 1024
 FLOATS_UP_TO = 1024
@@ -25,7 +27,10 @@ _STUB = "dovetail-weight"
 
 @dataclass
 class Skeleton:
-    """A `ModelProto` in which large initializers of the main graph are stubs, and their tensors by name."""
+    """A `ModelProto` in which large initializers of the main graph are stubs, and their tensors by name.
+
+    It is a `dovetail.plugin.Unbuilt`: a model stays in this form until somebody asks for its graph.
+    """
 
     proto: onnx.ModelProto
     weights: dict[str, ir.TensorProtocol]
@@ -33,6 +38,47 @@ class Skeleton:
     def copy(self) -> Skeleton:
         """Return a copy with its own proto and shared tensors."""
         return Skeleton(type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights))
+
+    def build(self) -> ir.Model:
+        """Build the onnx-ir model."""
+        model = from_proto(self.proto)
+        for name, tensor in self.weights.items():
+            value = model.graph.initializers.get(name)
+            if value is not None:
+                value.const_value = tensor
+        return model
+
+    def interface(self) -> tuple[list[str], list[str]]:
+        """Return the names of the graph's inputs and outputs, in order."""
+        graph = self.proto.graph
+        return [value.name for value in graph.input], [value.name for value in graph.output]
+
+    def initializer_names(self) -> set[str]:
+        """Return the names of the main graph's initializers."""
+        return {tensor.name for tensor in self.proto.graph.initializer}
+
+    def node_count(self) -> int:
+        """Return the number of nodes of the main graph."""
+        return len(self.proto.graph.node)
+
+    def nodes(self) -> Iterator[onnx.NodeProto]:
+        """Yield all nodes, those of bodies too."""
+        stack = [self.proto.graph]
+        while stack:
+            for node in stack.pop().node:
+                yield node
+                for attribute in node.attribute:
+                    if attribute.HasField("g"):
+                        stack.append(attribute.g)
+                    stack.extend(attribute.graphs)
+
+    def functions(self) -> set[tuple[str, str]]:
+        """Return domain and name of every local function."""
+        return {(function.domain, function.name) for function in self.proto.functions}
+
+    def content(self) -> bytes:
+        """Return what differs when anything but a weight differs."""
+        return self.proto.SerializeToString(deterministic=True)
 
 
 def stays_inline(tensor: ir.TensorProtocol) -> bool:
@@ -85,11 +131,7 @@ def split_weights(model: ir.Model) -> Skeleton:
             value.const_value = tensor
 
 
-def assemble(skeleton: Skeleton) -> ir.Model:
-    """Build the onnx-ir model of a skeleton."""
-    model = from_proto(skeleton.proto)
-    for name, tensor in skeleton.weights.items():
-        value = model.graph.initializers.get(name)
-        if value is not None:
-            value.const_value = tensor
-    return model
+def skeleton_of(model: Model) -> Skeleton:
+    """Return a model as a proto without weights, and the weights; what it is made of, if its graph is not built yet."""
+    held = model.unbuilt
+    return held if isinstance(held, Skeleton) else split_weights(model.ir)
