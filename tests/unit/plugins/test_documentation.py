@@ -14,7 +14,7 @@ from dovetail.plugin import Registry, hookspecs
 from dovetail_commands import instrumentation, request, verification
 
 ROOT = Path(__file__).parents[3]
-KINDS = sorted(name for name in vars(Registry()) if name != "owner")
+KINDS = sorted(name for name in vars(Registry()) if name != "owner" and not name.startswith("_"))
 SECTIONS = [
     section for page in sorted((ROOT / "docs/kinds").glob("*.md")) for section in page.read_text().split("\n## ")[1:]
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
@@ -41,19 +42,15 @@ def compose(
     wanted = set(stages)
     for stage in sorted(wanted.difference(STAGES)):
         raise DovetailError(f"unknown stage {stage!r}{did_you_mean(stage, STAGES)}", f"stages: {', '.join(STAGES)}")
-    staged = {}
-    for name in registry.pass_:
-        pass_ = load_pass(registry, name)
-        if pass_.stage is not None:
-            staged[name] = pass_
+    loaded = {name: load_pass(registry, name) for name in registry.pass_}
     own = _own(passes)
+    staged = {name: pass_ for name, pass_ in loaded.items() if pass_.stage is not None}
     staged |= {name: type(pass_) for name, pass_ in own.items()}
     predecessors = _predecessors(staged, registry)
-    steps = []
-    for stage in STAGES:
-        if stage in wanted:
-            names = {name for name, pass_ in staged.items() if pass_.stage == stage}
-            steps.extend(_sorted(names, predecessors, registry))
+    steps: list[str] = []
+    for stage in (stage for stage in STAGES if stage in wanted):
+        names = {name for name, pass_ in staged.items() if pass_.stage == stage}
+        steps += _sorted(names, predecessors, registry)
     pipeline = Pipeline(own.get(name) or _make(staged[name], registry) for name in steps)
     if plugins is not None:
         plugins.configure(pipeline, request or Request())
@@ -119,27 +116,17 @@ def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str
 
 def _sorted(names: set[str], predecessors: dict[str, set[str]], registry: Registry) -> list[str]:
     """Sort topologically; ties are broken by name."""
-    waiting = {name: predecessors[name] & names for name in names}
-    ready = [name for name in names if not waiting[name]]
-    heapq.heapify(ready)
+    sorter = TopologicalSorter({name: sorted(predecessors[name] & names) for name in sorted(names)})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        cycle = [f"{name!r} of {_owner(name, registry)}" for name in error.args[1]]
+        raise DovetailError(f"passes want to run before each other: {' before '.join(cycle)}") from None
+    ready: list[str] = []
     found = []
-    while ready:
-        name = heapq.heappop(ready)
-        found.append(name)
-        for other in names:
-            if name in waiting[other]:
-                waiting[other].discard(name)
-                if not waiting[other]:
-                    heapq.heappush(ready, other)
-    if len(found) < len(names):
-        raise DovetailError(_cycle({name: rest for name, rest in waiting.items() if rest}, registry))
+    while sorter.is_active():
+        for name in sorter.get_ready():
+            heapq.heappush(ready, name)
+        found.append(heapq.heappop(ready))
+        sorter.done(found[-1])
     return found
-
-
-def _cycle(waiting: dict[str, set[str]], registry: Registry) -> str:
-    trail = [min(waiting)]
-    while trail[-1] not in trail[:-1]:
-        trail.append(min(waiting[trail[-1]]))
-    cycle = trail[trail.index(trail[-1]) :][::-1]
-    steps = [f"{name!r} of {_owner(name, registry)}" for name in cycle]
-    return f"passes want to run before each other: {' before '.join(steps)}"

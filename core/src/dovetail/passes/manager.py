@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -15,6 +16,7 @@ from dovetail.passes.nested import check_anchors, regions_under
 from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
 from dovetail.passes.steps import Fixpoint, Nested, Step, names_in
+from dovetail.planning.remark import Remark
 from dovetail.plugin.isolation import foreign_output
 
 if TYPE_CHECKING:
@@ -60,8 +62,8 @@ class Manager:
         if model.revision == 0:
             self._ctx.pipelines.clear()
         first = next(self._pipeline.passes(), None)
-        if self._watch.verify_each and first is not None and not first.takes_anything:
-            self._ctx.analysis(_Verified, model)
+        if first is not None and not first.takes_anything:
+            self._verify()
         result = Result(model, remarks=self._ctx.remarks)
         loop = DecideLoop(self._pipeline.steps, model, self._ctx)
         position: int | None = 0
@@ -91,54 +93,55 @@ class Manager:
         if self._watch.progress:
             self._watch.progress(what, done, len(self._pipeline))
 
+    def _steps(self, steps: Iterable[Step]) -> list[PassResult]:
+        """Run steps in order, up to the one after which the run shall stop."""
+        results = []
+        for step in steps:
+            results.append(self._step(step))
+            if self._stopped_after:
+                break
+        return results
+
     def _step(self, step: Step) -> PassResult:
-        if isinstance(step, Nested):
-            return self._nested(step)
-        return self._fixpoint(step) if isinstance(step, Fixpoint) else self._pass(step)
+        if not isinstance(step, (Fixpoint, Nested)):
+            return self._pass(step)
+        first_remark = len(self._ctx.remarks)
+        result = self._fixpoint(step) if isinstance(step, Fixpoint) else self._nested(step)
+        result.remarks = self._ctx.remarks[first_remark:]
+        return result
 
     def _nested(self, nested: Nested) -> PassResult:
         """Run a nested pipeline over each region of its backend by itself, and verify the whole model after it."""
         from dovetail.runtime.splicing import Splicer
 
-        result, model = PassResult(f"backend:{nested.backend}"), self._model
-        first_remark = len(self._ctx.remarks)
-        regions = regions_under(nested, model)
-        splicer = Splicer(model)
+        name = f"backend:{nested.backend}"
+        regions = regions_under(nested, self._model)
+        splicer = Splicer(self._model)
+        children = []
         for number, region in enumerate(regions, 1):
-            self._progress(f"{result.name}, region {number} of {len(regions)}", self._position)
-            result.children.append(self._region(nested, region, splicer))
+            self._progress(f"{name}, region {number} of {len(regions)}", self._position)
+            children.append(self._region(nested, region, splicer))
             if self._stopped_after:
                 break
-        result.changed = any(child.changed for child in result.children)
-        result.seconds = sum(child.seconds for child in result.children)
         if not regions:
-            self._ctx.current_pass = result.name
-            self._ctx.remark("analysis", "", "no-region", f"{nested} did nothing: {nested.backend} has no region")
-            self._ctx.current_pass = ""
+            why = f"{nested} did nothing: {nested.backend} has no region"
+            self._ctx.remarks.append(Remark("analysis", "", name, "no-region", why))
+        result = PassResult.of(name, children)
         if result.changed:
             start = time.perf_counter()
             splicer.finish()
-            if self._watch.verify_each:
-                self._ctx.analysis(_Verified, model)
+            self._verify()
             result.verify_seconds = time.perf_counter() - start
-        result.remarks = self._ctx.remarks[first_remark:]
         return result
 
     def _region(self, nested: Nested, region: Region, splicer: Splicer) -> PassResult:
-        result, model = PassResult(f"region {region.index}"), self._model
-        part = splicer.take(region)
-        self._where = f" in region {region.index} of {nested.backend}"
+        model, part = self._model, splicer.take(region)
+        where = self._where = f" in region {region.index} of {nested.backend}"
         self._model = self._ctx.model = part
         try:
-            for step in nested.steps:
-                result.children.append(self._step(step))
-                if self._stopped_after:
-                    break
+            result = PassResult.of(f"region {region.index}", self._steps(nested.steps))
         finally:
-            self._model = self._ctx.model = model
-            where, self._where = self._where, ""
-        result.changed = any(child.changed for child in result.children)
-        result.seconds = sum(child.seconds for child in result.children)
+            self._model, self._ctx.model, self._where = model, model, ""
         if result.changed:
             try:
                 splicer.put_back(region, part)
@@ -148,32 +151,22 @@ class Manager:
         return result
 
     def _fixpoint(self, fixpoint: Fixpoint) -> PassResult:
-        result = PassResult("fixpoint")
-        first_remark = len(self._ctx.remarks)
+        children: list[PassResult] = []
         for _ in range(fixpoint.limit):
-            children = []
-            for step in fixpoint.steps:
-                children.append(self._step(step))
-                if self._stopped_after:
-                    break
-            result.children += children
-            settled = not any(child.changed for child in children)
-            if settled or self._stopped_after:
+            done = self._steps(fixpoint.steps)
+            children += done
+            if self._stopped_after or not any(child.changed for child in done):
                 break
         else:
-            self._ctx.current_pass = "fixpoint"
-            self._ctx.remark(
-                "missed",
-                "",
-                "fixpoint-limit",
-                f"{fixpoint} was still changing the model after {fixpoint.limit} rounds",
-                suggest=f"raise the limit: fixpoint{{limit={2 * fixpoint.limit}}}(...)",
-            )
-            self._ctx.current_pass = ""
-        result.changed = any(child.changed for child in result.children)
-        result.seconds = sum(child.seconds for child in result.children)
-        result.remarks = self._ctx.remarks[first_remark:]
-        return result
+            why = f"{fixpoint} was still changing the model after {fixpoint.limit} rounds"
+            raised = f"raise the limit: fixpoint{{limit={2 * fixpoint.limit}}}(...)"
+            self._ctx.remarks.append(Remark("missed", "", "fixpoint", "fixpoint-limit", why, suggest=raised))
+        return PassResult.of("fixpoint", children)
+
+    def _verify(self) -> None:
+        """Verify the model, unless that is switched off."""
+        if self._watch.verify_each:
+            self._ctx.analysis(_Verified, self._model)
 
     def _pass(self, pass_: Pass) -> PassResult:
         watch, ctx, model = self._watch, self._ctx, self._model
@@ -206,10 +199,10 @@ class Manager:
         result.changed = changed or model.revision != revision
         if changed and model.revision == revision:
             model.touch()
-        if watch.verify_each and (result.changed or pass_.takes_anything):
+        if result.changed or pass_.takes_anything:
             start = time.perf_counter()
             try:
-                ctx.analysis(_Verified, model)
+                self._verify()
             except DovetailError as error:
                 raise self._failure(pass_, error, invalid=True) from error
             result.verify_seconds = time.perf_counter() - start
@@ -252,14 +245,8 @@ class Manager:
             return DovetailError(message, f"found because pass {pass_.name!r}{self._where} {what}")
         hint = "this is a defect of the pass, not of the model"
         if self._watch.reproducer:
-            hint += "; " + describe_saved(
-                self._watch.reproducer,
-                self._source,
-                self._pipeline,
-                self._ctx,
-                what,
-                self._watch.reproducer_weights,
-            )
+            path, weights = self._watch.reproducer, self._watch.reproducer_weights
+            hint += f"; {describe_saved(path, self._source, self._pipeline, self._ctx, what, weights)}"
         return DovetailError(f"pass {pass_.name!r} of {owner}{self._where} {what}", hint)
 
 

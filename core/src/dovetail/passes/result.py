@@ -36,6 +36,12 @@ class PassResult:
     remarks: list[Remark] = field(default_factory=list)
     children: list[PassResult] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, name: str, children: list[PassResult]) -> PassResult:
+        """Return the result of a step that is made of others."""
+        changed, seconds = any(child.changed for child in children), sum(child.seconds for child in children)
+        return cls(name, changed, seconds, children=children)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the result as plain data."""
         return {

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import pluggy
 
@@ -20,6 +20,8 @@ from dovetail.plugin.registry import Registry
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from dovetail.passes import Pipeline, Request
     from dovetail.plugin.backend import BackendFormat
     from dovetail.plugin.registry import Table
@@ -109,11 +111,7 @@ class PluginSet:
         if any(record.name == name for record in self.plugins):
             raise DovetailError(f"there is a plugin {name!r} already", "choose another name")
         record = PluginRecord(name, _THIS_PROGRAM, "", getattr(plugin, "__name__", type(plugin).__qualname__))
-        self._attach(record, plugin)
-        if record.status == "ok":
-            added = self._register(record)
-        if record.status == "ok":
-            self._add_files(record, plugin, added, formats_of(self.registry))
+        self._bring([(record, plugin)])
         if record.status != "ok":
             raise DovetailError(str(record), "see docs/plugins.md for what a plugin may do")
         self.plugins.append(record)
@@ -125,13 +123,7 @@ class PluginSet:
             DovetailError: A plugin tries to end the program.
         """
         for record, implementation in self._implementations(hook):
-            try:
-                with foreign_output(record.title):
-                    implementation(**arguments)
-            except Exception as error:
-                self._break(record, f"{hook} raised {described(error)}")
-            except (SystemExit, GeneratorExit) as error:
-                raise _ends_the_program(record, hook, error) from error
+            self._invoke(record, hook, implementation, arguments)
 
     def configure(self, pipeline: Pipeline, request: Request) -> None:
         """Let plugins configure `pipeline`; a plugin that raises loses its changes.
@@ -141,16 +133,33 @@ class PluginSet:
         """
         for record, implementation in self._implementations("configure_pipeline"):
             before = list(pipeline.steps)
-            try:
-                with foreign_output(record.title):
-                    implementation(pipeline=pipeline, request=request)
-            except DovetailError:
-                raise
-            except Exception as error:
+            arguments = {"pipeline": pipeline, "request": request}
+            self._invoke(record, "configure_pipeline", implementation, arguments, refusal=DovetailError)
+            if record.status != "ok":
                 pipeline.steps[:] = before
-                self._break(record, f"configure_pipeline raised {described(error)}")
-            except (SystemExit, GeneratorExit) as error:
-                raise _ends_the_program(record, "configure_pipeline", error) from error
+
+    def _invoke(
+        self,
+        record: PluginRecord,
+        hook: str,
+        implementation: Any,
+        arguments: dict[str, Any],
+        refusal: type[Exception] | tuple[()] = (),
+    ) -> None:
+        """Call one implementation of a hook; what it raises breaks its plugin, unless it is a `refusal`."""
+        try:
+            with foreign_output(record.title):
+                implementation(**arguments)
+        except refusal:
+            raise
+        except Exception as error:
+            record.fail(f"{hook} raised {described(error)}")
+            warnings.warn(str(record), PluginWarning, stacklevel=4)
+        except (SystemExit, GeneratorExit) as error:
+            raise DovetailError(
+                f"{record.title}: its hook {hook} tries to end the program ({described(error)})",
+                f"report it to {record.distribution}, or leave the plugin out with --no-plugin {record.name}",
+            ) from error
 
     def _implementations(self, hook: str) -> Iterator[tuple[PluginRecord, Any]]:
         """Each sound plugin's implementation, called with the arguments it wants."""
@@ -163,36 +172,32 @@ class PluginSet:
             if record.status == "ok":
                 yield record, _with_wanted_arguments(implementation)
 
-    def _break(self, record: PluginRecord, error: str) -> None:
-        record.fail(error)
-        warnings.warn(str(record), PluginWarning, stacklevel=3)
-
-    def _load(self, found: list[_Found]) -> None:
-        modules = {}
-        for item in found:
-            record = item.record
+    def _load(self, found: list[tuple[PluginRecord, EntryPoint]]) -> None:
+        modules = []
+        for record, entry_point in found:
             self.plugins.append(record)
-            if record.status != "ok":
-                continue
-            try:
-                with foreign_output(record.title):
-                    modules[record.name] = item.entry_point.load()
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                record.fail(f"does not import: {described(error)}")
-        records = {record.name: record for record in self.plugins if record.name in modules}
+            if record.status == "ok":
+                with self._blaming(record, "does not import"):
+                    modules.append((record, entry_point.load()))
+        self._bring(modules)
+
+    def _bring(self, modules: list[tuple[PluginRecord, Any]]) -> None:
+        """Take in what plugins bring; those that break the contract, or fail on the way, are marked as broken."""
         # pluggy calls the last registered first; registered backwards, hooks run by name and obey tryfirst and trylast.
-        for name in reversed(modules):
-            self._attach(records[name], modules[name])
+        for record, module in reversed(modules):
+            self._attach(record, module)
         # What one plugin registers may be needed to read the files of another, whatever their names are.
-        added = {name: self._register(records[name]) for name in modules if records[name].status == "ok"}
-        formats: list[BackendFormat] = []
-        for name, entries in added.items():
-            formats += self._formats(records[name], entries)
-        for name, entries in added.items():
-            if records[name].status == "ok":
-                self._add_files(records[name], modules[name], entries, formats)
+        added = {record.name: self._register(record) for record, _ in modules if record.status == "ok"}
+        for record, _ in modules:
+            if record.status == "ok":
+                self._check_formats(record, added[record.name])
+        formats = formats_of(self.registry)
+        for record, module in modules:
+            if record.status == "ok":
+                self._add_files(record, module, added[record.name], formats)
+        for record, _ in modules:
+            if record.status != "ok" and self._manager.has_plugin(record.name):
+                self._manager.unregister(name=record.name)
 
     def _attach(self, record: PluginRecord, module: Any) -> None:
         try:
@@ -202,10 +207,8 @@ class PluginSet:
         else:
             callers = self._manager.get_hookcallers(module) or []
             record.hooks = tuple(sorted(caller.name for caller in callers))
-            if error := _contract_error(module, record, callers):
+            if error := _contract_error(module, callers):
                 record.fail(error)
-        if record.status == "broken" and self._manager.has_plugin(record.name):
-            self._manager.unregister(name=record.name)
 
     def _register(self, record: PluginRecord) -> list[tuple[Table, str]]:
         """Call the plugin's `register`, and give what it added."""
@@ -216,12 +219,11 @@ class PluginSet:
                     _with_wanted_arguments(candidate)(registry=self.registry)
         return added
 
-    def _formats(self, record: PluginRecord, added: list[tuple[Table, str]]) -> list[BackendFormat]:
-        """The formats of backend files among what a plugin added; if one is broken, all that it added goes."""
+    def _check_formats(self, record: PluginRecord, added: list[tuple[Table, str]]) -> None:
+        """Make the formats of backend files among what a plugin added; if one is broken, all that it added goes."""
         names = [name for table, name in added if table is self.registry.backend_format]
         with self._blaming(record), self.registry.on_behalf_of(record.distribution, added):
-            return formats_of(self.registry, names)
-        return []
+            formats_of(self.registry, names)
 
     def _add_files(
         self, record: PluginRecord, module: Any, added: list[tuple[Table, str]], formats: list[BackendFormat]
@@ -235,7 +237,7 @@ class PluginSet:
                 raise DovetailError(why)
 
     @contextmanager
-    def _blaming(self, record: PluginRecord) -> Iterator[None]:
+    def _blaming(self, record: PluginRecord, what: str = "register") -> Iterator[None]:
         """Keep what a plugin prints out of standard output, and mark it as broken by what it raises."""
         try:
             with foreign_output(record.title):
@@ -243,7 +245,8 @@ class PluginSet:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            record.fail(error.message if isinstance(error, DovetailError) else f"register: {described(error)}")
+            known = isinstance(error, DovetailError) and what == "register"
+            record.fail(error.message if known else f"{what}: {described(error)}")
 
 
 def load_plugins(
@@ -263,7 +266,7 @@ def load_plugins(
     if allow is None and _ALLOW_VARIABLE in os.environ:
         allow = [name.strip() for name in os.environ[_ALLOW_VARIABLE].split(",") if name.strip()]
     found = list(_find())
-    _choose(found, block, allow)
+    _choose([record for record, _ in found], block, allow)
     _refuse_clashes(found)
     plugins = PluginSet()
     plugins._load(found)
@@ -274,12 +277,7 @@ def load_plugins(
     return plugins
 
 
-class _Found(NamedTuple):
-    record: PluginRecord
-    entry_point: Any
-
-
-def _find() -> Iterator[_Found]:
+def _find() -> Iterator[tuple[PluginRecord, EntryPoint]]:
     """Every entry point once, each under a name of its own."""
     from importlib.metadata import entry_points
 
@@ -291,12 +289,11 @@ def _find() -> Iterator[_Found]:
         distribution, version = (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
         name = f"{point.name}@{distribution}" if known else point.name
         known.add(point.value)
-        yield _Found(PluginRecord(name, distribution, version, point.value), point)
+        yield PluginRecord(name, distribution, version, point.value), point
 
 
-def _choose(found: list[_Found], block: Collection[str], allow: Collection[str] | None) -> None:
+def _choose(records: list[PluginRecord], block: Collection[str], allow: Collection[str] | None) -> None:
     """Disable what is blocked or not allowed."""
-    records = [item.record for item in found]
     known = {name for record in records for name in (record.name, record.distribution)}
     for name in (*block, *(allow or ())):
         if name not in known:
@@ -309,7 +306,7 @@ def _choose(found: list[_Found], block: Collection[str], allow: Collection[str] 
             record.status, record.error = "disabled", "not among the plugins allowed"
 
 
-def _refuse_clashes(found: list[_Found]) -> None:
+def _refuse_clashes(found: list[tuple[PluginRecord, EntryPoint]]) -> None:
     """Of the entry points with one name, the first that is not disabled keeps it."""
     first: dict[str, PluginRecord] = {}
     for record, point in found:
@@ -321,19 +318,16 @@ def _refuse_clashes(found: list[_Found]) -> None:
             )
 
 
-def _contract_error(module: Any, record: PluginRecord, callers: list) -> str:
+def _contract_error(module: Any, callers: list) -> str:
     """What in a plugin breaks the contract, or empty."""
     version = getattr(module, "dovetail_api", None)
     if version is None and callers:
         return f"declares no API version; write dovetail_api = {hookspecs.API_VERSION} beside its hooks"
     if version not in (None, hookspecs.API_VERSION):
         return f"is written for plugin API {version}; this Dovetail has {hookspecs.API_VERSION}"
-    known = [caller.name for caller in callers if caller.has_spec()]
     for caller in callers:
-        for implementation in caller.get_hookimpls():
-            if implementation.plugin is not module:
-                continue
-            if caller.name not in known and not implementation.optionalhook:
+        for implementation in (found for found in caller.get_hookimpls() if found.plugin is module):
+            if not caller.has_spec() and not implementation.optionalhook:
                 hooks = [name for name in dir(hookspecs) if hasattr(getattr(hookspecs, name), "dovetail_spec")]
                 return f"implements an unknown hook {caller.name!r}{did_you_mean(caller.name, hooks)}"
             if implementation.wrapper or implementation.hookwrapper:
@@ -343,10 +337,3 @@ def _contract_error(module: Any, record: PluginRecord, callers: list) -> str:
 
 def _with_wanted_arguments(implementation: Any) -> Any:
     return lambda **arguments: implementation.function(*(arguments[name] for name in implementation.argnames))
-
-
-def _ends_the_program(record: PluginRecord, hook: str, error: BaseException) -> DovetailError:
-    return DovetailError(
-        f"{record.title}: its hook {hook} tries to end the program ({described(error)})",
-        f"report it to {record.distribution}, or leave the plugin out with --no-plugin {record.name}",
-    )

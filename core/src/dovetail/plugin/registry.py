@@ -15,24 +15,29 @@ from dovetail.suggestions import did_you_mean
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["CODE_KINDS", "DATA_KINDS", "MIXED_KINDS", "TEXT_KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
-
-CODE_KINDS = (
-    "pass", "strategy", "frontend", "edit", "region_former", "solver", "engine", "emitter", "executor", "observer",
-    "conversion", "fact", "backend_format", "result_store", "command", "option",
-)  # fmt: skip
-DATA_KINDS = ("policy", "cost_table")
-MIXED_KINDS = ("backend",)
-"""Kinds of which each thing is a file or a class; only the name of a file has a dot behind the colon."""
-
-TEXT_KINDS = ("pipeline",)
-"""Kinds of which each thing is the registered text itself."""
+__all__ = ["DATA_KINDS", "KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
-_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_DATA = re.compile(r"[A-Za-z_][\w.]*:[\w][\w./\-]*\.\w+")
-_TEXT = re.compile(r".*\S.*", re.DOTALL)
+
+# What a target looks like, with how that is called in messages.
+_CODE = {"module:Attribute": re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")}
+_FILE = {"package:path/to/file.yaml": re.compile(r"[A-Za-z_][\w.]*:[\w][\w./\-]*\.\w+")}
+_FILE_OR_CLASS = {**_FILE, "module:Class": _CLASS}  # only the name of a file has a dot behind the colon
+_TEXT = {"pass,pass{option=1}": re.compile(r".*\S.*", re.DOTALL)}
+
+DATA_KINDS = ("policy", "cost_table")
+"""Kinds of which each thing is a file."""
+
+KINDS = {
+    **dict.fromkeys(("pass", "strategy", "frontend", "edit", "region_former", "solver", "engine", "emitter"), _CODE),
+    **dict.fromkeys(("executor", "observer", "conversion", "fact", "backend_format", "result_store"), _CODE),
+    **dict.fromkeys(("command", "option"), _CODE),
+    **dict.fromkeys(DATA_KINDS, _FILE),
+    "backend": _FILE_OR_CLASS,
+    "pipeline": _TEXT,
+}
+"""The kinds of things that plugins bring, each with the forms of its targets; a text is the thing itself."""
 
 
 class Entry(NamedTuple):
@@ -58,6 +63,7 @@ class Table:
 
     def __init__(self, kind: str, registry: Registry):
         self.kind = kind
+        self._forms = KINDS[kind]
         self._registry = registry
         self._entries: dict[str, Entry] = {}
 
@@ -70,7 +76,7 @@ class Table:
         if not _NAME.fullmatch(name):
             raise DovetailError(f"{self.kind} name {name!r} may hold letters, digits, '-', '_' and '.' only")
         known_form = any(form.fullmatch(target) for form in self._forms.values())
-        if not known_form or ".." in target and self.kind not in TEXT_KINDS:
+        if not known_form or ".." in target and self._forms is not _TEXT:
             forms = " or ".join(map(repr, self._forms))
             raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {forms}")
         entry = Entry(name, target, self._registry.owner)
@@ -80,7 +86,9 @@ class Table:
                 f"{self.kind} {name!r} is registered by {taken.owner} ({taken.target}) and by {entry.owner} ({target})",
                 "uninstall one of them, or leave one out with --no-plugin",
             )
-        self._entries[name] = entry
+        if not taken:
+            self._entries[name] = entry
+            self._registry._added.append((self, name))
 
     def __getitem__(self, name: str) -> Any:
         """Load what is registered as `name`: the attribute of a module, the Traversable of a data file, or a text.
@@ -89,7 +97,7 @@ class Table:
             DovetailError: Nobody registered the name, or its module does not import.
         """
         entry = self.entry(name)
-        if self.kind in TEXT_KINDS:
+        if self._forms is _TEXT:
             return entry.target
         try:
             if self.is_file(name):
@@ -107,17 +115,7 @@ class Table:
     def is_file(self, name: str) -> bool:
         """Whether `name` stands for a file, and not for code."""
         target = self.entry(name).target
-        return self.kind in DATA_KINDS or self.kind in MIXED_KINDS and not _CLASS.fullmatch(target)
-
-    @property
-    def _forms(self) -> dict[str, re.Pattern[str]]:
-        """What a target of this kind looks like, with how it is called in messages."""
-        if self.kind in CODE_KINDS:
-            return {"module:Attribute": _CODE}
-        if self.kind in TEXT_KINDS:
-            return {"pass,pass{option=1}": _TEXT}
-        file = {"package:path/to/file.yaml": _DATA}
-        return file if self.kind in DATA_KINDS else {**file, "module:Class": _CLASS}
+        return self._forms is _FILE or self._forms is _FILE_OR_CLASS and not _CLASS.fullmatch(target)
 
     def drop(self, name: str) -> None:
         """Take a registration back: what turned out to be at fault is left out, and is reported once."""
@@ -135,13 +133,11 @@ class Table:
         """
         if name in self._entries:
             return self._entries[name]
-        raise DovetailError(f"unknown {self.kind} {name!r}{did_you_mean(name, self._entries)}", self._way_out(name))
-
-    def _way_out(self, name: str) -> str:
-        known = ", ".join(self) or "none"
-        if self.kind == "backend":
-            return f"installed backends: {known}; another one comes with the distribution that brings it"
-        return f"installed: {known}"
+        installed = "installed backends" if self.kind == "backend" else "installed"
+        raise DovetailError(
+            f"unknown {self.kind} {name!r}{did_you_mean(name, self._entries)}",
+            f"{installed}: {', '.join(self) or 'none'}; another one comes with the distribution that brings it",
+        )
 
     @property
     def entries(self) -> list[Entry]:
@@ -169,26 +165,10 @@ class Registry:
 
     def __init__(self, owner: str = "this program"):
         self.owner = owner
-        self.pass_ = Table("pass", self)
-        self.strategy = Table("strategy", self)
-        self.pipeline = Table("pipeline", self)
-        self.frontend = Table("frontend", self)
-        self.edit = Table("edit", self)
-        self.region_former = Table("region_former", self)
-        self.backend = Table("backend", self)
-        self.backend_format = Table("backend_format", self)
-        self.solver = Table("solver", self)
-        self.engine = Table("engine", self)
-        self.emitter = Table("emitter", self)
-        self.observer = Table("observer", self)
-        self.conversion = Table("conversion", self)
-        self.policy = Table("policy", self)
-        self.executor = Table("executor", self)
-        self.fact = Table("fact", self)
-        self.cost_table = Table("cost_table", self)
-        self.result_store = Table("result_store", self)
-        self.command = Table("command", self)
-        self.option = Table("option", self)
+        self._added: list[tuple[Table, str]] = []
+        for kind in KINDS:
+            # `pass` is a keyword of Python.
+            setattr(self, "pass_" if kind == "pass" else kind, Table(kind, self))
 
     @property
     def tables(self) -> list[Table]:
@@ -212,24 +192,17 @@ class Registry:
             owner: The distribution.
             added: What earlier blocks added for the same plugin; gets what this one adds.
         """
-        before, known = self.owner, [set(table._entries) for table in self.tables]
-        added = [] if added is None else added
-        self.owner = owner
+        before = self.owner, self._added
+        self.owner, self._added = owner, [] if added is None else added
         try:
             yield
         except BaseException:
-            for table, name in [*added, *self._since(known)]:
-                del table._entries[name]
-            added.clear()
+            for table, name in self._added:
+                table.drop(name)
+            self._added.clear()
             raise
-        else:
-            added += self._since(known)
         finally:
-            self.owner = before
-
-    def _since(self, known: list[set[str]]) -> list[tuple[Table, str]]:
-        """What was registered since `known` held all names."""
-        return [(table, name) for table, names in zip(self.tables, known) for name in table._entries.keys() - names]
+            self.owner, self._added = before
 
 
 def _attribute(target: str) -> Any:
