@@ -190,3 +190,37 @@ def test_what_is_no_file(toy, tmp_path):
     (tmp_path / "folder.toy").mkdir()
     with pytest.raises(DovetailError, match="folder.toy is a folder, not a model"):
         dovetail.open(tmp_path / "folder.toy")
+
+
+class Unbuilt:
+    """A model whose graph is made when it is asked for."""
+
+    built = 0
+
+    def build(self):
+        self.built += 1
+        return ir.from_proto(onnx.parser.parse_model(PROTO))
+
+    def copy(self):
+        return self
+
+    def interface(self):
+        return ["x"], ["y"]
+
+    def initializer_names(self):
+        return set()
+
+    def node_count(self):
+        return 1
+
+
+def test_a_graph_is_built_when_it_is_asked_for():
+    held = Unbuilt()
+    model = Model(unbuilt=held)
+    assert model.untouched
+    assert (model.node_count(), model.interface(), model.initializer_names()) == (1, (["x"], ["y"]), set())
+    assert repr(model.clone()) == "<Model>"
+    assert not held.built
+    assert [node.op_type for node in model.nodes()] == ["Relu"]
+    assert model.unbuilt is None
+    assert (model.node_count(), held.built) == (1, 1)

@@ -32,7 +32,7 @@ class Shelf:
     def load(self, path, plugins):
         compiled = shelf[path.name]
         saved = SimpleNamespace(placements=[ROW], coverage="on the shelf")
-        return CompiledModel(compiled.model, compiled.plan, compiled.engines, saved=saved, registry=plugins.registry)
+        return CompiledModel(compiled.model, compiled.plan, compiled.backends, saved=saved, registry=plugins.registry)
 
     def recognise(self, job):
         return Recognition(shelf.get("known"), marked.append)
