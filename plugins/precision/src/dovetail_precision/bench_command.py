@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dovetail.cli.common import PlainCommand, Progress, note, output, plugins_of, print_json
+from dovetail.cli.common import PlainCommand, note, output, plugins_of, print_json
 from dovetail.errors import DovetailError
 from dovetail.files import write_text
+from dovetail_commands.terminal import Progress
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
