@@ -9,10 +9,10 @@ import pytest
 
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
-    "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host", "dovetail_canonicalize",
-    "dovetail_placement", "dovetail_precision", "dovetail_runtime", "dovetail_verify", "dovetail_explain",
-    "dovetail_commands", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime",
-    "openvino", "scipy",
+    "dovetail_files", "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host",
+    "dovetail_canonicalize", "dovetail_placement", "dovetail_precision", "dovetail_runtime", "dovetail_verify",
+    "dovetail_explain", "dovetail_commands", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16",
+    "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
@@ -63,7 +63,7 @@ def test_saving_a_model_needs_a_front_end(core):
     assert "DovetailError copy.onnx: no front end writes such files" in said
     assert "pip install dovetail-onnx, which writes ONNX models" in said
     assert not Path("copy.onnx").exists()
-    assert core(code=SAVING, beside=["dovetail-onnx"]).stdout == ""
+    assert core(code=SAVING, beside=["dovetail-onnx"], needs=["dovetail_files"]).stdout == ""
     assert Path("copy.onnx").is_file()
 
 
@@ -89,7 +89,7 @@ try:
 except dovetail.DovetailError as error:
     print(error)
 """
-    done = core(code=code, beside=["dovetail-onnx"], needs=["dovetail-explain"])
+    done = core(code=code, beside=["dovetail-onnx"], needs=["dovetail-explain", "dovetail-files"])
     assert "no store of results and plans is installed" in done.stdout, done.stderr
     assert "pip install dovetail-results" in done.stdout
 
@@ -136,7 +136,7 @@ def test_with_the_front_end_for_onnx_files_are_opened_and_printed(core):
     ids=lambda command: command[0],
 )
 def test_what_needs_an_engine_says_what_to_install(core, command):
-    done = core(*command, beside=["dovetail-onnx", "dovetail-results", "dovetail-commands"])
+    done = core(*command, beside=["dovetail-onnx", "dovetail-results", "dovetail-commands"], needs=["dovetail-files"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "the backend 'host'" in done.stderr
     assert "pip install dovetail-host" in done.stderr

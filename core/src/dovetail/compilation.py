@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -114,6 +115,8 @@ class Planner:
             work = self._original.clone()
             self._run(work, (*_PREPARE, *_DECIDE))
         else:
+            # What earlier rounds left behind are graphs, whose nodes refer to each other.
+            gc.collect()
             self.prepare()
             self._ctx.begin_round(self._after)
             with gc_paused():

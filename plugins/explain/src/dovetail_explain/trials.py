@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.files import file_sha256
 from dovetail.frontends import open_any, open_file
 from dovetail.passes import Request
 from dovetail.planning.placement import HOST
 from dovetail.plugin import load_plugins
+from dovetail_files.digests import file_sha256
 
 from dovetail_explain.remedies import as_remedy, try_remedies
 

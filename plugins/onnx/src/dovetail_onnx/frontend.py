@@ -45,7 +45,7 @@ class OnnxFrontend:
     ) -> None:
         """Write a model as ONNX text, told by the suffix, or as an ONNX file; see `dovetail_onnx.saving.save_model`."""
         if path.suffix in _TEXT:
-            from dovetail.files import write_text
+            from dovetail_files.writing import write_text
 
             from dovetail_onnx.printer import print_model
 

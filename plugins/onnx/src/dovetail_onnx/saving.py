@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.files import named, replacing
 from dovetail.gc_pause import gc_paused
+from dovetail_files.writing import named, replacing
 
 from dovetail_onnx.annotations import mirror_annotations
 from dovetail_onnx.seal import SEAL, make_seal

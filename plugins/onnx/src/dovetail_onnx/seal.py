@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from dovetail.files import file_sha256
+from dovetail_files.digests import file_sha256
 
 from dovetail_onnx.wire import tag, varint
 

@@ -23,8 +23,9 @@ from dataclasses import astuple
 from pathlib import Path
 
 from dovetail.errors import DovetailError
-from dovetail.files import file_sha256, sync_folder, write_text
-from dovetail.ownership import hold, remove_orphans
+from dovetail_files.digests import file_sha256
+from dovetail_files.ownership import hold, remove_orphans
+from dovetail_files.writing import sync_folder, write_text
 from dovetail_onnx.saving import data_files, remove_data
 
 from dovetail_results.manifest import MANIFEST, MODEL, FileRecord, Manifest, plain_name

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.files import file_sha256, write_text
 from dovetail.gc_pause import gc_paused
 from dovetail.planning.edits import Edit
 from dovetail.planning.plan_entries import VERSION
 from dovetail.planning.remark import Remark
+from dovetail_files.digests import file_sha256
+from dovetail_files.writing import write_text
 
 from dovetail_results.document import document_lines, json_text, parse_document
 from dovetail_results.manifest import PLAN, REMARKS

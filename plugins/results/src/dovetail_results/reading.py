@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.files import file_sha256
+from dovetail_files.digests import file_sha256
 from dovetail_onnx.seal import SEAL, read_seal
 from dovetail_onnx.skeleton import skeleton_of
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.files import file_sha256
 from dovetail.planning.remark import Remark
+from dovetail_files.digests import file_sha256
 from dovetail_onnx.saving import SavedFile, save_model
 from dovetail_onnx.seal import read_seal
 from dovetail_onnx.skeleton import skeleton_of

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dovetail.errors import DovetailError
-from dovetail.files import created_folders, named, replacing, write_text
-from dovetail.ownership import hold
+from dovetail_files.ownership import hold
+from dovetail_files.writing import created_folders, named, replacing, write_text
 from dovetail_onnx.saving import SavedFile
 
 from dovetail_results.committing import commit, is_decided

@@ -14,7 +14,7 @@ class ZipStore:
     suffixes = (".zip",)
 
     def save(self, compiled, path, *, external=None, progress=None):
-        from dovetail.files import replacing
+        from dovetail_files.writing import replacing
         from dovetail_results.store import FolderStore
 
         with TemporaryDirectory() as folder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import secrets
@@ -12,23 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from dovetail.errors import DovetailError, UsageError
-from dovetail.ownership import hold, remove_orphans
+from dovetail.errors import DovetailError
 
-__all__ = ["created_folders", "file_sha256", "named", "output_path", "replacing", "sync", "sync_folder", "write_text"]
+from dovetail_files.ownership import hold, remove_orphans
+
+__all__ = ["created_folders", "named", "replacing", "sync", "sync_folder", "write_text"]
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-
-
-def output_path(text: str | Path) -> Path:
-    """The path to write to that a user named.
-
-    Raises:
-        UsageError: It is empty, which would mean the current folder.
-    """
-    if not str(text).strip():
-        raise UsageError("the output has an empty name", "name a file or folder; `.` is the current folder")
-    return Path(text)
 
 
 @contextlib.contextmanager
@@ -112,12 +101,6 @@ def created_folders(folder: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 level.rmdir()
         raise
-
-
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(descriptor: int) -> None:
