@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import PluginWarning, calling
+from dovetail.plugin.isolation import PluginWarning, calling, require
 
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Table
@@ -50,7 +50,7 @@ def installed(table: Table, required: Collection[str]) -> Iterator[Installed]:
         required: What else the objects must have.
     """
     for name in table:
-        who = f"{table.kind.replace('_', ' ')} '{name}' of {table.entry(name).owner}"
+        who = table.title(name)
         try:
             yield Installed(who, _checked(table, name, who, required))
         except DovetailError as error:
@@ -87,6 +87,5 @@ def _checked(table: Table, name: str, who: str, required: Collection[str]) -> An
         raise DovetailError(f"{who}: 'suffixes' is not a tuple of texts", "see docs/plugins.md")
     if undotted := [suffix for suffix in suffixes if suffix and not suffix.startswith(".")]:
         raise DovetailError(f"{who}: the suffix '{undotted[0]}' does not start with a dot", "see docs/plugins.md")
-    if lacking := [attribute for attribute in required if not hasattr(made, attribute)]:
-        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/plugins.md")
+    require(made, who, required)
     return made

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.plugin import Remedy, hookimpl
-from dovetail_explain.remedies import as_remedy
+from dovetail_explain.suggestions import as_remedy
 
 FILE = """
 backend: npu

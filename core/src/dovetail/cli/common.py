@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.cli.output import Progress, columns, note, print_json, say, say_note, table
+from dovetail.cli.output import columns, note, print_json, say
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PlainCommand",
-    "Progress",
     "columns",
     "existing",
     "no_arguments",
@@ -25,8 +24,6 @@ __all__ = [
     "plugins_of",
     "print_json",
     "say",
-    "say_note",
-    "table",
 ]
 
 

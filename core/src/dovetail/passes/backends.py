@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin.backend import Backend
 from dovetail.plugin.backend_files import format_of
-from dovetail.plugin.isolation import described, foreign_output
+from dovetail.plugin.isolation import described, foreign_output, require
 
 if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice
@@ -35,7 +35,7 @@ def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
     if registry.backend.is_file(name):
         return load_backend_file(registry, found, choice.own_options)
     owner = registry.backend.entry(name).owner
-    return _made(f"backend '{name}' of {owner}", owner, lambda: found(choice.own_options))
+    return _made(registry.backend.title(name), owner, lambda: found(choice.own_options))
 
 
 def load_backend_file(registry: Registry, source: Source, options: Mapping[str, str]) -> Backend:
@@ -64,8 +64,5 @@ def _made(what: str, owner: str, make: Callable[[], Backend]) -> Backend:
     except (Exception, SystemExit) as error:
         raise DovetailError(f"{what} cannot be made: {described(error)}", f"report it to {owner}") from error
     asked = (*Backend.__annotations__, *(name for name in vars(Backend) if not name.startswith("_")))
-    if lacking := [name for name in asked if not hasattr(backend, name)]:
-        raise DovetailError(
-            f"{what} has no {', '.join(lacking)}", "see dovetail.plugin.Backend for what is asked of one"
-        )
+    require(backend, what, asked, "see dovetail.plugin.Backend for what is asked of one")
     return backend

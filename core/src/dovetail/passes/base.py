@@ -78,16 +78,16 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
         DovetailError: None is registered, it fails to import, or it is not a pass of this name.
     """
     found = registry.pass_[name]
-    owner = registry.pass_.entry(name).owner
+    who = registry.pass_.title(name)
     if not (isinstance(found, type) and issubclass(found, Pass)):
-        raise DovetailError(f"pass {name!r} of {owner} is not a subclass of dovetail.passes.Pass: {found!r}")
+        raise DovetailError(f"{who} is not a subclass of dovetail.passes.Pass: {found!r}")
     if getattr(found, "name", None) != name:
-        raise DovetailError(f"pass {name!r} of {owner} calls itself {getattr(found, 'name', None)!r}")
+        raise DovetailError(f"{who} calls itself {getattr(found, 'name', None)!r}")
     if found.stage is not None and found.stage not in STAGES:
-        raise DovetailError(f"pass {name!r} of {owner} names an unknown stage {found.stage!r}; {', '.join(STAGES)}")
+        raise DovetailError(f"{who} names an unknown stage {found.stage!r}; {', '.join(STAGES)}")
     for constraint in ("requires", "after", "before"):
         if not isinstance(getattr(found, constraint), tuple):
-            raise DovetailError(f"pass {name!r} of {owner}: {constraint} must be a tuple of pass names")
+            raise DovetailError(f"{who}: {constraint} must be a tuple of pass names")
     return found
 
 

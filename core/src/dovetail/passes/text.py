@@ -122,7 +122,7 @@ class _Parser:
 
     def named(self, name: str, options: dict[str, Value]) -> list[Step]:
         """The steps of the registered pipeline `name`."""
-        title = f"pipeline {name!r} of {self._registry.pipeline.entry(name).owner}"
+        title = self._registry.pipeline.title(name)
         if name in self._registry.pass_:
             owner = self._registry.pass_.entry(name).owner
             raise DovetailError(f"{title} has the name of a pass of {owner}", "leave one of them out with --no-plugin")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import described
+from dovetail.plugin.isolation import described, require
 
 if TYPE_CHECKING:
     from dovetail.plugin.backend import BackendFormat, Source
@@ -29,9 +29,7 @@ def formats_of(registry: Registry, names: Iterable[str] | None = None) -> list[B
 
 def _format(registry: Registry, name: str) -> BackendFormat:
     made = registry.backend_format[name]()
-    if lacking := [attribute for attribute in _FORMAT if not hasattr(made, attribute)]:
-        owner = registry.backend_format.entry(name).owner
-        raise DovetailError(f"backend format '{name}' of {owner} has no {', '.join(lacking)}", "see docs/plugins.md")
+    require(made, registry.backend_format.title(name), _FORMAT)
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.isolation import require
 
 if TYPE_CHECKING:
     import argparse
@@ -50,14 +51,10 @@ def load_command(registry: Registry, name: str) -> Command:
     Raises:
         DovetailError: There is none, its module does not import, or what it holds is no command.
     """
-    found = registry.command[name]
-    owner = registry.command.entry(name).owner
-    if lacking := [attribute for attribute in _REQUIRED if not hasattr(found, attribute)]:
-        raise DovetailError(f"command '{name}' of {owner} has no {', '.join(lacking)}", "see docs/plugins.md")
+    found, who = registry.command[name], registry.command.title(name)
+    require(found, who, _REQUIRED)
     if isinstance(found, type):
-        raise DovetailError(f"command '{name}' of {owner} is a class", "register an object of it; see docs/plugins.md")
+        raise DovetailError(f"{who} is a class", "register an object of it; see docs/plugins.md")
     if found.name != name:
-        raise DovetailError(
-            f"command '{name}' of {owner} calls itself '{found.name}'", "register it under the name that it has"
-        )
+        raise DovetailError(f"{who} calls itself '{found.name}'", "register it under the name that it has")
     return found

@@ -7,11 +7,11 @@ import io
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dovetail.errors import DovetailError
 
-__all__ = ["PluginWarning", "calling", "described", "foreign_output", "named_errors"]
+__all__ = ["PluginWarning", "calling", "described", "foreign_output", "named_errors", "require"]
 
 
 _REDIRECTING = threading.RLock()
@@ -74,6 +74,16 @@ def named_errors(who: str) -> Iterator[None]:
     except (Exception, SystemExit, GeneratorExit) as error:
         hint = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
         raise DovetailError(f"{who} failed: {described(error)}", hint) from error
+
+
+def require(thing: object, who: str, attributes: Iterable[str], hint: str = "see docs/plugins.md") -> None:
+    """Check that what a plugin brings has what is asked of it.
+
+    Raises:
+        DovetailError: It lacks something.
+    """
+    if lacking := [attribute for attribute in attributes if not hasattr(thing, attribute)]:
+        raise DovetailError(f"{who} has no {', '.join(lacking)}", hint)
 
 
 def described(error: BaseException) -> str:

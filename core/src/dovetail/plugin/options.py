@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import PluginWarning, described
+from dovetail.plugin.isolation import PluginWarning, described, require
 
 if TYPE_CHECKING:
     import argparse
@@ -158,8 +158,7 @@ def drop_option(registry: Registry, name: str, error: DovetailError) -> None:
 def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOption:
     """The option, if it answers what options are asked and clashes with nothing."""
     option = found.option
-    if lacking := [attribute for attribute in _REQUIRED if not hasattr(option, attribute)]:
-        raise DovetailError(f"{found.title} has no {', '.join(lacking)}")
+    require(option, found.title, _REQUIRED)
     if isinstance(option, type):
         raise DovetailError(f"{found.title} is a class, and not an object of it")
     for attribute in ("commands", "keywords"):

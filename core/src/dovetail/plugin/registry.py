@@ -102,13 +102,13 @@ class Table:
         try:
             if self.is_file(name):
                 return _resource(entry.target)
-            with foreign_output(f"{self.kind} {name!r} of {entry.owner}"):
+            with foreign_output(self.title(name)):
                 return _attribute(entry.target)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raise DovetailError(
-                f"{self.kind} {name!r} of {entry.owner} cannot be loaded from {entry.target}: {described(error)}",
+                f"{self.title(name)} cannot be loaded from {entry.target}: {described(error)}",
                 f"repair or reinstall {entry.owner}, or leave it out with --no-plugin",
             ) from error
 
@@ -138,6 +138,10 @@ class Table:
             f"unknown {self.kind} {name!r}{did_you_mean(name, self._entries)}",
             f"{installed}: {', '.join(self) or 'none'}; another one comes with the distribution that brings it",
         )
+
+    def title(self, name: str) -> str:
+        """What is registered as `name` with its distribution, for messages: `edit 'unit-conv' of dovetail-acme`."""
+        return f"{self.kind.replace('_', ' ')} '{name}' of {self.entry(name).owner}"
 
     @property
     def entries(self) -> list[Entry]:

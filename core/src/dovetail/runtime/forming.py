@@ -74,7 +74,7 @@ def formed_regions(
         own = [node for node in nodes if backend_of(node) in backends]
         if not own:
             continue
-        who = f"region former '{name}' of {registry.region_former.entry(name).owner}"
+        who = registry.region_former.title(name)
         former = registry.region_former[name]
         with calling(who):
             view = PlacedNodes(graph, backends, own, tuple(map(tuple, formed)), reads, backend_of)

@@ -44,7 +44,7 @@ def emitted(region: EmittedRegion, ctx: Context) -> Artifact:
     files: dict[str, str] = {}
     node: StandIn | None = None
     for name in region.backend.artifacts:
-        who = f"emitter '{name}' of {ctx.registry.emitter.entry(name).owner}"
+        who = ctx.registry.emitter.title(name)
         emitter = ctx.registry.emitter[name]
         own = ArtifactFolder()
         made = _asked(emitter, region, own.root, who)

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import (
     PlainCommand,
-    Progress,
     existing,
     note,
     output,
     plugins_of,
     print_json,
     say,
-    say_note,
-    table,
 )
 from dovetail.counting import counted
 from dovetail.errors import DovetailError, ResultError, UsageError
@@ -26,6 +23,7 @@ from dovetail.plugin.options import blaming
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
 from dovetail_commands.request import add_request, request_of
+from dovetail_commands.terminal import Progress, say_note, table
 from dovetail_commands.verification import warn
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dovetail.cli.common import PlainCommand, Progress, existing, output, plugins_of, print_json
+from dovetail.cli.common import PlainCommand, existing, output, plugins_of, print_json
 from dovetail.errors import UsageError
 
 from dovetail_commands.request import add_request, request_of
+from dovetail_commands.terminal import Progress
 
 __all__ = ["PLAN"]
 

@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.planning.placement import source_text
 from dovetail.suggestions import near_misses
 
-from dovetail_explain.remedies import as_remedy
+from dovetail_explain.suggestions import as_remedy
 from dovetail_explain.summary import coverage_line, reasons, suggestions, summary_lines
 
 if TYPE_CHECKING:

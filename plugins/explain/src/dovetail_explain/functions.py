@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dovetail.planning.plan import Plan
 
 from dovetail_explain.explanation import explain_plan, only_node
-from dovetail_explain.trials import remedy_lines
 
 if TYPE_CHECKING:
     from dovetail.api import AnyModel
@@ -45,4 +44,8 @@ def explain(
         decided = getattr(result, "plan", result)
     lines = explain_plan(decided, selector)
     node = only_node(decided, selector)
-    return lines if node is None else lines + remedy_lines(decided, node, result, model, plugins)
+    if node is not None:
+        from dovetail_explain.trials import remedy_lines
+
+        lines += remedy_lines(decided, node, result, model, plugins)
+    return lines

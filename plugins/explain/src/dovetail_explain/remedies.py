@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,15 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.compilation import Planner
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
-from dovetail.passes import BackendChoice, Context, Request
-from dovetail.planning.selectors import parse_pin
-from dovetail.plugin import Edit, Remedy
+from dovetail.passes import Context, Request
+from dovetail.plugin import Remedy
+
+from dovetail_explain.suggestions import as_remedy
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin import Backend, PluginSet
 
-__all__ = ["Tried", "as_remedy", "try_remedies"]
+__all__ = ["Tried", "try_remedies"]
 
 _MOST_TRIED = 12
 
@@ -78,26 +78,6 @@ def try_remedies(
         candidates = {remedy.text: remedy for remedy in (*asked, _pin(name, backend), *_options(backend))}
         tried += trials.of(backend.name, list(candidates.values())[:_MOST_TRIED])
     return tried
-
-
-def as_remedy(text: str) -> tuple[str, Remedy] | None:
-    """A suggestion as a remedy, with the backend that it names, if any: None for what is no change of a request.
-
-    `--pin`, `--edit` and `--backend` are understood: `--pin 'relu_1=acme-npu'`, but not `pip install dovetail-verify`.
-    """
-    try:
-        words = shlex.split(text)
-        pairs = list(zip(words[::2], words[1::2], strict=True))
-        pins = tuple(value for option, value in pairs if option == "--pin")
-        edits = tuple(str(Edit.parse(value)) for option, value in pairs if option == "--edit")
-        choices = [BackendChoice.parse(value) for option, value in pairs if option == "--backend"]
-        names = {*(parse_pin(pin)[1] for pin in pins), *(choice.name for choice in choices)}
-    except (ValueError, DovetailError):
-        return None
-    if not pairs or len(pins) + len(edits) + len(choices) < len(pairs) or len(names) > 1 or len(choices) > 1:
-        return None
-    options = dict(choices[0].options) if choices else {}
-    return next(iter(names), ""), Remedy(text, pins, edits, options)
 
 
 class _Trials:

@@ -10,7 +10,7 @@ from dovetail.counting import counted
 from dovetail.planning.placement import HOST
 from dovetail.planning.remark import SLOT, template
 
-from dovetail_explain.remedies import as_remedy
+from dovetail_explain.suggestions import as_remedy
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan

@@ -13,7 +13,8 @@ from dovetail.planning.placement import HOST
 from dovetail.plugin import load_plugins
 from dovetail_files.digests import file_sha256
 
-from dovetail_explain.remedies import as_remedy, try_remedies
+from dovetail_explain.remedies import try_remedies
+from dovetail_explain.suggestions import as_remedy
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model

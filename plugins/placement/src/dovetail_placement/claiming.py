@@ -105,7 +105,7 @@ class Claiming:
     def strategy_of(self, backend: Backend) -> tuple[Strategy, str]:
         """The strategy that claims for a backend, and how messages call it."""
         name, table = self.ctx.strategy_of(backend), self.ctx.registry.strategy
-        who = f"strategy '{name}' of {table.entry(name).owner}, for {backend.name},"
+        who = f"{table.title(name)}, for {backend.name},"
         return made_strategy(table[name], backend, name, who), who
 
     def view_of(self, backend: Backend) -> View:

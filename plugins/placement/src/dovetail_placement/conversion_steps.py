@@ -60,7 +60,7 @@ class ConversionSteps:
         import onnx_ir as ir
 
         table = self._ctx.registry.conversion
-        who = f"conversion '{step.kind}' of {table.entry(step.kind).owner} at '{value.name}'"
+        who = f"{table.title(step.kind)} at '{value.name}'"
         about = about or value.name
         op = Replacement(ir.Node("", "Identity", [], name=about), self._names, self._model.opset)
         with calling(who):

@@ -11,7 +11,7 @@ from dovetail.planning.identity import identity, operator_name, structural_keys,
 from dovetail.planning.placement import origin_of
 from dovetail.planning.remark import Remark
 from dovetail.plugin import Edit
-from dovetail.plugin.isolation import calling
+from dovetail.plugin.isolation import calling, require
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -121,12 +121,11 @@ class _Anchors:
 
 def _editor(kind: str, registry: Registry) -> tuple[str, Editor]:
     """The registered edit, with its distribution for messages."""
-    who = f"edit '{kind}' of {registry.edit.entry(kind).owner}"
+    who = registry.edit.title(kind)
     found = registry.edit[kind]
     with calling(who):
         editor = found()
-    if lacking := [attribute for attribute in ("sides", "apply") if not hasattr(editor, attribute)]:
-        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/plugins.md")
+    require(editor, who, ("sides", "apply"))
     return who, editor
 
 

@@ -71,7 +71,7 @@ class Judges:
 
 def _guarded_fact(name: str, table: Table) -> Fact:
     """A fact whose exceptions are errors that name it, its distribution and the node."""
-    fact, who = table[name], f"fact '{name}' of {table.entry(name).owner}"
+    fact, who = table[name], table.title(name)
 
     def asked(node: ir.Node) -> object:
         try:

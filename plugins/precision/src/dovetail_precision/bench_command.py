@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dovetail.cli.common import PlainCommand, Progress, note, output, plugins_of, print_json
+from dovetail.cli.common import PlainCommand, note, output, plugins_of, print_json
 from dovetail.errors import DovetailError
+from dovetail_commands.terminal import Progress
 from dovetail_files.writing import write_text
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ def solve(problem: TypingProblem, name: str, registry: Registry) -> None:
     """
     check_solver(name, registry)
     solver = registry.solver[name]
-    who = f"solver '{name}' of {registry.solver.entry(name).owner}"
+    who = registry.solver.title(name)
     with calling(who):
         solver(problem)
     for variable in problem.variables:

@@ -157,7 +157,7 @@ class _Calibration:
 
     def _observer(self, held: Held) -> _Named:
         table, name = self._ctx.registry.observer, held.rule.observer or _DEFAULT_OBSERVER
-        return _Named(table[name], f"observer '{name}' of {table.entry(name).owner}", held)
+        return _Named(table[name], table.title(name), held)
 
     def _parameters_at(self, node: ir.Node, port: str, by_use: _ByUse, held: Held) -> Parameters:
         factor = by_use.get((id(node), port))

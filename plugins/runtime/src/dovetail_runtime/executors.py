@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import calling
+from dovetail.plugin.isolation import calling, require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,10 +75,9 @@ def load_executor(name: str, compiled: CompiledModel, registry: Registry) -> Gua
     Raises:
         DovetailError: There is none, it does not load, or it cannot be made for this model.
     """
-    who = f"executor '{name}' of {registry.executor.entry(name).owner}"
+    who = registry.executor.title(name)
     make = registry.executor[name]
     with calling(who):
         executor = make(compiled)
-    if lacking := [attribute for attribute in _REQUIRED if not hasattr(executor, attribute)]:
-        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/plugins.md")
+    require(executor, who, _REQUIRED)
     return GuardedExecutor(who, executor, [value.name for value in compiled.model.graph.outputs], compiled.options)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import PlainCommand, existing, output, plugins_of
-from dovetail.cli.output import print_json, say, say_note, table
+from dovetail.cli.output import print_json, say
+from dovetail_commands.terminal import say_note, table
 from dovetail_files.writing import replacing
 
 if TYPE_CHECKING:

@@ -8,15 +8,13 @@ from pathlib import Path
 
 from dovetail.cli.common import (
     PlainCommand,
-    Progress,
     existing,
     print_json,
     say,
-    say_note,
-    table,
 )
 from dovetail.errors import UsageError
 from dovetail_commands.request import add_request, request_of
+from dovetail_commands.terminal import Progress, say_note, table
 
 from dovetail_verify.arguments import add_goals, goals_of
 

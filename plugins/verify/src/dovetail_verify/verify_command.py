@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dovetail.cli.common import PlainCommand, Progress, existing, note, plugins_of, print_json, say, say_note
+from dovetail.cli.common import PlainCommand, existing, note, plugins_of, print_json, say
+from dovetail_commands.terminal import Progress, say_note
 from dovetail_commands.verification import warn
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, bisect_command, checked_shapes, goals_of
