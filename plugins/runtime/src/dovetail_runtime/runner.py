@@ -14,8 +14,6 @@ from dovetail.planning.placement import HOST
 from dovetail.plugin.loader import load_plugins
 
 from dovetail_runtime.engines import Engines, engines_of
-from dovetail_runtime.executor import Executor
-from dovetail_runtime.executors import GuardedExecutor, load_executor
 from dovetail_runtime.loading import tried_engines
 
 if TYPE_CHECKING:
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import Executed
 
+    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executors import GuardedExecutor
     from dovetail_runtime.region_runner import RegionRunner
 
 __all__ = ["Runner"]
@@ -73,8 +73,12 @@ class Runner:
             known = self._executors.get(name)
             if known is None or known.options != compiled.options:
                 if name:
+                    from dovetail_runtime.executors import load_executor
+
                     known = load_executor(name, compiled, self._registry)
                 else:
+                    from dovetail_runtime.executor import Executor
+
                     known = Executor(compiled.model, self.engines, compiled.options, artifacts=compiled.artifacts)
                 self._executors[name] = known
             self._last_used = name
