@@ -101,9 +101,9 @@ def test_a_result_in_memory_needs_no_store(core):
 import dovetail
 print(dovetail.compile({MODEL!r}, 'host').summary())
 """
-    members = ("onnx", "host", "schemas", "placement", "canonicalize", "precision", "regions", "runtime")
+    members = ("onnx", "host", "schemas", "placement", "canonicalize", "precision", "runtime")
     beside = [f"dovetail-{name}" for name in members]
-    done = core(code=code, beside=beside, needs=["onnxruntime", "scipy"])
+    done = core(code=code, beside=beside, needs=["dovetail_regions", "onnxruntime", "scipy"])
     assert (done.returncode, done.stdout) == (0, "host 13; 0 joins\n"), done.stderr
 
 
