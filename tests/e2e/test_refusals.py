@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import dovetail
 import numpy as np
@@ -126,6 +127,16 @@ def test_what_was_loaded_for_the_trial_runs_the_model_until_it_is_unloaded(picky
     assert executor() is None
     compiled.run({"x": np.ones((2, 4), np.float32)})
     assert len(loads) == 2 * tried
+
+
+def test_threads_that_run_a_model_at_once_load_it_once(picky, monkeypatch):
+    loads, load = [], OnnxRuntimeCpu.load
+    monkeypatch.setattr(OnnxRuntimeCpu, "load", lambda *arguments: loads.append(1) or load(*arguments))
+    compiled = dovetail.compile("m.onnxtxt", "host", plugins=picky([]))
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda _: compiled.run({"x": np.ones((2, 4), np.float32)})["y"], range(16)))
+    assert len(loads) == 1
+    assert all((result == results[0]).all() for result in results)
 
 
 def test_engines_are_not_tried_where_nobody_wants_it(picky):
