@@ -12,9 +12,8 @@ MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
     "dovetail_files", "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host",
     "dovetail_canonicalize", "dovetail_placement", "dovetail_precision", "dovetail_regions", "dovetail_runtime",
-    "dovetail_verify",
-    "dovetail_explain", "dovetail_commands", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16",
-    "onnxruntime", "openvino", "scipy",
+    "dovetail_verify", "dovetail_explain", "dovetail_commands", "dovetail_builder", "dovetail_cpu_bf16",
+    "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
