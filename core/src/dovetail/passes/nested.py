@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.member_functions import member_function
 from dovetail.passes.steps import Nested, Step, nested_in
 from dovetail.planning.placement import HOST, get_placement
 from dovetail.suggestions import did_you_mean
@@ -13,7 +14,7 @@ from dovetail.suggestions import did_you_mean
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
-    from dovetail.runtime.regions import Region
+    from dovetail.plugin.services import Regions
 
 __all__ = ["check_anchors", "regions_under"]
 
@@ -36,19 +37,17 @@ def check_anchors(steps: Iterable[Step], model: Model, ctx: Context) -> None:
         )
 
 
-def regions_under(nested: Nested, model: Model) -> list[Region]:
+def regions_under(nested: Nested, model: Model) -> Regions:
     """Return the regions of the backend that a nested pipeline is anchored on.
 
     Raises:
-        DovetailError: The model is not placed.
+        DovetailError: The model is not placed, or nothing that takes regions out is installed.
     """
-    from dovetail.runtime.forming import annotated_regions
-
     if not _placed_backends(model):
         raise DovetailError(
             f"{nested}: the model has no placements", "run `place` before it, or give a model that was compiled"
         )
-    return [region for region in annotated_regions(model.graph) if region.backend == nested.backend]
+    return member_function("regions")(model, nested.backend)
 
 
 def _placed_backends(model: Model) -> set[str]:

@@ -9,8 +9,8 @@ from dovetail.errors import UsageError
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.placement import HOST
-from dovetail.runtime.forming import annotated_regions
 from dovetail.suggestions import did_you_mean
+from dovetail_regions.regions import annotated_regions
 
 from dovetail_artifacts.outlining import outline_region
 
