@@ -33,13 +33,15 @@ BODIES = {
 def toy(install, plugin, tmp_path):
     """`toy(body)`: install a frontend for `.toy` files with this way to read, and give such a file."""
 
-    def make(body="proto", suffixes='(".toy",)', name="toy", distribution="acme"):
+    def make(body="proto", suffixes='(".toy",)', name="toy", distribution="acme", write=""):
         module = f"{distribution}_toy"
         text = (
             "import onnx\nimport onnx_ir as ir\nfrom dovetail.errors import DovetailError\n"
             f"from dovetail.ir.model import Model\nTEXT = {PROTO!r}\n"
             f"class Toy:\n    suffixes = {suffixes}\n    def read(self, path):\n        {BODIES.get(body, body)}\n"
         )
+        if write:
+            text += f"    def write(self, model, path, *, external, progress):\n        {write}\n"
         hooks = plugin(register=f"registry.frontend({name!r}, '{module}:Toy')")
         install(distribution, {distribution: f"{module}_hooks"}, {f"{module}.py": text, f"{module}_hooks.py": hooks})
         path = tmp_path / "m.toy"
@@ -123,6 +125,34 @@ def test_a_frontend_at_fault_is_left_out_and_the_others_read(toy, suffixes, mess
         dovetail.open(path)
 
 
+def test_a_front_end_writes_files_of_its_suffix(toy, tmp_path):
+    path = toy(write="path.write_text(f'{model.node_count()} nodes')")
+    model = dovetail.open(path)
+    model.save(tmp_path / "copy.toy")
+    assert (tmp_path / "copy.toy").read_text() == "1 nodes"
+    assert main(["opt", str(path), "-p", "", "-o", str(tmp_path / "again.toy")]) == 0
+    assert (tmp_path / "again.toy").read_text() == "1 nodes"
+    model.save(tmp_path / "m.onnx")
+    assert onnx.load(tmp_path / "m.onnx").graph.node[0].op_type == "Relu"
+
+
+def test_where_a_front_end_only_reads_files_are_onnx(toy, tmp_path):
+    dovetail.open(toy()).save(tmp_path / "copy.toy")
+    assert onnx.load(tmp_path / "copy.toy").graph.node[0].op_type == "Relu"
+
+
+def test_what_a_front_end_raises_while_it_writes_names_it(toy, tmp_path):
+    toy(write="return {}['key']")
+    with pytest.raises(DovetailError, match="frontend 'toy' of acme failed: KeyError"):
+        Model(ir.from_proto(onnx.parser.parse_model(PROTO))).save(tmp_path / "copy.toy")
+
+
+def test_text_is_written_as_text(tmp_path):
+    Model(ir.from_proto(onnx.parser.parse_model(PROTO))).save(tmp_path / "m.onnxtxt")
+    assert "y = Relu (x)" in (tmp_path / "m.onnxtxt").read_text()
+    assert dovetail.open(tmp_path / "m.onnxtxt").node_count() == 1
+
+
 def test_two_frontends_for_one_suffix(toy):
     toy()
     path = toy(name="other", distribution="brick")
@@ -160,3 +190,37 @@ def test_what_is_no_file(toy, tmp_path):
     (tmp_path / "folder.toy").mkdir()
     with pytest.raises(DovetailError, match="folder.toy is a folder, not a model"):
         dovetail.open(tmp_path / "folder.toy")
+
+
+class Unbuilt:
+    """A model whose graph is made when it is asked for."""
+
+    built = 0
+
+    def build(self):
+        self.built += 1
+        return ir.from_proto(onnx.parser.parse_model(PROTO))
+
+    def copy(self):
+        return self
+
+    def interface(self):
+        return ["x"], ["y"]
+
+    def initializer_names(self):
+        return set()
+
+    def node_count(self):
+        return 1
+
+
+def test_a_graph_is_built_when_it_is_asked_for():
+    held = Unbuilt()
+    model = Model(unbuilt=held)
+    assert model.untouched
+    assert (model.node_count(), model.interface(), model.initializer_names()) == (1, (["x"], ["y"]), set())
+    assert repr(model.clone()) == "<Model>"
+    assert not held.built
+    assert [node.op_type for node in model.nodes()] == ["Relu"]
+    assert model.unbuilt is None
+    assert (model.node_count(), held.built) == (1, 1)

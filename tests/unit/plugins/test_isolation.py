@@ -1,9 +1,12 @@
 """What a plugin may do to the commands: nothing that ends them without a word, and nothing on standard output."""
 
 import json
+import sys
+import threading
 
 import pytest
 from dovetail.cli.main import main
+from dovetail.plugin.isolation import foreign_output
 
 MODEL = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[2] x) => (float[2] y) { [relu] y = Relu (x) }"""
@@ -96,3 +99,21 @@ def test_an_entry_that_ends_the_program_when_it_is_imported(command, install):
     code, _, err = command()
     assert code == 1
     assert "error: pass 'brick-pass' of dovetail-brick cannot be loaded from brick_passes:Brick: SystemExit: 0" in err
+
+
+def test_standard_output_survives_threads_that_call_plugins_in_turn():
+    """The first one leaves while the second one is still inside: it must not restore what belongs to the first."""
+    before, entered, left = sys.stdout, threading.Event(), threading.Event()
+
+    def second():
+        with foreign_output("acme"):
+            entered.set()
+            left.wait()
+
+    thread = threading.Thread(target=second)
+    with foreign_output("brick"):
+        thread.start()
+        entered.wait()
+    left.set()
+    thread.join()
+    assert sys.stdout is before

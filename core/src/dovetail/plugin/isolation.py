@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 
 from dovetail.errors import DovetailError
 
 __all__ = ["PluginWarning", "calling", "described", "foreign_output", "named_errors", "require"]
+
+
+_REDIRECTING = threading.RLock()
 
 
 class PluginWarning(RuntimeWarning):
@@ -26,11 +30,17 @@ def foreign_output(owner: str) -> Iterator[None]:
     Args:
         owner: The plugin or the distribution, for the warning.
     """
+    # Standard output belongs to the process: of threads that redirect it in turn, the last would restore what another
+    # one had put there. So while one does, the others leave it alone.
+    if not _REDIRECTING.acquire(blocking=False):
+        yield
+        return
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
             yield
     finally:
+        _REDIRECTING.release()
         if text := printed.getvalue():
             warnings.warn(f"{owner} prints to standard output; shown here instead", PluginWarning, stacklevel=4)
             sys.stderr.write(text if text.endswith("\n") else text + "\n")
