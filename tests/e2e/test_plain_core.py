@@ -6,13 +6,14 @@ from pathlib import Path
 
 import dovetail
 import pytest
+from dovetail.passes import Context, Pipeline
 
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
     "dovetail_files", "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host",
-    "dovetail_canonicalize", "dovetail_placement", "dovetail_precision", "dovetail_runtime", "dovetail_verify",
-    "dovetail_explain", "dovetail_commands", "dovetail_builder", "dovetail_cpu_bf16", "dovetail_gpu_fp16",
-    "onnxruntime", "openvino", "scipy",
+    "dovetail_canonicalize", "dovetail_placement", "dovetail_precision", "dovetail_regions", "dovetail_runtime",
+    "dovetail_verify", "dovetail_explain", "dovetail_commands", "dovetail_builder", "dovetail_cpu_bf16",
+    "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
@@ -101,7 +102,7 @@ print(dovetail.compile({MODEL!r}, 'host').summary())
 """
     members = ("onnx", "host", "schemas", "placement", "canonicalize", "precision", "runtime")
     beside = [f"dovetail-{name}" for name in members]
-    done = core(code=code, beside=beside, needs=["onnxruntime", "scipy"])
+    done = core(code=code, beside=beside, needs=["dovetail_regions", "onnxruntime", "scipy"])
     assert (done.returncode, done.stdout) == (0, "host 13; 0 joins\n"), done.stderr
 
 
@@ -193,17 +194,24 @@ def test_a_model_is_compiled_without_what_runs_it(tmp_path):
             use()
 
 
-def test_data_is_not_read_without_what_reads_it(core):
-    code = f"""
-import dovetail, dovetail.running
-dovetail.running.member_function_names = list
-try:
-    dovetail.plan({MODEL!r}, "host", data="x.npz")
-except dovetail.DovetailError as error:
-    print(error)
-"""
-    done = core(code=code, beside=["dovetail-onnx", "dovetail-schemas", "dovetail-host"])
-    assert done.stdout == "no installed distribution reads input data\n  pip install dovetail-runtime\n", done.stderr
+@pytest.fixture
+def no_member_functions(monkeypatch):
+    """All plugins, where no distribution adds functions to the package."""
+    plugins = dovetail.load_plugins()
+    monkeypatch.setattr("dovetail.member_functions.metadata.entry_points", lambda group: [])
+    return plugins
+
+
+def test_data_is_not_read_without_what_reads_it(no_member_functions):
+    with pytest.raises(dovetail.DovetailError, match="dovetail.input_data is not installed\n.*dovetail-runtime"):
+        dovetail.plan(MODEL, "host", data="x.npz", plugins=no_member_functions)
+
+
+def test_nested_pipelines_need_what_takes_regions_out(no_member_functions):
+    pipeline = Pipeline.parse("backend:host(dead-code)", no_member_functions.registry)
+    compiled = dovetail.compile(MODEL, "host", plugins=no_member_functions)
+    with pytest.raises(dovetail.DovetailError, match="dovetail.regions is not installed\n.*dovetail-regions"):
+        pipeline.run(compiled.model, Context(plugins=no_member_functions))
 
 
 def test_running_from_the_command_line_says_what_to_install(core):

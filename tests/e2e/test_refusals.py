@@ -1,7 +1,10 @@
 """What an engine refuses goes back to placement, and everything says what happened."""
 
+import gc
 import itertools
 import json
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import dovetail
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 from dovetail.plugin.loader import load_plugins
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
 BACKEND = """
 backend: acme-npu
@@ -108,6 +112,31 @@ def test_a_conversion_that_is_refused_takes_the_node_around_it_along(picky):
 def test_a_pin_on_what_the_engine_refuses_is_an_error(picky):
     with pytest.raises(DovetailError, match=r"pin 'exp_1=acme-npu'.* picky \(dovetail-acme-npu\) refuses node 'exp_1'"):
         dovetail.compile("m.onnxtxt", "acme-npu", plugins=picky(["Exp"]), pins="exp_1=acme-npu")
+
+
+def test_what_was_loaded_for_the_trial_runs_the_model_until_it_is_unloaded(picky, monkeypatch):
+    loads, load = [], OnnxRuntimeCpu.load
+    monkeypatch.setattr(OnnxRuntimeCpu, "load", lambda *arguments: loads.append(1) or load(*arguments))
+    compiled = dovetail.compile("m.onnxtxt", "acme-npu", plugins=picky([]))
+    tried = len(loads)
+    compiled.run({"x": np.ones((2, 4), np.float32)})
+    assert len(loads) == tried == len(compiled.regions)
+    executor = weakref.ref(compiled.executor())
+    compiled.unload()
+    gc.collect()
+    assert executor() is None
+    compiled.run({"x": np.ones((2, 4), np.float32)})
+    assert len(loads) == 2 * tried
+
+
+def test_threads_that_run_a_model_at_once_load_it_once(picky, monkeypatch):
+    loads, load = [], OnnxRuntimeCpu.load
+    monkeypatch.setattr(OnnxRuntimeCpu, "load", lambda *arguments: loads.append(1) or load(*arguments))
+    compiled = dovetail.compile("m.onnxtxt", "host", plugins=picky([]))
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda _: compiled.run({"x": np.ones((2, 4), np.float32)})["y"], range(16)))
+    assert len(loads) == 1
+    assert all((result == results[0]).all() for result in results)
 
 
 def test_engines_are_not_tried_where_nobody_wants_it(picky):

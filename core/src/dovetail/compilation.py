@@ -94,14 +94,15 @@ class Planner:
         if not asked:
             self._refusals = ctx.refusals
         decided.remarks, decided.values = list(ctx.remarks), holdings_document(ctx.holdings)
+        trial, ctx.trial = ctx.trial, None  # the context outlives results that are unloaded
         return CompiledModel(
             work, decided, (*ctx.backends, ctx.host), files=dict(ctx.files), artifacts=ctx.artifacts,
-            trial=ctx.trial, registry=ctx.registry,
+            trial=trial, registry=ctx.registry,
         )  # fmt: skip
 
     def _carry_out(self, work: Model, decided: Plan) -> Result:
         ctx = self._ctx
-        ctx.plan, ctx.trial = decided, None
+        ctx.plan = decided
         ctx.decided = work.clone() if any(getattr(backend, "artifacts", ()) for backend in ctx.backends) else None
         return self._run(work, _CARRY_OUT)
 

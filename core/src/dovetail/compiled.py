@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class CompiledModel:
     options: dict[str, Any] = field(default_factory=dict)
     registry: Registry | None = field(default=None, repr=False)
     trial: Any = field(default=None, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _revision: int = field(default=-1, repr=False)
 
     def __post_init__(self) -> None:
@@ -91,9 +93,14 @@ class CompiledModel:
         """Every reason."""
         return self.plan.remarks
 
-    @cached_property
+    @property
     def _runner(self) -> Runner | None:
-        """What runs it; None if nothing that runs models is installed."""
+        """What runs it, made once for all threads; None if nothing that runs models is installed."""
+        with self._lock:
+            return self._made_runner
+
+    @cached_property
+    def _made_runner(self) -> Runner | None:
         from dovetail.plugin.loader import load_plugins
 
         make = runner_class(self.registry or load_plugins().registry)

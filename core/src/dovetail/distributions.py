@@ -9,7 +9,8 @@ _BRINGS = {
     "dovetail-commands": ("compile", "opt", "plan"),
     "dovetail-explain": ("explain",),
     "dovetail-precision": ("bench",),
-    "dovetail-runtime": ("run",),
+    "dovetail-regions": ("regions",),
+    "dovetail-runtime": ("input_data", "run"),
     "dovetail-schemas": ("check",),
     "dovetail-verify": ("bisect", "verify"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.member_functions import member_function, member_function_names
+from dovetail.member_functions import member_function
 
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cannot_run", "input_data", "runner_class"]
 
-_RUNNER, _READER = "regions", "input_data"
-_WAY_OUT = "pip install dovetail-runtime"
+_RUNNER = "regions"
 
 
 def runner_class(registry: Registry) -> type[Runner] | None:
@@ -24,7 +23,7 @@ def runner_class(registry: Registry) -> type[Runner] | None:
 
 def cannot_run() -> DovetailError:
     """The error where a result is to be run and `runner_class` gives None."""
-    return DovetailError("no installed distribution runs models", _WAY_OUT)
+    return DovetailError("no installed distribution runs models", "pip install dovetail-runtime")
 
 
 def input_data(data: object) -> InputData:
@@ -33,6 +32,4 @@ def input_data(data: object) -> InputData:
     Raises:
         DovetailError: Nothing that reads data is installed.
     """
-    if _READER not in member_function_names():
-        raise DovetailError("no installed distribution reads input data", _WAY_OUT)
-    return member_function(_READER)(data)
+    return member_function("input_data")(data)

@@ -7,10 +7,10 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import Placement, get_placement, set_placement
 from dovetail.plugin import Registry
-from dovetail.runtime.forming import annotated_regions, formed_regions
-from dovetail.runtime.regions import placed_backend
 from dovetail_host.reference import ReferenceEngine
+from dovetail_placement.forming import formed_regions
 from dovetail_placement.waves import form_regions
+from dovetail_regions.regions import annotated_regions, placed_backend
 from dovetail_runtime.executor import Executor
 from hypothesis import given, settings
 from hypothesis import strategies as st

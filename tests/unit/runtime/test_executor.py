@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.plugin import Availability, Executed, Reads
-from dovetail.runtime.extraction import extract
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
+from dovetail_regions.extraction import extract
 from dovetail_runtime.executor import Executor
 
 from .models import parse

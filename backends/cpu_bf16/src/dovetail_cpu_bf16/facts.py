@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import bodies
 from dovetail.planning.placement import kind_of
-from dovetail.runtime.regions import used_values
+from dovetail_regions.regions import used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -13,7 +13,7 @@ import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
 from dovetail.plugin import Executed, RegionModel
-from dovetail.runtime.extraction import extract_body
+from dovetail_regions.extraction import extract_body
 
 from dovetail_cpu_bf16.refusals import refusal
 from dovetail_cpu_bf16.report import executed_precisions

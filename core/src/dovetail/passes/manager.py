@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.frontends import give_dialect
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from dovetail.passes.base import Pass
     from dovetail.passes.context import Context
     from dovetail.passes.pipeline import Pipeline
-    from dovetail.runtime.regions import Region
-    from dovetail.runtime.splicing import Splicer
+    from dovetail.plugin.services import Regions
 
 __all__ = ["Manager"]
 
@@ -112,15 +111,12 @@ class Manager:
 
     def _nested(self, nested: Nested) -> PassResult:
         """Run a nested pipeline over each region of its backend by itself, and verify the whole model after it."""
-        from dovetail.runtime.splicing import Splicer
-
         name = f"backend:{nested.backend}"
         regions = regions_under(nested, self._model)
-        splicer = Splicer(self._model)
         children = []
         for number, region in enumerate(regions, 1):
             self._progress(f"{name}, region {number} of {len(regions)}", self._position)
-            children.append(self._region(nested, region, splicer))
+            children.append(self._region(nested, region, regions))
             if self._stopped_after:
                 break
         if not regions:
@@ -129,13 +125,13 @@ class Manager:
         result = PassResult.of(name, children)
         if result.changed:
             start = time.perf_counter()
-            splicer.finish()
+            regions.finish()
             self._verify()
             result.verify_seconds = time.perf_counter() - start
         return result
 
-    def _region(self, nested: Nested, region: Region, splicer: Splicer) -> PassResult:
-        model, part = self._model, splicer.take(region)
+    def _region(self, nested: Nested, region: Any, regions: Regions) -> PassResult:
+        model, part = self._model, regions.take(region)
         where = self._where = f" in region {region.index} of {nested.backend}"
         self._model = self._ctx.model = part
         try:
@@ -144,7 +140,7 @@ class Manager:
             self._model, self._ctx.model, self._where = model, model, ""
         if result.changed:
             try:
-                splicer.put_back(region, part)
+                regions.put_back(region, part)
             except DovetailError as error:
                 hint = error.hint or "passes of a nested pipeline may change nothing outside of the region"
                 raise DovetailError(f"{nested}{where}: {error.message}", hint) from error

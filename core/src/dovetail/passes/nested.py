@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.member_functions import member_function
 from dovetail.passes.steps import Nested, Step, nested_in
-from dovetail.planning.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, placed_backends
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
-    from dovetail.runtime.regions import Region
+    from dovetail.plugin.services import Regions
 
 __all__ = ["check_anchors", "regions_under"]
 
@@ -28,7 +29,7 @@ def check_anchors(steps: Iterable[Step], model: Model, ctx: Context) -> None:
     chosen = [choice.name for choice in ctx.request.backends]
     if anchors <= {*chosen, HOST}:
         return
-    known = dict.fromkeys([*chosen, HOST, *sorted(_placed_backends(model))])
+    known = dict.fromkeys([*chosen, HOST, *sorted(placed_backends(model))])
     for name in sorted(anchors - known.keys()):
         raise UsageError(
             f"backend:{name}(...): no backend {name!r} is chosen{did_you_mean(name, known)}",
@@ -36,23 +37,14 @@ def check_anchors(steps: Iterable[Step], model: Model, ctx: Context) -> None:
         )
 
 
-def regions_under(nested: Nested, model: Model) -> list[Region]:
+def regions_under(nested: Nested, model: Model) -> Regions:
     """Return the regions of the backend that a nested pipeline is anchored on.
 
     Raises:
-        DovetailError: The model is not placed.
+        DovetailError: The model is not placed, or nothing that takes regions out is installed.
     """
-    from dovetail.runtime.forming import annotated_regions
-
-    if not _placed_backends(model):
+    if not placed_backends(model):
         raise DovetailError(
             f"{nested}: the model has no placements", "run `place` before it, or give a model that was compiled"
         )
-    return [region for region in annotated_regions(model.graph) if region.backend == nested.backend]
-
-
-def _placed_backends(model: Model) -> set[str]:
-    """The backends of the placements of a model, read from its metadata if they have not been yet."""
-    if model.dialect is not None and not any(get_placement(node) for node in model.graph):
-        model.dialect.read_annotations(model)
-    return {placement.backend for node in model.graph if (placement := get_placement(node))}
+    return member_function("regions")(model, nested.backend)

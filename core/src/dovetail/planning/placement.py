@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.formats import Format
+    from dovetail.ir.model import Model
 
 __all__ = [
     "HOST",
@@ -22,6 +23,7 @@ __all__ = [
     "get_placement",
     "kind_of",
     "origin_of",
+    "placed_backends",
     "set_kind",
     "set_origin",
     "set_placement",
@@ -70,6 +72,13 @@ def set_placement(node: ir.Node, placement: Placement | None) -> None:
         node.meta.pop(_PLACEMENT, None)
     else:
         node.meta[_PLACEMENT] = placement
+
+
+def placed_backends(model: Model) -> set[str]:
+    """Return the backends of the placements of a model, read from its metadata if they have not been yet."""
+    if model.dialect is not None and not any(get_placement(node) for node in model.graph):
+        model.dialect.read_annotations(model)
+    return {placement.backend for node in model.graph if (placement := get_placement(node))}
 
 
 def kind_of(part: ir.Node | ir.Value) -> str:

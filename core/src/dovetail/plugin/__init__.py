@@ -38,6 +38,7 @@ _PUBLIC = {
             "InputData",
             "RegionFormer",
             "RegionView",
+            "Regions",
             "Runner",
             "Solver",
         ),

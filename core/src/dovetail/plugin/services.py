@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dovetail.passes.context import Context
     from dovetail.plugin.engine import Engine, Executed
 
-__all__ = ["Editor", "Executor", "InputData", "RegionFormer", "RegionView", "Runner", "Solver"]
+__all__ = ["Editor", "Executor", "InputData", "RegionFormer", "RegionView", "Regions", "Runner", "Solver"]
 
 
 class Editor(Protocol):
@@ -91,6 +91,29 @@ class Executor(Protocol):
 
     def executed(self) -> Mapping[str, Executed]:
         """How every node was executed, by node name; empty if nobody can tell."""
+
+
+class Regions(Protocol):
+    """The regions of one backend in a model, over which nested pipelines run: what `dovetail.regions` gives."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """The regions in the order in which they run; each has an `index`."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def take(self, region: Any) -> Model:
+        """A copy of a region as a model: what enters it are its inputs, and weights are shared."""
+
+    def put_back(self, region: Any, part: Model) -> None:
+        """Replace the nodes of a region by those of the model that `take` gave for it.
+
+        Raises:
+            DovetailError: The model does not fit there any more.
+        """
+
+    def finish(self) -> None:
+        """Tell the model that it changed, once the last region was put back."""
 
 
 class Runner(Executor, Protocol):

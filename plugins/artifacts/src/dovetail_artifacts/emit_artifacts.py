@@ -11,10 +11,9 @@ from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.identity import key_of
 from dovetail.plugin import EmittedRegion
-from dovetail.runtime.extraction import extract
-from dovetail.runtime.forming import annotated_regions
-from dovetail.runtime.regions import Region, regions_from
 from dovetail_placement.form_regions import number_regions
+from dovetail_regions.extraction import extract
+from dovetail_regions.regions import Region, annotated_regions, regions_from
 
 from dovetail_artifacts.border import Border
 from dovetail_artifacts.emitting import NotEmitted, emitted

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.errors import UsageError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
-from dovetail.planning.placement import HOST
-from dovetail.runtime.forming import annotated_regions
+from dovetail.planning.placement import HOST, placed_backends
 from dovetail.suggestions import did_you_mean
+from dovetail_regions.regions import annotated_regions
 
 from dovetail_artifacts.outlining import outline_region
 
@@ -40,11 +40,15 @@ class OutlineRegions(Pass):
 
         Raises:
             UsageError: No node is on the backend.
+            DovetailError: The model has no placements.
         """
-        regions = [region for region in annotated_regions(model.graph) if self._wants(region.backend)]
-        if self.backend and not regions:
-            known = {region.backend for region in annotated_regions(model.graph)}
+        known = placed_backends(model)
+        if not known:
+            hint = "run `place` before it, or give a model that was compiled"
+            raise DovetailError("outline-regions: the model has no placements", hint)
+        if self.backend and self.backend not in known:
             raise UsageError(f"no node is on backend '{self.backend}'{did_you_mean(self.backend, known)}")
+        regions = [region for region in annotated_regions(model.graph) if self._wants(region.backend)]
         names = ctx.analysis(FreshNames, model)
         for region in regions:
             node = outline_region(model, region, f"region_{region.index}", names)

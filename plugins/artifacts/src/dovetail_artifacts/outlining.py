@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.planning.placement import Placement, get_placement, origin_of, set_origin, set_placement
-from dovetail.runtime.regions import used_values
+from dovetail_regions.regions import used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.fresh_names import FreshNames
     from dovetail.ir.model import Model
-    from dovetail.runtime.regions import Region
+    from dovetail_regions.regions import Region
 
 __all__ = ["outline_region", "replace_region"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.plugin.services import RegionView
-    from dovetail.runtime.regions import Region
+    from dovetail_regions.regions import Region
 
 __all__ = ["DEFAULT_FORMER", "FormRegions", "Waves", "number_regions", "regions_of"]
 
@@ -73,8 +73,9 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
     Raises:
         DovetailError: A former is not installed, or breaks its contract.
     """
-    from dovetail.runtime.forming import formed_regions
-    from dovetail.runtime.regions import placed_backend
+    from dovetail_regions.regions import placed_backend
+
+    from dovetail_placement.forming import formed_regions
 
     former_of = {backend.name: getattr(backend, "regions", "") or DEFAULT_FORMER for backend in ctx.backends}
     former_of.setdefault(ctx.host.name, getattr(ctx.host, "regions", "") or DEFAULT_FORMER)

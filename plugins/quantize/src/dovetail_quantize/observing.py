@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.runtime.regions import given_regions
+from dovetail_regions.regions import given_regions
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.executor import Executor

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from dovetail.artifacts import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError
 from dovetail.plugin import Engine, Executed, RegionModel
-from dovetail.runtime.extraction import extract
-from dovetail.runtime.forming import annotated_regions
-from dovetail.runtime.regions import Region, ready_regions
+from dovetail_regions.extraction import extract
+from dovetail_regions.regions import Region, annotated_regions, ready_regions
 
 from dovetail_runtime.feeds import DeclaredInputs
 from dovetail_runtime.guard import GuardedEngine, guarded

@@ -13,11 +13,12 @@ from dovetail.planning.placement import HOST, get_placement
 
 from dovetail_runtime.engine_refusals import refuse_nodes
 from dovetail_runtime.engines import Engines, engines_in
-from dovetail_runtime.executor import Executor
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+
+    from dovetail_runtime.executor import Executor
 
 __all__ = ["Trial", "Load", "too_large", "tried_engines"]
 
@@ -65,6 +66,8 @@ class Load(Pass):
         ctx.refusals.tries += 1
         if ctx.refusals.tries >= _TRIES:
             return False
+        from dovetail_runtime.executor import Executor
+
         # Engines name one node at a time; where there is no end to it, what is left of the region goes as a whole.
         whole = ctx.refusals.tries == _TRIES - 1
         try:

@@ -17,7 +17,7 @@ from dovetail_runtime.guard import GuardedEngine, GuardedSession
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.runtime.regions import Region
+    from dovetail_regions.regions import Region
 
 __all__ = ["NoEngine", "Refusal", "RegionRunner", "described"]
 

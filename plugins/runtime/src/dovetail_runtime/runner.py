@@ -14,9 +14,7 @@ from dovetail.planning.placement import HOST
 from dovetail.plugin.loader import load_plugins
 
 from dovetail_runtime.engines import Engines, engines_of
-from dovetail_runtime.executor import Executor
-from dovetail_runtime.executors import GuardedExecutor, load_executor
-from dovetail_runtime.loading import tried_engines
+from dovetail_runtime.loading import Trial, tried_engines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import Executed
 
+    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executors import GuardedExecutor
     from dovetail_runtime.region_runner import RegionRunner
 
 __all__ = ["Runner"]
@@ -38,10 +38,11 @@ class Runner:
 
     def __init__(self, compiled: CompiledModel):
         self._compiled = compiled
-        self._trial = compiled.trial
         self._registry = compiled.registry or load_plugins().registry
-        loaded = self._trial and self._trial.executor
-        self._executors: dict[str, Executor | GuardedExecutor] = {"": loaded} if loaded else {}
+        # The trial holds the executor; nobody else may, so that `unload` frees its memory.
+        trial, compiled.trial = compiled.trial or Trial({}), None
+        self._tried_engines, self._untried = trial.engines, trial.untried
+        self._executors: dict[str, Executor | GuardedExecutor] = {"": trial.executor} if trial.executor else {}
         self._last_used = ""
         self._lock = threading.Lock()
 
@@ -57,7 +58,7 @@ class Runner:
         Raises:
             DovetailError: A backend has no engine at all.
         """
-        return self._trial.engines if self._trial else engines_of(self._compiled.backends, self._registry)
+        return self._tried_engines or engines_of(self._compiled.backends, self._registry)
 
     def executor(self, name: str = "") -> Executor | GuardedExecutor:
         """What runs the model, made when first asked for, and again when its options have changed.
@@ -73,8 +74,12 @@ class Runner:
             known = self._executors.get(name)
             if known is None or known.options != compiled.options:
                 if name:
+                    from dovetail_runtime.executors import load_executor
+
                     known = load_executor(name, compiled, self._registry)
                 else:
+                    from dovetail_runtime.executor import Executor
+
                     known = Executor(compiled.model, self.engines, compiled.options, artifacts=compiled.artifacts)
                 self._executors[name] = known
             self._last_used = name
@@ -145,9 +150,9 @@ class Runner:
         if self._used is not None:
             return list(self._used.notes)
         notes = []
-        if self._trial and self._trial.untried:
-            why = self._trial.untried
-            notes.append(f"the engines were not tried with this model: {why}; --try-engines does it all the same")
+        if self._untried:
+            text = f"the engines were not tried with this model: {self._untried}"
+            notes.append(f"{text}; --try-engines does it all the same")
         try:
             engines = self.engines
         except DovetailError as error:

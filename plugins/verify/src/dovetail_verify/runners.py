@@ -21,7 +21,7 @@ __all__ = ["compared", "trials_of"]
 
 def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs `model` on the host's engines, in the types it has."""
-    from dovetail.runtime.regions import slices
+    from dovetail_regions.regions import slices
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
 

@@ -1,7 +1,7 @@
 """The executor `sequential`: every node is a region of its own, so that each of its values can be looked at."""
 
 from dovetail.planning.placement import get_placement
-from dovetail.runtime.regions import regions_from
+from dovetail_regions.regions import regions_from
 from dovetail_runtime.executor import Executor
 
 

@@ -16,7 +16,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import float_name
-from dovetail.runtime.regions import given_regions
+from dovetail_regions.regions import given_regions
 from dovetail_runtime.data.batches import batches, fitted
 
 if TYPE_CHECKING:

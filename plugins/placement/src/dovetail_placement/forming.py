@@ -1,4 +1,4 @@
-"""Regions from the formers that backends name, checked; and from the annotations that record them."""
+"""Regions from the formers that backends name, checked."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import get_placement
 from dovetail.plugin.isolation import calling
-from dovetail.runtime.regions import Groups, Reads, Region, placed_backend, reads_of, ready_regions, regions_from
+from dovetail_regions.regions import Groups, Reads, Region, in_order, reads_of, regions_from
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.plugin.registry import Registry
 
-__all__ = ["PlacedNodes", "annotated_regions", "formed_regions"]
+__all__ = ["PlacedNodes", "formed_regions"]
 
 _SHOWN = 8  # regions of a cycle
 
@@ -32,21 +30,6 @@ class PlacedNodes:
     formed: Groups
     reads: Reads
     backend_of: Callable[[ir.Node], str]
-
-
-def annotated_regions(graph: ir.Graph) -> list[Region]:
-    """Return the regions that the placements of a model name, in the order in which they can run.
-
-    Where a node has no region, or the numbers contradict the graph, as after an edit, they are `ready_regions`.
-    """
-    groups: dict[tuple[int, str], list[ir.Node]] = {}
-    for node in graph:
-        placement = get_placement(node)
-        if placement is None or placement.region is None:
-            return ready_regions(graph)
-        groups.setdefault((placement.region, placement.backend), []).append(node)
-    ordered, reads = [groups[key] for key in sorted(groups)], reads_of(graph)
-    return regions_from(graph, ordered, placed_backend, reads) if _in_order(ordered, reads) else ready_regions(graph)
 
 
 def formed_regions(
@@ -112,14 +95,6 @@ def _misplaced(node: ir.Node, view: PlacedNodes, position: Mapping[ir.Node, int]
     return DovetailError(f"{who} puts '{_name(node)}' into two regions", _CONTRACT)
 
 
-def _in_order(units: Groups, reads: Reads) -> bool:
-    """Whether every unit stands behind those that it reads from."""
-    home = {node: i for i, unit in enumerate(units) for node in unit}
-    return all(
-        home.get(value.producer(), 0) <= i for i, unit in enumerate(units) for node in unit for value in reads[node]
-    )
-
-
 def _arranged(
     groups: list[list[ir.Node]], nodes: Sequence[ir.Node], reads: Reads, position: Mapping[ir.Node, int], who: str
 ) -> list[list[ir.Node]]:
@@ -128,7 +103,7 @@ def _arranged(
     Until all nodes are in groups, each of the others is a group by itself.
     """
     held = {node for group in groups for node in group}
-    if len(held) == len(nodes) and _in_order(groups, reads):
+    if len(held) == len(nodes) and in_order(groups, reads):
         return groups
     units = [*groups, *([node] for node in nodes if node not in held)]
     home = {node: i for i, unit in enumerate(units) for node in unit}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
-from dovetail.runtime.regions import Region, used_values
+
+from dovetail_regions.regions import Region, used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
 __all__ = ["extract", "extract_body"]
@@ -31,7 +31,6 @@ def extract(model: Model, region: Region) -> Model:
 
 def _model(model: Model, region: Region, constants: Iterable[ir.Value], name: str) -> Model:
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
     for value in region.inputs:

@@ -21,7 +21,9 @@ __all__ = [
     "Groups",
     "Reads",
     "Region",
+    "annotated_regions",
     "given_regions",
+    "in_order",
     "placed_backend",
     "ready_regions",
     "reads_of",
@@ -90,6 +92,21 @@ def regions_from(
     return regions
 
 
+def annotated_regions(graph: ir.Graph) -> list[Region]:
+    """Return the regions that the placements of a model name, in the order in which they can run.
+
+    Where a node has no region, or the numbers contradict the graph, as after an edit, they are `ready_regions`.
+    """
+    groups: dict[tuple[int, str], list[ir.Node]] = {}
+    for node in graph:
+        placement = get_placement(node)
+        if placement is None or placement.region is None:
+            return ready_regions(graph)
+        groups.setdefault((placement.region, placement.backend), []).append(node)
+    ordered, reads = [groups[key] for key in sorted(groups)], reads_of(graph)
+    return regions_from(graph, ordered, placed_backend, reads) if in_order(ordered, reads) else ready_regions(graph)
+
+
 def given_regions(graph: ir.Graph, parts: Groups, backend: str = HOST) -> list[Region]:
     """The regions of one backend that hold `parts`; see `regions_from`."""
     return regions_from(graph, parts, lambda _: backend)
@@ -131,6 +148,14 @@ def ready_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed
     if stuck := next((node for node, count in waiting.items() if count), None):
         raise DovetailError(f"node '{stuck.name}' waits for its own result: the graph has a cycle")
     return regions_from(graph, groups, backend_of, reads)
+
+
+def in_order(units: Groups, reads: Reads) -> bool:
+    """Whether every unit stands behind those that it reads from."""
+    home = {node: i for i, unit in enumerate(units) for node in unit}
+    return all(
+        home.get(value.producer(), 0) <= i for i, unit in enumerate(units) for node in unit for value in reads[node]
+    )
 
 
 def slices(graph: ir.Graph, size: int = SLICE) -> list[Region]:

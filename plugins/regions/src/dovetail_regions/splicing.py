@@ -10,35 +10,52 @@ from dovetail.ir.formats import format_of
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import dtype_name
 from dovetail.planning.placement import Placement, get_placement, set_placement
-from dovetail.runtime.extraction import extract
-from dovetail.runtime.regions import Region, used_values
+
+from dovetail_regions.extraction import extract
+from dovetail_regions.regions import Region, annotated_regions, used_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import onnx_ir as ir
-
     from dovetail.ir.model import Model
 
-__all__ = ["Splicer"]
+__all__ = ["Regions", "regions"]
 
 _COMPARED = 1 << 16  # bytes; larger weights are the same only if they are the same object
 
 
-class Splicer:
-    """Takes the regions of one model out and puts them back, in any order, each at most once.
+def regions(model: Model, backend: str) -> Regions:
+    """The regions of a backend, to be taken out and put back: `dovetail.regions`.
+
+    Args:
+        model: A placed model.
+        backend: The name of the backend.
+    """
+    return Regions(model, [region for region in annotated_regions(model.graph) if region.backend == backend])
+
+
+class Regions:
+    """Regions of one model, which are taken out and put back, in any order, each at most once.
 
     Args:
         model: The model. After the last region was put back, `finish` must be called.
+        regions: The regions.
     """
 
-    def __init__(self, model: Model):
-        self._model = model
+    def __init__(self, model: Model, regions: Sequence[Region]):
+        self._model, self._regions = model, tuple(regions)
         self._names = FreshNames.of(model.graph)
         nodes = list(all_nodes(model.graph))
         self._node_names = {node.name for node in nodes}
         self._value_names = {*_values_of(nodes), *_values_held(model.graph)}
         self._replaced: dict[ir.Value, ir.Value] = {}
+
+    def __iter__(self) -> Iterator[Region]:
+        return iter(self._regions)
+
+    def __len__(self) -> int:
+        return len(self._regions)
 
     def take(self, region: Region) -> Model:
         """Return a copy of a region as a model: what enters it are its inputs, and weights are shared."""

@@ -1,1 +1,0 @@
-"""Engines and the executor that runs a plan region by region."""
