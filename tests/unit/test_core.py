@@ -19,7 +19,7 @@ DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 TARGET = 5_500
 """Lines of code that core is to have."""
 
-PRESENT = 4_938
+PRESENT = 4_939
 """Lines of code that core has at most. Lower it when something moves out; raising it needs a reason in the commit."""
 
 LONGEST = 500

@@ -167,6 +167,13 @@ class InputData(Protocol):
 
     given: object
 
+    def batches(self, model: Model) -> Iterator[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]:
+        """The inputs of one run of the model after the other, each with the labels that the data has.
+
+        Raises:
+            DovetailError: The data does not fit the model.
+        """
+
     def check(self, model: Model) -> None:
         """Look at the first batch, so that data which does not fit is an error before any work is done.
 
