@@ -16,11 +16,8 @@ FILES = sorted(CORE.rglob("*.py"))
 OPERATORS = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-TARGET = 5_500
-"""Lines of code that core is to have."""
-
-PRESENT = 4_939
-"""Lines of code that core has at most. Lower it when something moves out; raising it needs a reason in the commit."""
+MOST = 5_000
+"""Lines of code of core, without comments, docstrings and blank lines. Raising it needs a reason in the commit."""
 
 LONGEST = 500
 """Lines of a module, with everything."""
@@ -72,7 +69,7 @@ def test_the_rule_finds_an_operator(tmp_path):
 
 def test_core_grows_no_more():
     size = sum(map(lines_of_code, FILES))
-    assert size <= PRESENT, f"core has {size} lines of code; the target is {TARGET}"
+    assert size <= MOST, f"core has {size} lines of code; what may leave it?"
 
 
 def test_modules_are_short():

@@ -24,7 +24,7 @@ __all__ = ["Planner"]
 
 _PREPARE = ("normalise", "analyse")
 _DECIDE = ("place", "type")
-_CARRY_OUT = ("calibrate", "quantise", "join", "weights", "outline", "emit", "load")
+_CARRY_OUT = ("calibrate", "quantise", "join", "outline", "emit", "load")
 
 
 class Planner:

@@ -22,7 +22,6 @@ STAGES = (
     "calibrate",
     "quantise",
     "join",
-    "weights",
     "outline",
     "emit",
     "load",
