@@ -39,5 +39,5 @@ def test_a_model_that_was_never_placed(tmp_path, capsys):
 
 
 def test_a_backend_that_no_node_is_on(result, capsys):
-    assert main(["opt", str(result / "model.onnx"), "-p", "outline-regions{backend=cpu-bf61}"]) == 1
+    assert main(["opt", str(result / "model.onnx"), "-p", "outline-regions{backend=cpu-bf61}"]) == 2
     assert "no node is on backend 'cpu-bf61' (did you mean 'cpu-bf16'?)" in capsys.readouterr().err
