@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
 
 __all__ = ["FixUp", "Neighbour", "Remedies", "Remedy", "Strategy", "View"]
+
+T = TypeVar("T")
 
 
 class Neighbour(NamedTuple):
@@ -62,6 +64,9 @@ class View(Protocol):
 
     def readers(self, node: ir.Node) -> Iterator[Neighbour]:
         """The nodes that read the outputs of `node`, once per use."""
+
+    def analysis(self, kind: type[T]) -> T:
+        """What an analysis finds in this model: `kind.compute(model, ctx)`, made once and shared by all strategies."""
 
     def remark(
         self, kind: str, node: ir.Node | str, rule: str, why: str, *, because: object = (), suggest: str = "",

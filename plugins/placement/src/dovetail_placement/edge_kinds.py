@@ -75,7 +75,7 @@ class EdgeKinds:
         key = (node.op_type, node.domain, node.version, index)
         if key not in self._known_outputs:
             port = output_name(index, self._signatures(node))
-            self._known_outputs[key] = self._facts.output_kind(node.domain, node.op_type, port)
+            self._known_outputs[key] = _without_state(self._facts.output_kind(node.domain, node.op_type, port))
         return self._known_outputs[key]
 
     def _input_kind(self, node: ir.Node, index: int) -> str:
@@ -83,7 +83,7 @@ class EdgeKinds:
         key = (node.op_type, node.domain, node.version, index)
         if key not in self._known_inputs:
             port = input_name(index, self._signatures(node))
-            self._known_inputs[key] = self._facts.input_kind(node.domain, node.op_type, port)
+            self._known_inputs[key] = _without_state(self._facts.input_kind(node.domain, node.op_type, port))
         return self._known_inputs[key]
 
     def _inherited(self, node: ir.Node) -> str | None:
@@ -121,6 +121,11 @@ class EdgeKinds:
                 return kind
             kinds.add(kind)
         return "shape" if kinds == {"shape"} else "index"
+
+
+def _without_state(kind: str) -> str:
+    """The kind of a value: a state is data that a run hands on."""
+    return "data" if kind == "state" else kind
 
 
 def _counts(value: ir.Value) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.planning.placement import kind_of
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend, Judge
 
 __all__ = ["View"]
+
+T = TypeVar("T")
 
 
 class View:
@@ -36,6 +38,7 @@ class View:
         self.model = model
         self.backend = backend
         self.remark = ctx.remark
+        self._ctx = ctx
         self._flat = ctx.analysis(FlatGraph, model)
         self._judge = judge
         self._claimed = claimed
@@ -69,6 +72,10 @@ class View:
     def claimed(self, node: ir.Node) -> tuple[str, Claim] | None:
         """Return the backend that has `node`, with its claim; None if nobody has it yet."""
         return self._claimed.get(id(node))
+
+    def analysis(self, kind: type[T]) -> T:
+        """Return the analysis `kind` of this revision of the model."""
+        return self._ctx.analysis(kind, self.model)
 
     def producers(self, node: ir.Node) -> Iterator[Neighbour]:
         """Yield the nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""

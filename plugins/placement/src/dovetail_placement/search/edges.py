@@ -1,0 +1,99 @@
+"""The nodes of the main graph and the edges between them, with what each edge carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from dovetail.ir.flat_graph import FlatGraph
+
+from dovetail_placement.edge_kinds import operator_facts
+from dovetail_placement.search.sockets import Sockets, carries_numbers
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail_schemas import OperatorFacts
+
+__all__ = ["DOWN", "UP", "Direction", "Edge", "SearchGraph"]
+
+Direction = Literal["down", "up"]
+DOWN: Direction = "down"
+"""From producers to readers."""
+UP: Direction = "up"
+"""From readers to producers."""
+
+
+class Edge(NamedTuple):
+    """One use of a value that a node computes.
+
+    Attributes:
+        source: The node that computes the value.
+        output: Position of the value among its outputs.
+        target: The node that reads the value; for a use in a body, the control-flow node of the main graph.
+        input: Position of the value among the inputs of `target`; -1 for a use in a body.
+        value: The value.
+        kind: What flows into the port: `data`, `state`, `index` or `shape`.
+        carries: Outputs of `target` are computed from the numbers of the value; False for extents, indices, bounds and
+            conditions, and for values that are no floats.
+    """
+
+    source: ir.Node
+    output: int
+    target: ir.Node
+    input: int
+    value: ir.Value
+    kind: str
+    carries: bool
+
+
+class SearchGraph:
+    """What searches walk on: `view.analysis(SearchGraph)`. Built once per revision of a model, linear in its edges.
+
+    Constants have no edges, and neither have inputs and outputs of the model.
+
+    Attributes:
+        nodes: The nodes of the main graph, in graph order.
+        readers: The edges behind each node, in the order of its outputs.
+        producers: The edges in front of each node, in the order of its inputs.
+    """
+
+    def __init__(self, model: Model, flat: FlatGraph, facts: OperatorFacts):
+        self._sockets = Sockets(facts, model.ir.opset_imports)
+        self.nodes: Sequence[ir.Node] = list(model.graph)
+        self.readers: Mapping[ir.Node, list[Edge]] = {node: [] for node in self.nodes}
+        self.producers: Mapping[ir.Node, list[Edge]] = {node: [] for node in self.nodes}
+        for node in flat.nodes:
+            for index, value in enumerate(node.inputs):
+                self._add(node, index, value, flat)
+        for graph in flat.graphs[1:]:
+            for value in graph.outputs:  # a body may give out an outer value as it is
+                self._add(flat.holders[id(graph)], -1, value, flat)
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> SearchGraph:
+        """Walk the current revision of `model`."""
+        return cls(model, ctx.analysis(FlatGraph, model), operator_facts())
+
+    def edges(self, direction: Direction) -> Mapping[ir.Node, list[Edge]]:
+        """The edges of each node that lead in a direction."""
+        return self.readers if direction == DOWN else self.producers
+
+    def is_boundary(self, node: ir.Node) -> bool:
+        """Whether no node computes what `node` reads, or no node reads what it computes."""
+        return not self.producers[node] or not self.readers[node]
+
+    def _add(self, reader: ir.Node, index: int, value: ir.Value | None, flat: FlatGraph) -> None:
+        source = value.producer() if value is not None else None
+        if source is None or source not in self.readers or source.op_type == "Constant":
+            return
+        target = reader if reader in self.readers else flat.outermost(reader)
+        kind = self._sockets.input_kind(reader, index) if index >= 0 else "data"
+        if target is not reader or index < 0:
+            edge = Edge(source, value.index(), target, -1, value, kind, kind == "data" and carries_numbers(value))
+        else:
+            carries = any(self._sockets.links(reader, index, output) for output in range(len(reader.outputs)))
+            edge = Edge(source, value.index(), target, index, value, kind, carries)
+        self.readers[source].append(edge)
+        self.producers[target].append(edge)
