@@ -117,7 +117,9 @@ def test_every_port_that_is_always_an_integer_has_a_kind(schemas):
 def test_the_groups(schemas):
     groups = facts(schemas).groups
     assert {"Reshape", "Concat"} <= groups["data-movement"]
-    assert set(groups) == {"data-movement", "pooling", "compare", "random"}
+    assert set(groups) == {
+        "data-movement", "pooling", "compare", "products", "activations", "index-sources", "random"
+    }  # fmt: skip
 
 
 def test_cpu_bf16(schemas):

@@ -138,8 +138,9 @@ def _is_count(dtype: ir.DataType) -> bool:
     return dtype.is_integer() or dtype.name == "BOOL"
 
 
+@cache
 def operator_facts() -> OperatorFacts:
-    """Load the operator facts that are shared by all backends."""
+    """The operator facts that all backends share, loaded once."""
     from importlib.resources import files
 
     from dovetail_schemas import load_operator_facts

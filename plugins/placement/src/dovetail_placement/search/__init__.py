@@ -4,5 +4,17 @@ from dovetail_placement.search.edges import DOWN, UP, Edge, SearchGraph
 from dovetail_placement.search.match import connected, match
 from dovetail_placement.search.paths import paths
 from dovetail_placement.search.patterns import Pattern, matches_of
+from dovetail_placement.search.shape_arithmetic import ShapeArithmetic
 
-__all__ = ["DOWN", "UP", "Edge", "Pattern", "SearchGraph", "connected", "match", "matches_of", "paths"]
+__all__ = [
+    "DOWN",
+    "UP",
+    "Edge",
+    "Pattern",
+    "SearchGraph",
+    "ShapeArithmetic",
+    "connected",
+    "match",
+    "matches_of",
+    "paths",
+]

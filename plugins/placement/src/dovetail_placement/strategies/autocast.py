@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.planning.claim import Claims, claim_of
 
+from dovetail_placement.strategies.refusals import remark_refusal
+
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from dovetail.plugin.backend import Backend
 
     from dovetail_placement.view import View
@@ -31,17 +32,5 @@ class Autocast:
             if refused is None:
                 claims.claims.extend(claim_of(part, verdict) for part, verdict in verdicts)
             else:
-                _remark(view, backend, node, refused)
+                remark_refusal(view, node, refused)
         return claims
-
-
-def _remark(view: View, backend: Backend, node: ir.Node, refused: ir.Node) -> None:
-    reasons = view.verdict(refused).reasons
-    why = "; ".join(reason.text for reason in reasons) or f"{refused.op_type} is not in its file"
-    because: tuple[ir.Node, ...] = ()
-    if refused is not node:
-        why, because = f"'{refused.name}' in its body cannot go there: {why}", (refused,)
-    view.remark(
-        "missed", node, "not-supported", f"not on {backend.name}: {why}", because=because,
-        source=reasons[0].source if reasons else "",
-    )  # fmt: skip

@@ -1,0 +1,186 @@
+"""What the strategies for integers share: they differ in the nodes that they select."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING
+
+from dovetail.planning.claim import Claim, Claims, claim_of
+
+from dovetail_placement.edge_kinds import operator_facts
+from dovetail_placement.search import SearchGraph, ShapeArithmetic
+from dovetail_placement.search.sockets import carries_numbers
+from dovetail_placement.strategies.refusals import remark_refusal
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.plugin.backend import Backend
+    from dovetail.plugin.strategy import View
+
+    from dovetail_placement.strategies.obstacles import Reasons
+
+__all__ = ["Candidates", "IntegerStrategy"]
+
+
+class Candidates:
+    """What a backend takes in integers.
+
+    Attributes:
+        view: What the strategy sees.
+        graph: What searches walk on.
+        groups: Names of operators by group, as in `ops/onnx.yaml`.
+    """
+
+    def __init__(self, view: View):
+        self.view = view
+        self.graph = view.analysis(SearchGraph)
+        self.groups = operator_facts().groups
+        self.shape_arithmetic = view.analysis(ShapeArithmetic).nodes
+        self._offered = set(view.nodes())
+        self._taken: dict[ir.Node, bool] = {}
+
+    def takes(self, node: ir.Node) -> bool:
+        """Whether the backend's file accepts a node in integers, and integers are right for what it computes.
+
+        Nodes that are pinned or that other backends have count like any other: a choice for one node changes neither
+        the paths through it nor what becomes of the rest.
+        """
+        known = self._taken.get(node)
+        if known is None:
+            known = self._taken[node] = self._judged(node)
+        return known
+
+    def _judged(self, node: ir.Node) -> bool:
+        if node in self.shape_arithmetic or not any(map(carries_numbers, node.outputs)):
+            return False
+        if node not in self._offered and self.view.claimed(node) is None:  # it was refused before
+            return False
+        return self.accepts(node) and any(
+            format_.quantised for formats in self.view.verdict(node).types.values() for format_ in formats
+        )
+
+    def accepts(self, node: ir.Node) -> bool:
+        """Whether the backend's file accepts a node in any type; control flow is left to others, with its bodies."""
+        return len(self.view.whole(node)) == 1 and self.view.verdict(node).ok is not False
+
+    def is_product(self, node: ir.Node) -> bool:
+        """Whether a node multiplies and adds: where integers save the most."""
+        return node.op_type in self.groups["products"]
+
+    def is_index_source(self, node: ir.Node) -> bool:
+        """Whether a node turns numbers into extents or indices."""
+        return node.op_type in self.groups["index-sources"]
+
+    def producer(self, node: ir.Node) -> ir.Node | None:
+        """The node that computes the first input; None for an input of the model and a constant."""
+        return next((edge.source for edge in self.graph.producers[node] if edge.input == 0), None)
+
+
+class IntegerStrategy(abc.ABC):
+    """Claims nodes that a backend's file accepts in integers; subclasses select them.
+
+    Nodes that compute extents or indices are never claimed in integers, nor control flow. With `follow`, a Relu or Clip
+    goes where its producer goes, and so do Shape, TopK and NonMaxSuppression. When all backends have claimed, nodes
+    that follow another one are given back if that is somewhere else after all.
+    """
+
+    follow = True
+    """Activations and index sources go where their producer goes, whether or not they are selected."""
+
+    @abc.abstractmethod
+    def select(self, candidates: Candidates) -> set[ir.Node]:
+        """The nodes to have in integers; those that the backend does not take are left out afterwards."""
+
+    @abc.abstractmethod
+    def why_not(self, candidates: Candidates) -> Reasons:
+        """A function that says of a node which the backend takes why it was not selected, and because of which node."""
+
+    def claim(self, view: View, backend: Backend) -> Claims:
+        """Claim the selected nodes of `view` for `backend`."""
+        candidates = Candidates(view)
+        selected = {node for node in self.select(candidates) if candidates.takes(node)}
+        if self.follow:
+            selected = _with_followers(candidates, selected)
+        claims = Claims()
+        why_not: Reasons | None = None
+        for node in view.nodes():
+            if node in selected:
+                claims.claims.append(claim_of(node, view.verdict(node)))
+            elif not _remarked(candidates, node, self.follow):
+                why_not = why_not or self.why_not(candidates)
+                why, because = why_not(node)
+                view.remark("missed", node, "not-selected", why, because=because)
+        return claims
+
+    def fix_up(self, view: View, claims: Claims) -> Claims:
+        """Give nodes back that follow a producer which is not on the backend."""
+        candidates = Candidates(view)
+        kept, gone = [], set()
+        for claim in claims.claims:
+            away = self._left_behind(claim, candidates, gone)
+            if away is None:
+                kept.append(claim)
+            else:
+                gone.add(claim.node)
+                owner = (view.claimed(away) or ("the host",))[0] if away not in gone else "given back"
+                where = owner if owner == "given back" else f"on {owner}"
+                why = f"it goes where '{away.name}' ({away.op_type}) goes, which is {where}"
+                view.remark("missed", claim.node, "follows", why, because=(away,))
+        return Claims(kept)
+
+    def _left_behind(self, claim: Claim, candidates: Candidates, gone: set[ir.Node]) -> ir.Node | None:
+        """The producer that a claimed node follows, if the backend has not got that."""
+        node = claim.node
+        if claim.role == "pinned" or not _follows(candidates, node):
+            return None
+        producer = candidates.producer(node)
+        if producer is None:
+            return None
+        owner = candidates.view.claimed(producer)
+        here = owner is not None and owner[0] == candidates.view.backend.name and producer not in gone
+        # Without `follow`, an activation behind something that cannot be in integers was selected for its own sake.
+        return None if here or not (self.follow or candidates.takes(producer)) else producer
+
+
+def _follows(candidates: Candidates, node: ir.Node) -> bool:
+    return node.op_type in candidates.groups["activations"] or candidates.is_index_source(node)
+
+
+def _with_followers(candidates: Candidates, selected: set[ir.Node]) -> set[ir.Node]:
+    """Activations and index sources in or out, as their producers are; producers come first in graph order."""
+    found = set(selected)
+    for node in candidates.graph.nodes:
+        if not _follows(candidates, node):
+            continue
+        producer = candidates.producer(node)
+        if producer not in found:
+            found.discard(node)
+        elif candidates.takes(node) or candidates.is_index_source(node) and candidates.accepts(node):
+            found.add(node)
+    return found
+
+
+def _remarked(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
+    """Say why a node stays away, unless it is for the strategy to say."""
+    view, producer = candidates.view, candidates.producer(node)
+    name = view.backend.name
+    refused = next((part for part in view.whole(node) if view.verdict(part).ok is False), None)
+    if node in candidates.shape_arithmetic or view.kind(node) == "shape" and not follow:
+        view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantised")
+    elif candidates.is_index_source(node) and follow and producer in candidates.shape_arithmetic:
+        view.remark("missed", node, "shape-arithmetic", f"it reads shape arithmetic: '{producer.name}'")
+    elif refused is not None:
+        remark_refusal(view, node, refused)
+    elif len(view.whole(node)) > 1:
+        view.remark("missed", node, "control-flow", "numbers in bodies are not quantised")
+    elif follow and _follows(candidates, node):
+        where = f"'{producer.name}' ({producer.op_type}) goes" if producer else "an input of the model is"
+        because = (producer,) if producer else ()
+        view.remark("missed", node, "follows", f"it goes where {where}, which is not on {name}", because=because)
+    elif not any(map(carries_numbers, node.outputs)):
+        view.remark("missed", node, "no-floats", "it computes integers or truth values, which are never quantised")
+    elif not candidates.takes(node):
+        view.remark("missed", node, "not-in-integers", f"{name} takes {node.op_type} in floats only")
+    else:
+        return False
+    return True

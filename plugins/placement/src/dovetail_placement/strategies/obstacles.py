@@ -1,0 +1,37 @@
+"""Why no path of integers leads to a node: what stands between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dovetail_placement.search import DOWN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_placement.search.edges import Direction
+    from dovetail_placement.strategies.integers import Candidates
+
+__all__ = ["Reasons", "obstacles"]
+
+Reasons = Callable[["ir.Node"], tuple[str, tuple["ir.Node", ...]]]
+"""Why a node was not selected, and the nodes that this is because of."""
+
+
+def obstacles(candidates: Candidates, direction: Direction) -> dict[ir.Node, ir.Node]:
+    """The nearest node that is not in integers before each node (`DOWN`) or behind it (`UP`), if there is one.
+
+    One walk: the obstacle of a node is a neighbour that is one, or that of its first neighbour that has one.
+    """
+    graph, found = candidates.graph, {}
+    for node in graph.nodes if direction == DOWN else reversed(graph.nodes):
+        edges = graph.producers[node] if direction == DOWN else graph.readers[node]
+        near = [
+            edge.source if direction == DOWN else edge.target for edge in edges if edge.carries or direction != DOWN
+        ]
+        obstacle = next((other for other in near if not candidates.takes(other)), None)
+        obstacle = obstacle or next((found[other] for other in near if other in found), None)
+        if obstacle is not None:
+            found[node] = obstacle
+    return found
