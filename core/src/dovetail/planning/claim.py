@@ -30,6 +30,7 @@ class Claim:
         keep: Ports that stay in the high precision.
         set: Attributes to set if the node is typed low.
         rules: What the backend requires of quantised ports, by port name; empty for ports that stay floats.
+        pinned: The user asked for it, with or without a format; its role is `pinned` only with one.
     """
 
     node: ir.Node
@@ -40,6 +41,7 @@ class Claim:
     keep: frozenset[str] = frozenset()
     set: Mapping[str, object] = field(default_factory=dict)
     rules: Mapping[str, PortRule] = field(default_factory=dict)
+    pinned: bool = False
 
 
 @dataclass(slots=True)

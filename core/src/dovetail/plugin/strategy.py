@@ -57,7 +57,7 @@ class View(Protocol):
         """What `node` computes: `data`, `index` or `shape`."""
 
     def claimed(self, node: ir.Node) -> tuple[str, Claim] | None:
-        """The backend that has `node`, with its claim (`pinned` by role if it is pinned); None if nobody has it."""
+        """The backend that has `node`, with its claim (`claim.pinned` if a user asked for it); None if nobody has."""
 
     def producers(self, node: ir.Node) -> Iterator[Neighbour]:
         """The nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""

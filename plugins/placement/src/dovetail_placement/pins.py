@@ -243,7 +243,7 @@ def pinned_claim(claim: Claim, pin: Pin) -> Claim:
         raise DovetailError(f"{pin.text}: '{claim.node.name}' has no port '{unknown}'", ports)
     because = f"as {pin.text} says"
     if not pin.ports:
-        return replace(claim, because=because)
+        return replace(claim, because=because, pinned=True)
     ports, fitted = {}, False
     everywhere = pin.ports.get("")
     for port, formats in claim.ports.items():
@@ -255,7 +255,7 @@ def pinned_claim(claim: Claim, pin: Pin) -> Claim:
         ports[port] = (wanted,) if fits else formats
     if claim.ports and not fitted and everywhere is not None and _is_choice(everywhere):
         raise _cannot(pin, claim, everywhere, [format_ for formats in claim.ports.values() for format_ in formats])
-    return replace(claim, ports=ports, role="pinned", because=because, keep=frozenset())
+    return replace(claim, ports=ports, role="pinned", because=because, keep=frozenset(), pinned=True)
 
 
 def _cannot(pin: Pin, claim: Claim, wanted: Format, offered: Iterable[Format]) -> DovetailError:

@@ -131,7 +131,7 @@ class IntegerStrategy(abc.ABC):
     def _left_behind(self, claim: Claim, candidates: Candidates, gone: set[ir.Node]) -> ir.Node | None:
         """The producer that a claimed node follows, if the backend has not got that."""
         node = claim.node
-        if claim.role == "pinned" or not _follows(candidates, node):
+        if claim.pinned or not _follows(candidates, node):
             return None
         producer = candidates.producer(node)
         if producer is None:
