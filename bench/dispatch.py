@@ -4,9 +4,9 @@
 
 The net is a residual chain of convolutions in blocks of ten nodes: Conv, Relu, Conv, Add, Relu, a Shape, a Slice and a
 Concat that size a Reshape, and in one block of four a Softmax, which the backend takes in floats only. `graph` builds
-what searches walk on, which all strategies of a request share. `verdicts` asks the backend's file about every node, once
-for all strategies. `claim` selects, claims and says why nodes stay away; `fix-up` asks once about the claims. Garbage
-is collected as the program `dovetail` does it.
+what searches walk on, which all strategies of a request share. `verdicts` asks the backend's file about every node, for
+all strategies. `select` finds the nodes; `claim` does so again, claims them and says why nodes stay away; `fix-up` asks
+once about the claims. Garbage is collected as the program `dovetail` does it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from dovetail_placement.edge_kinds import EdgeKinds
 from dovetail_placement.judges import Judges
 from dovetail_placement.pins import Pins
 from dovetail_placement.search import SearchGraph, ShapeArithmetic
+from dovetail_placement.strategies.integers import Candidates
 from measure import table
 from onnx import TensorProto, helper, numpy_helper
 
@@ -76,7 +77,7 @@ def measured(proto: onnx.ModelProto, repeat: int, plugins) -> list[dict]:
     Pipeline.parse("edge-kinds", plugins.registry).run(model, Context(plugins=plugins))
     rows = []
     for strategy in STRATEGIES:
-        times: dict[str, list[float]] = {"graph": [], "verdicts": [], "claim": [], "fix-up": []}
+        times: dict[str, list[float]] = {"graph": [], "verdicts": [], "select": [], "claim": [], "fix-up": []}
         claimed = 0
         for _ in range(repeat):
             gc.collect()
@@ -94,6 +95,8 @@ def measured(proto: onnx.ModelProto, repeat: int, plugins) -> list[dict]:
             with timed(times["verdicts"]):
                 for node in view.nodes():
                     view.verdict(node)
+            with timed(times["select"]):
+                made.select(Candidates(view))
             with timed(times["claim"]):
                 claims = made.claim(view, backend)
             for claim in claims.claims:

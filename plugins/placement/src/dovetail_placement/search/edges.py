@@ -86,14 +86,18 @@ class SearchGraph:
 
     def _add(self, reader: ir.Node, index: int, value: ir.Value | None, flat: FlatGraph) -> None:
         source = value.producer() if value is not None else None
-        if source is None or source not in self.readers or source.op_type == "Constant":
+        readers = self.readers.get(source) if source is not None else None
+        if readers is None or source.op_type == "Constant":
             return
-        target = reader if reader in self.readers else flat.outermost(reader)
-        kind = self._sockets.input_kind(reader, index) if index >= 0 else "data"
-        if target is not reader or index < 0:
-            edge = Edge(source, value.index(), target, -1, value, kind, kind == "data" and carries_numbers(value))
+        numbers = carries_numbers(value)
+        kind, linked = self._sockets.at(reader, index, numbers) if index >= 0 else ("data", ())
+        target, producers = reader, self.producers.get(reader)
+        if producers is None or index < 0:
+            # What becomes of it in a body is not looked at.
+            target, index, carries = flat.outermost(reader), -1, numbers and kind in ("data", "state")
+            producers = self.producers[target]
         else:
-            carries = any(self._sockets.links(reader, index, output) for output in range(len(reader.outputs)))
-            edge = Edge(source, value.index(), target, index, value, kind, carries)
-        self.readers[source].append(edge)
-        self.producers[target].append(edge)
+            carries = any(carries_numbers(reader.outputs[position]) for position in linked)
+        edge = Edge(source, value.index(), target, index, value, kind, carries)
+        readers.append(edge)
+        producers.append(edge)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
-from dovetail_onnx.signatures import Port, Signatures, input_name, output_name
+from dovetail_onnx.signatures import Port, Signature, Signatures, input_name, output_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_onnx.signatures import Opsets
     from dovetail_schemas import OperatorFacts
 
-__all__ = ["Sockets"]
+__all__ = ["Sockets", "carries_numbers"]
 
 
 class Sockets:
@@ -26,41 +26,43 @@ class Sockets:
     def __init__(self, facts: OperatorFacts, opsets: Opsets):
         self._facts = facts
         self._signatures = Signatures(opsets)
-        self._inputs: dict[tuple, str] = {}
-        self._links: dict[tuple, bool] = {}
+        self._known: dict[tuple, dict[tuple, tuple[str, tuple[int, ...]]]] = {}
 
-    def input_kind(self, node: ir.Node, index: int) -> str:
-        """What flows into input `index`: `data`, `state`, `index` or `shape`."""
-        integer = not carries_numbers(node.inputs[index])
-        key = (node.domain, node.op_type, node.version, index, integer)
-        known = self._inputs.get(key)
-        if known is None:
-            port = input_name(index, self._signatures(node))
-            known = self._facts.input_kind(node.domain, node.op_type, port, integer=integer)
-            self._inputs[key] = known
-        return known
+    def at(self, node: ir.Node, index: int, numbers: bool) -> tuple[str, tuple[int, ...]]:
+        """What flows into an input, and positions of the outputs that are computed from its numbers.
 
-    def links(self, node: ir.Node, source: int, target: int) -> bool:
-        """Whether output `target` is computed from the numbers of input `source`.
-
-        A value that is no float has no numbers in this sense: it is never quantised.
+        Args:
+            node: The node.
+            index: Position of the input.
+            numbers: The value there carries numbers; see `carries_numbers`.
         """
-        if not carries_numbers(node.inputs[source]) or not carries_numbers(node.outputs[target]):
-            return False
-        key = (node.domain, node.op_type, node.version, source, target)
-        known = self._links.get(key)
+        sockets = self._known.setdefault((node.op_type, node.domain, node.version), {})
+        key = (index, numbers, len(node.outputs))
+        known = sockets.get(key)
         if known is None:
-            signature = self._signatures(node)
-            into = _port(signature and signature.input(source), input_name(source, signature))
-            out = _port(signature and signature.output(target), output_name(target, signature))
-            known = self._facts.carries(node.domain, node.op_type, into, out, integer=False)
-            self._links[key] = known
+            known = sockets[key] = self._looked_up(node, index, numbers)
         return known
+
+    def _looked_up(self, node: ir.Node, index: int, numbers: bool) -> tuple[str, tuple[int, ...]]:
+        signature = self._signatures(node)
+        ends = (node.domain, node.op_type)
+        kind = self._facts.input_kind(*ends, input_name(index, signature), integer=not numbers)
+        port = _port(signature and signature.input(index), input_name(index, signature))
+        linked = [
+            position
+            for position in range(len(node.outputs) if numbers else 0)
+            if self._facts.carries(*ends, port, _output(signature, position), integer=False)
+        ]
+        return kind, tuple(linked)
 
 
 def carries_numbers(value: ir.Value | None) -> bool:
-    """Whether a value is a float, or of a type that nobody knows."""
-    return value is not None and (value.dtype is None or float_name(value) is not None)
+    """Whether a value is a float, or of a type that nobody knows; what is no float is never quantised."""
+    return value is not None and (float_name(value) is not None or value.dtype is None)
+
+
+def _output(signature: Signature | None, position: int) -> str:
+    return _port(signature and signature.output(position), output_name(position, signature))
 
 
 def _port(formal: Port | None, name: str) -> str:

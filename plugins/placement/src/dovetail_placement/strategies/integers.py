@@ -162,25 +162,34 @@ def _with_followers(candidates: Candidates, selected: set[ir.Node]) -> set[ir.No
 
 def _remarked(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
     """Say why a node stays away, unless it is for the strategy to say."""
-    view, producer = candidates.view, candidates.producer(node)
-    name = view.backend.name
-    refused = next((part for part in view.whole(node) if view.verdict(part).ok is False), None)
-    if node in candidates.shape_arithmetic or view.kind(node) == "shape" and not follow:
+    view = candidates.view
+    if _is_shape_arithmetic(candidates, node, follow):
         view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantised")
-    elif candidates.is_index_source(node) and follow and producer in candidates.shape_arithmetic:
-        view.remark("missed", node, "shape-arithmetic", f"it reads shape arithmetic: '{producer.name}'")
-    elif refused is not None:
+        return True
+    whole = view.whole(node)
+    refused = next((part for part in whole if view.verdict(part).ok is False), None)
+    if refused is not None:
         remark_refusal(view, node, refused)
-    elif len(view.whole(node)) > 1:
+    elif len(whole) > 1:
         view.remark("missed", node, "control-flow", "numbers in bodies are not quantised")
     elif follow and _follows(candidates, node):
+        producer = candidates.producer(node)
         where = f"'{producer.name}' ({producer.op_type}) goes" if producer else "an input of the model is"
-        because = (producer,) if producer else ()
-        view.remark("missed", node, "follows", f"it goes where {where}, which is not on {name}", because=because)
+        why = f"it goes where {where}, which is not on {view.backend.name}"
+        view.remark("missed", node, "follows", why, because=(producer,) if producer else ())
     elif not any(map(carries_numbers, node.outputs)):
         view.remark("missed", node, "no-floats", "it computes integers or truth values, which are never quantised")
     elif not candidates.takes(node):
-        view.remark("missed", node, "not-in-integers", f"{name} takes {node.op_type} in floats only")
+        view.remark("missed", node, "not-in-integers", f"{view.backend.name} takes {node.op_type} in floats only")
     else:
         return False
     return True
+
+
+def _is_shape_arithmetic(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
+    """Whether a node is shape arithmetic, or turns into it what it reads: where that is, if it follows its producer."""
+    if node in candidates.shape_arithmetic:
+        return True
+    if not follow:
+        return candidates.view.kind(node) == "shape"
+    return candidates.is_index_source(node) and candidates.producer(node) in candidates.shape_arithmetic

@@ -26,10 +26,10 @@ def obstacles(candidates: Candidates, direction: Direction) -> dict[ir.Node, ir.
     """
     graph, found = candidates.graph, {}
     for node in graph.nodes if direction == DOWN else reversed(graph.nodes):
-        edges = graph.producers[node] if direction == DOWN else graph.readers[node]
-        near = [
-            edge.source if direction == DOWN else edge.target for edge in edges if edge.carries or direction != DOWN
-        ]
+        if direction == DOWN:
+            near = [edge.source for edge in graph.producers[node] if edge.carries]
+        else:  # what turns numbers into indices is in the way, too
+            near = [edge.target for edge in graph.readers[node] if edge.kind == "data"]
         obstacle = next((other for other in near if not candidates.takes(other)), None)
         obstacle = obstacle or next((found[other] for other in near if other in found), None)
         if obstacle is not None:
