@@ -8,6 +8,7 @@ and libraries included.
 """
 
 import argparse
+import functools
 import json
 import subprocess
 import sys
@@ -35,21 +36,34 @@ place: {strategy: autocast}
 emit: {engines: [onnxruntime-cpu]}
 """
 
+COLUMNS = {
+    "calibrate": "calibrate s",
+    "calibrate_peak": "peak MB until then",
+    "whole": "whole s",
+    "peak": "peak MB of the whole",
+}
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model")
     parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=3, help="the best of these counts")
     parser.add_argument("--only", choices=["dovetail", "onnxruntime"], help="run this here, and print JSON")
     args = parser.parse_args()
     if args.only:
         print(json.dumps(measured(args.only, args.model, args.samples)))
         return
-    found = {name: in_process(name, args.model, args.samples) for name in ("dovetail", "onnxruntime")}
-    for name, row in found.items():
-        print(f"{name:12} calibrate {row['calibrate']:6.2f} s, whole {row['whole']:6.2f} s, peak {row['peak']:6.0f} MB")
-    ours, theirs = found["dovetail"], found["onnxruntime"]
-    print(f"whole {theirs['whole'] / ours['whole']:.1f}x faster, peak 1/{theirs['peak'] / ours['peak']:.1f}")
+    rounds = [
+        {name: in_process(name, args.model, args.samples) for name in ("dovetail", "onnxruntime")}
+        for _ in range(args.rounds)
+    ]
+    best = {name: {key: min(one[name][key] for one in rounds) for key in found} for name, found in rounds[0].items()}
+    print("| | " + " | ".join(COLUMNS.values()) + " |")
+    for name, row in best.items():
+        print(f"| {name} | " + " | ".join(f"{row[key]:.3g}" for key in COLUMNS) + " |")
+    ratios = (best["onnxruntime"][key] / best["dovetail"][key] for key in COLUMNS)
+    print("| ratio | " + " | ".join(f"{ratio:.1f}" for ratio in ratios) + " |")
 
 
 def in_process(name, model, samples):
@@ -60,6 +74,7 @@ def in_process(name, model, samples):
 def measured(name, model, samples):
     with tempfile.TemporaryDirectory() as folder:
         seconds, start = {}, time.perf_counter()
+        inputs(model)  # imports are not what is measured
         (dovetail_percentile if name == "dovetail" else onnxruntime_percentile)(model, samples, Path(folder), seconds)
         return {"whole": time.perf_counter() - start, "peak": peak(), **seconds}
 
@@ -72,21 +87,25 @@ def peak():
 
 def feeds(model, samples):
     """Random samples by input name, one at a time; open extents are 1."""
-    import onnx
-
-    graph = onnx.load(model, load_external_data=False).graph
-    weights = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in weights]
+    given = inputs(model)
     rng = np.random.default_rng(0)
     for _ in range(samples):
-        made = {}
-        for value in inputs:
-            given = value.type.tensor_type
-            shape = [dim.dim_value or 1 for dim in given.shape.dim]
-            dtype = onnx.helper.tensor_dtype_to_np_dtype(given.elem_type)
-            floats = np.issubdtype(dtype, np.floating)
-            made[value.name] = (rng.standard_normal(shape) if floats else rng.integers(0, 256, shape)).astype(dtype)
-        yield made
+        yield {
+            name: (rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 256, shape)).astype(dtype)
+            for name, shape, dtype in given
+        }
+
+
+@functools.cache
+def inputs(model):
+    """Name, shape and type of each input; read without the weights."""
+    import dovetail
+
+    return [
+        (value.name, [extent if isinstance(extent, int) else 1 for extent in value.shape], value.dtype.numpy())
+        for value in dovetail.open(model).graph.inputs
+        if not value.is_initializer()
+    ]
 
 
 def dovetail_percentile(model, samples, folder, seconds):
@@ -143,6 +162,7 @@ def timed(module, path, seconds):
             return found(*args, **options)
         finally:
             seconds["calibrate"] = seconds.get("calibrate", 0) + time.perf_counter() - start
+            seconds["calibrate_peak"] = peak()
 
     setattr(kind, name, method)
 

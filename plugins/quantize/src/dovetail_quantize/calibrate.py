@@ -127,7 +127,10 @@ class _Calibration:
             names = ", ".join(f"'{one.value.name}'" for one in group)
             raise DovetailError(f"{what} shares its scale with {names}, and the plan has different ones", _REPLAY)
         parameters = found.pop()
-        wanted = number_of_scales(group[0].format, group[0].value.shape)
+        try:
+            wanted = number_of_scales(group[0].format, group[0].value.shape)
+        except ValueError as error:
+            raise DovetailError(f"{what} cannot be used: {error}", _REPLAY) from None
         if len(parameters.scale) != wanted:
             raise DovetailError(f"{what} has {counted(len(parameters.scale), 'scale')}, and needs {wanted}", _REPLAY)
         return parameters
@@ -195,7 +198,8 @@ class _Named:
         found = self._called("finds no scale for", self._observer.parameters)
         held = self._held
         sizes = {len(part) for part in found} if isinstance(found, Parameters) else set()
-        if sizes != {number_of_scales(held.format, held.value.shape)} or not all(scale > 0 for scale in found.scale):
+        wanted = self._called("finds no scale for", lambda: number_of_scales(held.format, held.value.shape))
+        if sizes != {wanted} or not all(scale > 0 for scale in found.scale):
             raise DovetailError(
                 f"{self._who} gives {found!r} for '{held.value.name}' in {held.format}",
                 "`parameters` returns one positive scale and one zero point, or one per index along the format's axis",

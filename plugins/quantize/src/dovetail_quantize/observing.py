@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Watcher", "observe"]
 
 _PART = 32  # nodes
-_WHOLE = 8  # values that leave the engine; those of one part are in memory at the same time
+_WHOLE = 16  # values that leave the engine; those of one part are in memory at the same time
 
 
 class Watcher(Protocol):

@@ -19,13 +19,16 @@ def scale_shape(format_: Format, shape: Sequence[int]) -> tuple[int, ...]:
     """The shape that ONNX gives the scales of a tensor of `shape`: `()`, one extent, or that of its groups.
 
     Raises:
-        ValueError: The tensor has no such axis, or groups do not divide its extent.
+        ValueError: The tensor has no such axis, its extent is open, or groups do not divide it.
     """
     if format_.axis is None:
         return ()
     if not -len(shape) <= format_.axis < len(shape):
         raise ValueError(f"a tensor with {len(shape)} axes has no axis {format_.axis}")
     axis = format_.axis % len(shape)
+    for extent in shape if format_.group is not None else (shape[axis],):
+        if not isinstance(extent, int):
+            raise ValueError("it has an open extent, so how many scales it has is not known")
     if format_.group is None:
         return (shape[axis],)
     if shape[axis] % format_.group:
