@@ -221,7 +221,7 @@ BROKEN = [
     ("files.py", "return Artifact(", "return str(", "emitter 'acme-files' of dovetail-example-int8"),
     ("memory.py", "weight = node", "weight = node.inputs[7]; node", "fact 'weight_bytes' of dovetail-example-int8"),
     ("__init__.py", '"acme-files"', '"acme files"', "dovetail-example-int8"),
-    ("int8.backend.yaml", "observer: acme-percentile", "observer: acme-percentil", "did you mean 'acme-percentile'?"),
+    ("int8.backend.yaml", "observer: acme-percentile", "observer: acme-percentil", "did you mean 'acme-percentile' or"),
     ("int8.backend.yaml", "w8, B: b32", "w9, B: b32", "unknown type 'w9'"),
 ]  # fmt: skip
 

@@ -6,12 +6,16 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
 from dovetail_runtime.data.batches import batches
+from dovetail_runtime.data.kept import Kept
 from dovetail_runtime.data.sources import as_data, data_digest
 
 ONE = open_text('<ir_version: 10, opset_import: ["": 22]> g (float[N,2] x) => (float[N,2] y) { y = Relu (x) }', "one")
 TWO = open_text(
     '<ir_version: 10, opset_import: ["": 22]> g (float[N,2] x, float[N,2] b) => (float[N,2] y) { y = Add (x, b) }',
     "two",
+)
+WIDE = open_text(
+    '<ir_version: 10, opset_import: ["": 22]> g (float[N,100] x) => (float[N,100] y) { y = Relu (x) }', "wide"
 )
 A = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -63,6 +67,23 @@ def test_data_for_one_input(form, tmp_path):
         for array, other in zip(found, wanted):
             np.testing.assert_array_equal(array, other)
             assert array.dtype == np.float32
+
+
+@pytest.mark.parametrize("wrapped", [lambda a: {"x": a}, lambda a: a, lambda a: (a,)])
+def test_an_iterator_that_does_not_fit_in_memory_is_kept_in_a_file(wrapped):
+    import tracemalloc
+
+    tracemalloc.start()
+    data = Kept((wrapped(np.full((1000, 100), number, np.float32)) for number in range(40)), in_memory=1 << 20)
+    for _ in range(2):
+        found = [float(feeds["x"][0, 0]) for feeds, _ in batches(WIDE, data) if len(feeds["x"]) == 64]
+        assert sorted(set(found)) == list(range(40))
+    first, second = iter(data), iter(data)  # two readers in turn
+    for _ in range(40):
+        assert repr(next(first)) == repr(next(second))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40 * 400_000 / 3
 
 
 TWO_INPUTS = {

@@ -22,7 +22,8 @@ class Parameters(NamedTuple):
     """Scale and zero point of a quantised value: real = (integer - zero point) * scale.
 
     Attributes:
-        scale: One number, or one per index along the axis of the format.
+        scale: One number, one per index along the axis of the format, or one per group: then in the order of the groups
+            in the tensor, the last axis first.
         zero_point: As many.
     """
 
@@ -34,7 +35,11 @@ class Observer(Protocol):
     """Collects what calibration needs of a value, and turns it into parameters.
 
     It is registered as `registry.observer("acme-p99", "acme_npu.observers:P99")`, and made for one sharing group as
-    `P99(format)`.
+    `P99(format)`. Data is shown to it once, so it keeps an amount that does not grow with the number of batches.
+
+    An observer that needs nothing but extrema may have a method `extrema(low, high)`, too. It is called instead of
+    `update` where an engine computes them, with the smallest and the largest number of one batch, one each per scale;
+    they are NaN if a number is infinite or NaN.
     """
 
     def update(self, array: np.ndarray) -> None:

@@ -17,6 +17,7 @@ from dovetail.plugin.isolation import described
 from dovetail_quantize.groups import Held, held_values
 from dovetail_quantize.observing import observe
 from dovetail_quantize.products import product_of_scales
+from dovetail_quantize.slices import number_of_scales
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -126,7 +127,10 @@ class _Calibration:
             names = ", ".join(f"'{one.value.name}'" for one in group)
             raise DovetailError(f"{what} shares its scale with {names}, and the plan has different ones", _REPLAY)
         parameters = found.pop()
-        wanted = 1 if group[0].format.axis is None else group[0].value.shape[group[0].format.axis]
+        try:
+            wanted = number_of_scales(group[0].format, group[0].value.shape)
+        except ValueError as error:
+            raise DovetailError(f"{what} cannot be used: {error}", _REPLAY) from None
         if len(parameters.scale) != wanted:
             raise DovetailError(f"{what} has {counted(len(parameters.scale), 'scale')}, and needs {wanted}", _REPLAY)
         return parameters
@@ -143,14 +147,18 @@ class _Calibration:
                 "give --data with inputs like those that the model will see, or replay a plan that has the scales",
             )
         observers = [(group, self._observer(group[0].leaders[0])) for group in groups]
-        wanted: dict[str, list[Any]] = {}
+        wanted: dict[str, list[_Named]] = {}
         for group, observer in observers:
             for one in group[0].leaders:
                 if one.value.const_value is not None and not one.value.is_graph_input():
                     observer.update(one.value.const_value.numpy())
                 else:
-                    wanted.setdefault(one.value.name, []).append(observer.update)
+                    wanted.setdefault(one.value.name, []).append(observer)
         number = observe(self._model, wanted, self._ctx)
+        if not number:
+            raise DovetailError(
+                "the data holds no batch to calibrate on", "give at least one; a hundred samples are usual"
+            )
         for group, observer in observers:
             name = group[0].leaders[0].rule.observer or _DEFAULT_OBSERVER
             self._set(group, observer.parameters(), f"{name} of {counted(number, 'batch')}")
@@ -174,7 +182,12 @@ class _Named:
 
     def __init__(self, observer: Any, who: str, held: Held):
         self._who, self._held = who, held
+        self.format = held.format
         self._observer = self._called("cannot be made", lambda: observer(held.format))
+        self.extrema = self._extrema if hasattr(self._observer, "extrema") else None
+
+    def _extrema(self, low: Any, high: Any) -> None:
+        self._called("fails on", lambda: self._observer.extrema(low, high))
 
     def update(self, array: Any) -> None:
         """Show it some numbers."""
@@ -184,9 +197,9 @@ class _Named:
         """What it makes of everything that it saw."""
         found = self._called("finds no scale for", self._observer.parameters)
         held = self._held
-        wanted = None if held.format.axis is None else held.value.shape[held.format.axis]
         sizes = {len(part) for part in found} if isinstance(found, Parameters) else set()
-        if sizes != {1 if wanted is None else wanted} or not all(scale > 0 for scale in found.scale):
+        wanted = self._called("finds no scale for", lambda: number_of_scales(held.format, held.value.shape))
+        if sizes != {wanted} or not all(scale > 0 for scale in found.scale):
             raise DovetailError(
                 f"{self._who} gives {found!r} for '{held.value.name}' in {held.format}",
                 "`parameters` returns one positive scale and one zero point, or one per index along the format's axis",

@@ -8,6 +8,8 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir.formats import Format
 
+from dovetail_quantize.slices import scale_shape
+
 if TYPE_CHECKING:
     from dovetail.planning.conversion import Step
     from dovetail.planning.holdings import Parameters
@@ -21,8 +23,8 @@ class Quantize:
 
     def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:
         """Return the integers that hold `value`, a float of the type that the target format expresses."""
-        scale, zero = _parameters(op, step.target, step.parameters)
-        result = op.QuantizeLinear(value, scale, zero, axis=step.target.axis)
+        scale, zero = _parameters(op, step.target, step.parameters, value)
+        result = op.QuantizeLinear(value, scale, zero, axis=step.target.axis, block_size=step.target.group)
         return _typed(result, step.target.dtype, value)
 
 
@@ -31,17 +33,18 @@ class Dequantize:
 
     def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:
         """Return the floats that the integers `value` hold, in the type that the source format expresses."""
-        scale, zero = _parameters(op, step.source, step.parameters)
-        result = op.DequantizeLinear(value, scale, zero, axis=step.source.axis)
+        scale, zero = _parameters(op, step.source, step.parameters, value)
+        result = op.DequantizeLinear(value, scale, zero, axis=step.source.axis, block_size=step.source.group)
         return _typed(result, Format.of(step.source.expressed).dtype, value)
 
 
-def _parameters(op: Replacement, format_: Format, parameters: Parameters) -> tuple[ir.Value, ir.Value]:
+def _parameters(op: Replacement, format_: Format, parameters: Parameters, value: ir.Value) -> tuple[ir.Value, ir.Value]:
     expressed = Format.of(format_.expressed).dtype.numpy()
     scale = np.asarray(parameters.scale, np.float32).astype(expressed)
     zero = np.asarray(parameters.zero_point).astype(format_.dtype.numpy())
-    if format_.axis is None:
-        scale, zero = scale.reshape(()), zero.reshape(())
+    if format_.axis is None or format_.group is not None:
+        shape = scale_shape(format_, value.shape)
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
     made = (ir.Tensor(scale), ir.Tensor(zero, dtype=format_.dtype))
     return op.constant(made[0], "scale"), op.constant(made[1], "zero_point")
 

@@ -5,11 +5,12 @@ Real numbers are held as real = (integer - zero point) * scale, as ONNX's Quanti
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.planning.holdings import Parameters
+
+from dovetail_quantize.slices import scale_shape
 
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
@@ -64,16 +65,17 @@ def parameters_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> P
 def quantised(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
     """`array` in integers of the format, rounded to nearest even and saturated."""
     smallest, largest = bounds(format_)
-    scale, zero = (shaped(part, format_, array.ndim) for part in parameters)
+    scale, zero = (shaped(part, format_, array.shape) for part in parameters)
     integers = np.rint(array.astype(np.float32) / scale.astype(np.float32)) + zero
     return np.clip(integers, smallest, largest).astype(format_.dtype.numpy())
 
 
-def shaped(numbers: tuple, format_: Format, rank: int) -> np.ndarray:
-    """Scales or zero points in a shape that broadcasts against a tensor of `rank`."""
+def shaped(numbers: tuple, format_: Format, shape: tuple[int, ...]) -> np.ndarray:
+    """Scales or zero points in a shape that broadcasts against a tensor of `shape`."""
     array = np.asarray(numbers)
     if format_.axis is None:
         return array.reshape(())
-    shape = [1] * rank
-    shape[format_.axis % rank] = math.prod(array.shape)
-    return array.reshape(shape)
+    axis = format_.axis % len(shape)
+    if format_.group is not None:
+        return np.repeat(array.reshape(scale_shape(format_, shape)), format_.group, axis=axis)
+    return array.reshape([-1 if index == axis else 1 for index in range(len(shape))])

@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
 from dovetail_regions.regions import given_regions
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.executor import Executor
 
+from dovetail_quantize.extrema_nodes import ExtremaNames, ExtremaNodes
+
 if TYPE_CHECKING:
-    import numpy as np
+    import onnx_ir as ir
+    from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["See", "observe"]
+__all__ = ["Watcher", "observe"]
 
-_PART = 32  # nodes; the values of one part are in memory at the same time
+_PART = 32  # nodes
+_WHOLE = 16  # values that leave the engine; those of one part are in memory at the same time
 
-See = Callable[["np.ndarray"], None]
+
+class Watcher(Protocol):
+    """Who wants to see a value.
+
+    Attributes:
+        format: The format that parameters are wanted for.
+        extrema: Takes the smallest and the largest number of every slice of a batch; None: it needs all numbers.
+    """
+
+    format: Format
+    extrema: Callable[[np.ndarray, np.ndarray], None] | None
+
+    def update(self, array: np.ndarray) -> None:
+        """See the numbers of one batch."""
 
 
-def observe(model: Model, wanted: Mapping[str, list[See]], ctx: Context) -> int:
-    """Run `model` on the data of the request, on the host.
+class _Shown(NamedTuple):
+    watcher: Watcher
+    value: str
+    extrema: ExtremaNames | None
 
-    Memory holds one batch, and of it the values of one part and those that later parts read.
+
+def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context) -> int:
+    """Run `model` on the data of the request once, on the host.
+
+    Memory holds one batch, and of it the values of one part that somebody wants to see whole, and those that later
+    parts read. Where extrema are enough, they are computed beside the value.
 
     Args:
         model: A float model; it is not changed.
@@ -39,27 +64,57 @@ def observe(model: Model, wanted: Mapping[str, list[See]], ctx: Context) -> int:
         DovetailError: The data does not fit, or no engine of the host runs the model.
     """
     work = model.clone()
-    nodes = list(work.graph)
-    known = {id(value) for value in work.graph.outputs}
-    for node in nodes:
-        for value in node.outputs:
-            if value.name in wanted and id(value) not in known:
-                work.graph.outputs.append(value)
-    parts = [nodes[start : start + _PART] for start in range(0, len(nodes), _PART)]
+    parts, shown = _instrumented(work, wanted)
     engines = engines_of([ctx.host], ctx.registry)
     executor = Executor(work, engines, {"optimise": "none"}, regions=given_regions(work.graph, parts))
+    by_runner = [[one for name in runner.outputs for one in shown.get(name, ())] for runner in executor.runners]
     number = 0
     for number, (feeds, _) in enumerate(batches(model, ctx.request.data), start=1):
         for name, array in feeds.items():
-            _show(wanted.get(name, ()), array)
-        for done, (runner, values) in enumerate(executor.steps(feeds), start=1):
+            for watcher in wanted.get(name, ()):
+                watcher.update(array)
+        for done, (_, values) in enumerate(executor.steps(feeds), start=1):
             if ctx.progress:
                 ctx.progress(f"calibrate, batch {number}", done, len(executor.runners))
-            for name in runner.outputs:
-                _show(wanted.get(name, ()), values[name])
+            for one in by_runner[done - 1]:
+                _show(one, values)
     return number
 
 
-def _show(wanted: list[See], array: np.ndarray) -> None:
-    for see in wanted:
-        see(array)
+def _instrumented(work: Model, wanted: Mapping[str, Sequence[Watcher]]) -> tuple[list[list[ir.Node]], dict]:
+    """Let a model return what is wanted; return its parts, and by name of an output who sees something there."""
+    nodes, extrema = list(work.graph), ExtremaNodes(work)
+    work.graph.outputs.clear()
+    parts, part, whole = [], [], 0
+    shown: dict[str, list[_Shown]] = {}
+    for node in nodes:
+        if len(part) == _PART or whole >= _WHOLE:
+            parts.append([*part, *extrema.added])
+            extrema.added.clear()
+            part, whole = [], 0
+        part.append(node)
+        for value in node.outputs:
+            alone: dict[Format, ExtremaNames | None] = {}
+            for watcher in wanted.get(value.name, ()):
+                if watcher.extrema is not None and watcher.format not in alone:
+                    alone[watcher.format] = extrema.add(value, watcher.format)
+                names = alone[watcher.format] if watcher.extrema is not None else None
+                at = value.name if names is None else names.finite
+                shown.setdefault(at, []).append(_Shown(watcher, value.name, names))
+            if value.name in shown:
+                work.graph.outputs.append(value)
+                whole += 1
+    if part:
+        parts.append([*part, *extrema.added])
+    work.touch()
+    return parts, shown
+
+
+def _show(one: _Shown, values: Mapping[str, np.ndarray]) -> None:
+    if one.extrema is None:
+        one.watcher.update(values[one.value])
+        return
+    low, high = (values[name].reshape(-1) for name in one.extrema[:2])
+    nothing = values[one.extrema.finite].reshape(())
+    # An infinite number or a NaN makes it NaN, and both extrema with it.
+    one.watcher.extrema(low + nothing, high + nothing)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dovetail_quantize.extrema import Extrema
 from dovetail_quantize.integers import parameters_of_range
+from dovetail_quantize.slices import slices
 
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
@@ -16,7 +18,10 @@ __all__ = ["MinMax"]
 
 
 class MinMax:
-    """Covers every number that was seen, per tensor or per index along the axis of the format.
+    """Covers every number that was seen, and zero, so nothing saturates.
+
+    Definition: the range from the smallest to the largest number of each slice (Jacob et al., "Quantization and
+    Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2018, section 3).
 
     Args:
         format_: The format that parameters are wanted for.
@@ -24,29 +29,26 @@ class MinMax:
 
     def __init__(self, format_: Format):
         self._format = format_
-        self._low: np.ndarray | None = None
-        self._high: np.ndarray | None = None
+        self._seen = Extrema()
 
     def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch, or a weight."""
-        if not array.size:
-            return
-        axes = None
-        if self._format.axis is not None:
-            axis = self._format.axis % array.ndim
-            axes = tuple(index for index in range(array.ndim) if index != axis)
-        low, high = array.min(axis=axes), array.max(axis=axes)
-        self._low = low if self._low is None else np.minimum(self._low, low)
-        self._high = high if self._high is None else np.maximum(self._high, high)
+        """See the numbers of one batch, or a weight.
+
+        Raises:
+            ValueError: A number is infinite or NaN, or the array has another number of slices than those before.
+        """
+        if array.size:
+            rows = slices(array, self._format)
+            self.extrema(rows.min(axis=1), rows.max(axis=1))
+
+    def extrema(self, low: np.ndarray, high: np.ndarray) -> None:
+        """See the smallest and the largest number of every slice of one batch."""
+        self._seen.widen(low, high)
 
     def parameters(self) -> Parameters:
         """The parameters for what was seen.
 
         Raises:
-            ValueError: Nothing was seen, or a number that is not finite.
+            ValueError: Nothing was seen.
         """
-        if self._low is None:
-            raise ValueError("no number was seen")
-        if not (np.isfinite(self._low).all() and np.isfinite(self._high).all()):
-            raise ValueError("a number is infinite or NaN")
-        return parameters_of_range(self._format, self._low, self._high)
+        return parameters_of_range(self._format, *self._seen.range())

@@ -10,38 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 
+from dovetail_runtime.data.kept import Kept
+
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Arrays", "Kept", "array_shapes", "as_data", "data_digest", "read_data"]
+__all__ = ["Arrays", "array_shapes", "as_data", "data_digest", "read_data"]
 
 Arrays = Mapping[str, Any]
 """Arrays (or lists) by input name."""
 
 _NUMBERED = re.compile(r"input_(\d+)\.pb")
 _ENDINGS = (".npz", ".npy", ".pb")
-
-
-class Kept:
-    """Batches that can be read again: those of an iterator are kept as they come.
-
-    Calibration and verification read data more than once. A function that returns a fresh iterator keeps nothing.
-    """
-
-    def __init__(self, batches: Iterator[Any]):
-        self._batches = batches
-        self._seen: list[Any] = []
-
-    def __iter__(self) -> Iterator[Any]:
-        position = 0
-        while True:
-            if position == len(self._seen):
-                try:
-                    self._seen.append(next(self._batches))
-                except StopIteration:
-                    return
-            yield self._seen[position]
-            position += 1
 
 
 def as_data(data: object) -> object:

@@ -1,0 +1,105 @@
+"""Nodes that compute the extrema of values, so that large activations stay in the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir.fresh_names import FreshNames
+
+if TYPE_CHECKING:
+    from dovetail.ir.formats import Format
+    from dovetail.ir.model import Model
+
+__all__ = ["ExtremaNames", "ExtremaNodes"]
+
+_STEM = "dovetail_extrema"
+_AXES_ARE_INPUTS = {"ReduceMin": 18, "ReduceMax": 18, "ReduceSum": 13}  # since these opsets
+
+
+class ExtremaNames(NamedTuple):
+    """Names of the values that hold the extrema of a value.
+
+    Attributes:
+        low: The smallest numbers, one per slice.
+        high: The largest.
+        finite: Zero, or NaN if a number is infinite or NaN: a maximum may lose a NaN.
+    """
+
+    low: str
+    high: str
+    finite: str
+
+
+class ExtremaNodes:
+    """Adds nodes for extrema to the main graph of a model.
+
+    Args:
+        model: The model, which is changed.
+
+    Attributes:
+        added: The nodes that were added; callers may clear it.
+    """
+
+    def __init__(self, model: Model):
+        self._graph, self._opset = model.graph, model.opset
+        self._names = FreshNames.of(model.graph)
+        self._zero: ir.Value | None = None
+        self.added: list[ir.Node] = []
+
+    def add(self, value: ir.Value, format_: Format) -> ExtremaNames | None:
+        """Return the extrema of a value per slice of a format; None where an engine may not be able to compute them.
+
+        That is so for floats that are not float32, for groups, and for values that may be empty.
+        """
+        if value.dtype != ir.DataType.FLOAT or format_.group is not None or not self._has_numbers(value):
+            return None
+        rank = len(value.shape)
+        if format_.axis is not None and not (rank > 1 and -rank <= format_.axis < rank):
+            return None
+        kept = None if format_.axis is None else format_.axis % rank
+        axes = [index for index in range(rank) if index != kept]
+        found = [
+            self._reduced("ReduceMin", value, axes),
+            self._reduced("ReduceMax", value, axes),
+            self._reduced("ReduceSum", self._node("Mul", value, self._constant_zero()), list(range(rank))),
+        ]
+        for result in found:
+            result.type = ir.TensorType(ir.DataType.FLOAT)
+            result.shape = ir.Shape([] if kept is None or result is found[2] else [value.shape[kept]])
+            self._graph.outputs.append(result)
+        return ExtremaNames(*(result.name for result in found))
+
+    def _has_numbers(self, value: ir.Value) -> bool:
+        """Whether a value has a number in any batch: its open extents count samples, and every batch has one."""
+        if value.shape is None or not len(value.shape):
+            return False
+        counts = {getattr(one.shape[0], "value", None) for one in self._graph.inputs if one.shape} - {None}
+        return all(
+            extent > 0 if isinstance(extent, int) else getattr(extent, "value", None) in counts
+            for extent in value.shape
+        )
+
+    def _constant_zero(self) -> ir.Value:
+        if self._zero is None:
+            self._zero = self._constant(np.float32(0))
+        return self._zero
+
+    def _reduced(self, operator: str, value: ir.Value, axes: list[int]) -> ir.Value:
+        if self._opset >= _AXES_ARE_INPUTS[operator]:
+            return self._node(operator, value, self._constant(np.array(axes, np.int64)), keepdims=0)
+        return self._node(operator, value, keepdims=0, axes=axes)
+
+    def _node(self, operator: str, *inputs: ir.Value, **attributes: int | list[int]) -> ir.Value:
+        name = self._names.fresh(_STEM)
+        node = ir.node(operator, inputs, attributes, outputs=[ir.Value(name=name)], name=name)
+        self._graph.append(node)
+        self.added.append(node)
+        return node.outputs[0]
+
+    def _constant(self, array: np.ndarray) -> ir.Value:
+        tensor = ir.tensor(array, name=self._names.fresh(f"{_STEM}_constant"))
+        value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        self._graph.register_initializer(value)
+        return value

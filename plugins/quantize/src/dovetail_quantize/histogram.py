@@ -1,0 +1,147 @@
+"""Histograms of slices whose range grows with the data."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dovetail_quantize.extrema import Extrema
+
+__all__ = ["Histogram", "Points"]
+
+_FEW = 1 << 14  # numbers per slice that are kept as they are
+_WHOLE, _OF_MANY = 4096, 1024  # bins on each side of zero: of one slice, and of each where there are several
+_PIECE = 1 << 16  # numbers at a time; they stay in the cache
+_LOWEST = -100  # exponent; smaller numbers count as zero
+
+
+class Points(NamedTuple):
+    """Positions on the line of real numbers with how often they occur, one row per slice; each row is ascending.
+
+    Attributes:
+        positions: The numbers themselves if they are few, else the middle of each bin.
+        counts: How often each occurs.
+        exact: Whether the positions are the numbers themselves.
+    """
+
+    positions: np.ndarray
+    counts: np.ndarray
+    exact: bool
+
+
+class Histogram:
+    """How often numbers occur in each slice, in an amount of memory that does not grow with the data.
+
+    Up to 16384 numbers of a slice are kept; more are counted in bins. The range of the bins of a slice is the smallest
+    power of two above all magnitudes. When a number exceeds it, bins are merged in pairs until it fits. Bins of the
+    wider range consist of whole bins of the narrower one, and scaling by powers of two does not round, so the result is
+    that of a histogram whose range was known before: the same in any order and portions. A second pass over the data
+    would not be more exact.
+
+    Bin `k` has the magnitudes from `k` to `k + 1` widths with the sign of `k`; bin 0 has both signs.
+
+    Attributes:
+        number: How many numbers of each slice were seen.
+    """
+
+    def __init__(self) -> None:
+        self._extrema = Extrema()
+        self._few: list[np.ndarray] | None = []
+        self.number = 0
+        self._counts = np.zeros((0, 0), np.int64)
+        self._exponents = np.zeros(0, np.int64)
+
+    def update(self, rows: np.ndarray) -> None:
+        """Count the numbers of a matrix with one row per slice.
+
+        Raises:
+            ValueError: A number is infinite or NaN, or there are more or fewer rows than before.
+        """
+        if not rows.size:
+            return
+        rows = np.asarray(rows, np.float32)
+        self._extrema.widen(rows.min(axis=1), rows.max(axis=1))
+        self.number += rows.shape[1]
+        if self._few is not None:
+            # A view would keep the whole array that it shows, and see what others write into it.
+            self._few.append(rows if self.number > _FEW else rows.copy())
+            if self.number > _FEW:
+                self._count_all()
+        else:
+            self._count(rows)
+
+    def range(self) -> tuple[np.ndarray, np.ndarray]:
+        """The smallest and the largest number of every slice.
+
+        Raises:
+            ValueError: Nothing was seen.
+        """
+        return self._extrema.range()
+
+    def points(self) -> Points:
+        """What was seen.
+
+        Raises:
+            ValueError: Nothing was seen.
+        """
+        self.range()
+        if self._few is not None:
+            numbers = np.sort(np.concatenate(self._few, axis=1), axis=1).astype(np.float64)
+            return Points(numbers, np.ones(numbers.shape, np.int64), exact=True)
+        index, counts, width = self.bins()
+        low, high = self.range()
+        middles = (index + 0.5 * np.sign(index)) * width[:, None]
+        return Points(np.clip(middles, low[:, None], high[:, None]), counts, exact=False)
+
+    def bins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What was seen in bins: their indices, a row of counts per slice, and the width of the bins of each slice.
+
+        Raises:
+            ValueError: Nothing was seen.
+        """
+        self.range()
+        if self._few is not None:
+            self._count_all()
+        side = self._counts.shape[1] // 2
+        return np.arange(1 - side, side), self._counts[:, 1:], np.ldexp(1.0, self._exponents) / side
+
+    def _count_all(self) -> None:
+        kept, self._few = self._few, None
+        number = kept[0].shape[0]
+        side = _WHOLE if number == 1 else _OF_MANY
+        self._counts = np.zeros((number, 2 * side), np.int64)
+        self._exponents = np.full(number, _LOWEST)
+        for rows in kept:
+            self._count(rows)
+
+    def _count(self, rows: np.ndarray) -> None:
+        low, high = self._extrema.range()
+        exponents = np.maximum(np.frexp(np.maximum(-low, high))[1], _LOWEST)
+        for row in np.flatnonzero(exponents > self._exponents):
+            self._widen(row, exponents[row])
+        number, bins = self._counts.shape
+        side = bins // 2
+        factors = np.ldexp(np.float32(side), -self._exponents).astype(np.float32)
+        at_once = max(_PIECE // rows.shape[1], 1)
+        room = np.empty(_PIECE, np.float32)
+        for first in range(0, number, at_once):
+            some = rows[first : first + at_once]
+            counted = self._counts[first : first + at_once]
+            begins = (np.arange(len(some)) * bins + side)[:, None]
+            for start in range(0, some.shape[1], _PIECE):
+                piece = some[:, start : start + _PIECE]
+                scaled = room[: piece.size].reshape(piece.shape)
+                np.multiply(piece, factors[first : first + at_once, None], out=scaled)
+                # The cast truncates toward zero, so that halving an index commutes with it.
+                index = scaled.astype(np.int32) + begins
+                counted += np.bincount(index.reshape(-1), minlength=counted.size).reshape(counted.shape)
+
+    def _widen(self, row: int, exponent: int) -> None:
+        """Merge the bins of a row until its range reaches two to the power of `exponent`."""
+        side = self._counts.shape[1] // 2
+        index = np.arange(2 * side) - side
+        halved = np.sign(index) * (np.abs(index) >> min(exponent - self._exponents[row], 62))
+        merged = np.zeros(2 * side, np.int64)
+        np.add.at(merged, halved + side, self._counts[row])
+        self._counts[row], self._exponents[row] = merged, exponent

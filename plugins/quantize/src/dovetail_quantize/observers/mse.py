@@ -1,0 +1,117 @@
+"""The observer `mse`: the range with the smallest mean squared error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dovetail_quantize.histogram import Histogram, Points
+from dovetail_quantize.integers import bounds, parameters_of_range
+from dovetail_quantize.slices import slices
+
+if TYPE_CHECKING:
+    from dovetail.ir.formats import Format
+    from dovetail.planning.holdings import Parameters
+
+__all__ = ["MeanSquaredError"]
+
+_PER_OCTAVE, _OCTAVES = 8, 8  # candidates
+_FINER = 2.0 ** (np.arange(-3, 4) / (4 * _PER_OCTAVE))
+_GAIN = 0.01  # share of the error; the middle of a bin stands for its numbers only to within less
+
+
+class MeanSquaredError:
+    """Covers the range in which rounding and saturation together cost least.
+
+    Definition: of ranges that are `minmax`'s shrunk toward zero, the one whose integers have the smallest mean squared
+    difference from the numbers. Candidates are eight per octave over eight octaves, and then finer ones around the
+    best; with a zero point, both ends together at first, and then each by itself. A candidate replaces `minmax` if it
+    is better, in a histogram by a percent at least.
+
+    Source: Sung et al., "Resiliency of Deep Neural Networks under Quantization", 2015; Choukroun et al., "Low-bit
+    Quantization of Neural Networks for Efficient Inference", 2019.
+
+    Args:
+        format_: The format that parameters are wanted for.
+    """
+
+    def __init__(self, format_: Format):
+        self._format = format_
+        self._seen = Histogram()
+
+    def update(self, array: np.ndarray) -> None:
+        """See the numbers of one batch, or a weight.
+
+        Raises:
+            ValueError: A number is infinite or NaN, or the array has another number of slices than those before.
+        """
+        if array.size:
+            self._seen.update(slices(array, self._format))
+
+    def parameters(self) -> Parameters:
+        """The parameters for what was seen.
+
+        Raises:
+            ValueError: Nothing was seen.
+        """
+        points = self._seen.points()
+        low, high = (np.minimum(self._seen.range()[0], 0), np.maximum(self._seen.range()[1], 0))
+        search = _Search(self._format, points, low, high)
+        coarse = 2.0 ** -(np.arange(1, _PER_OCTAVE * _OCTAVES) / _PER_OCTAVE)
+        if self._format.scheme != "asymmetric":
+            search.shrink(coarse, coarse)
+            search.refine(1, 1)
+        else:
+            search.shrink(coarse, coarse)
+            search.shrink(coarse, None)
+            search.shrink(None, coarse)
+            search.refine(1, 0)
+            search.refine(0, 1)
+        return parameters_of_range(self._format, *search.best())
+
+
+class _Search:
+    """The best range so far of each slice."""
+
+    def __init__(self, format_: Format, points: Points, low: np.ndarray, high: np.ndarray):
+        self._format, self._points, self._whole = format_, points, (low, high)
+        self._low, self._high = low, high
+        self._error = self._all = self._errors(low, high)
+
+    def shrink(self, low: np.ndarray | None, high: np.ndarray | None) -> None:
+        """Try shares of the whole range; None leaves an end where it is."""
+        for index in range(len(high if low is None else low)):
+            self._try(
+                self._low if low is None else self._whole[0] * low[index],
+                self._high if high is None else self._whole[1] * high[index],
+            )
+
+    def refine(self, low: int, high: int) -> None:
+        """Try ranges around the best; an end with 0 stays."""
+        centre = self._low, self._high
+        for factor in _FINER:
+            self._try(
+                np.maximum(centre[0] * factor**low, self._whole[0]),
+                np.minimum(centre[1] * factor**high, self._whole[1]),
+            )
+
+    def best(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of each slice."""
+        gain = 0.0 if self._points.exact else _GAIN
+        better = self._error < self._all * (1 - gain)
+        return np.where(better, self._low, self._whole[0]), np.where(better, self._high, self._whole[1])
+
+    def _try(self, low: np.ndarray, high: np.ndarray) -> None:
+        error = self._errors(low, high)
+        better = error < self._error
+        self._error = np.where(better, error, self._error)
+        self._low, self._high = np.where(better, low, self._low), np.where(better, high, self._high)
+
+    def _errors(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """The sum of the squared errors of every slice."""
+        smallest, largest = bounds(self._format)
+        scale, zero = (np.asarray(part, np.float64)[:, None] for part in parameters_of_range(self._format, low, high))
+        numbers, counts, _ = self._points
+        integers = np.clip(np.rint(numbers / scale) + zero, smallest, largest)
+        return np.sum(((integers - zero) * scale - numbers) ** 2 * counts, axis=1)
