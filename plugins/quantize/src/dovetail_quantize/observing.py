@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -49,7 +50,7 @@ class _Shown(NamedTuple):
 def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context) -> int:
     """Run `model` on the data of the request once, on the host.
 
-    Memory holds one batch, and of it the values of one part that somebody wants to see whole, and those that later
+    Memory holds one batch, and of it the values of two parts that somebody wants to see whole, and those that later
     parts read. Where extrema are enough, they are computed beside the value.
 
     Args:
@@ -69,15 +70,23 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
     executor = Executor(work, engines, {"optimise": "none"}, regions=given_regions(work.graph, parts))
     by_runner = [[one for name in runner.outputs for one in shown.get(name, ())] for runner in executor.runners]
     number = 0
-    for number, (feeds, _) in enumerate(batches(model, ctx.request.data), start=1):
-        for name, array in feeds.items():
-            for watcher in wanted.get(name, ()):
-                watcher.update(array)
-        for done, (_, values) in enumerate(executor.steps(feeds), start=1):
-            if ctx.progress:
-                ctx.progress(f"calibrate, batch {number}", done, len(executor.runners))
-            for one in by_runner[done - 1]:
-                _show(one, values)
+    with ThreadPoolExecutor(1, "dovetail-calibrate") as thread:
+        pending: Future | None = None
+        for number, (feeds, _) in enumerate(batches(model, ctx.request.data), start=1):
+            if pending is not None:  # one observer may see an input and computed values
+                pending.result()
+            for name, array in feeds.items():
+                for watcher in wanted.get(name, ()):
+                    watcher.update(array)
+            for done, (_, values) in enumerate(executor.steps(feeds), start=1):
+                if ctx.progress:
+                    ctx.progress(f"calibrate, batch {number}", done, len(executor.runners))
+                if pending is not None:
+                    pending.result()
+                # What one part gave is looked at while the next one runs: the executor forgets values by then.
+                pending = thread.submit(_show, [(one, _seen(one, values)) for one in by_runner[done - 1]])
+        if pending is not None:
+            pending.result()
     return number
 
 
@@ -110,11 +119,15 @@ def _instrumented(work: Model, wanted: Mapping[str, Sequence[Watcher]]) -> tuple
     return parts, shown
 
 
-def _show(one: _Shown, values: Mapping[str, np.ndarray]) -> None:
-    if one.extrema is None:
-        one.watcher.update(values[one.value])
-        return
-    low, high = (values[name].reshape(-1) for name in one.extrema[:2])
-    nothing = values[one.extrema.finite].reshape(())
-    # An infinite number or a NaN makes it NaN, and both extrema with it.
-    one.watcher.extrema(low + nothing, high + nothing)
+def _seen(one: _Shown, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    return [values[name] for name in (one.extrema or (one.value,))]
+
+
+def _show(seen: list[tuple[_Shown, list[np.ndarray]]]) -> None:
+    for one, arrays in seen:
+        if one.extrema is None:
+            one.watcher.update(arrays[0])
+        else:
+            low, high, finite = (array.reshape(-1) for array in arrays)
+            # An infinite number or a NaN makes `finite` NaN, and both extrema with it.
+            one.watcher.extrema(low + finite, high + finite)
