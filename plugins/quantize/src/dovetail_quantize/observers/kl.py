@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail_quantize.histogram import Histogram
 from dovetail_quantize.integers import bounds, parameters_of_range
-from dovetail_quantize.slices import slices
+from dovetail_quantize.observers.counting import CountingObserver
 
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
@@ -20,7 +19,7 @@ _CANDIDATES = 128
 _FEW = 1024  # numbers per slice; their histogram says little about a distribution
 
 
-class Entropy:
+class Entropy(CountingObserver):
     """Covers the range with the smallest Kullback-Leibler divergence between the numbers and their integers.
 
     Definition: the numbers lie in bins (4096 on each side of zero, 1024 if a format has several scales). For each of
@@ -37,19 +36,6 @@ class Entropy:
     Args:
         format_: The format that parameters are wanted for.
     """
-
-    def __init__(self, format_: Format):
-        self._format = format_
-        self._seen = Histogram()
-
-    def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch, or a weight.
-
-        Raises:
-            ValueError: A number is infinite or NaN, or the array has another number of slices than those before.
-        """
-        if array.size:
-            self._seen.update(slices(array, self._format))
 
     def parameters(self) -> Parameters:
         """The parameters for what was seen.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail_quantize.histogram import Histogram, Points
+from dovetail_quantize.histogram import Points
 from dovetail_quantize.integers import bounds, parameters_of_range
-from dovetail_quantize.slices import slices
+from dovetail_quantize.observers.counting import CountingObserver
 
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
@@ -21,7 +21,7 @@ _FINER = 2.0 ** (np.arange(-3, 4) / (4 * _PER_OCTAVE))
 _GAIN = 0.01  # share of the error; the middle of a bin stands for its numbers only to within less
 
 
-class MeanSquaredError:
+class MeanSquaredError(CountingObserver):
     """Covers the range in which rounding and saturation together cost least.
 
     Definition: of ranges that are `minmax`'s shrunk toward zero, the one whose integers have the smallest mean squared
@@ -35,19 +35,6 @@ class MeanSquaredError:
     Args:
         format_: The format that parameters are wanted for.
     """
-
-    def __init__(self, format_: Format):
-        self._format = format_
-        self._seen = Histogram()
-
-    def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch, or a weight.
-
-        Raises:
-            ValueError: A number is infinite or NaN, or the array has another number of slices than those before.
-        """
-        if array.size:
-            self._seen.update(slices(array, self._format))
 
     def parameters(self) -> Parameters:
         """The parameters for what was seen.

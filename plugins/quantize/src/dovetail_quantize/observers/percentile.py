@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail_quantize.histogram import Histogram
 from dovetail_quantize.integers import parameters_of_range
-from dovetail_quantize.slices import slices
+from dovetail_quantize.observers.counting import CountingObserver
 
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Percentile"]
 
 
-class Percentile:
+class Percentile(CountingObserver):
     """Covers `share` percent of the numbers of each slice.
 
     Definition: without a zero point, the range reaches to the smallest magnitude that `share` percent of the magnitudes
@@ -37,17 +36,8 @@ class Percentile:
     def __init__(self, format_: Format, share: float = 99.99):
         if not 0 < share <= 100:
             raise ValueError(f"a share of {share} percent is not above 0 and up to 100")
-        self._format, self._share = format_, share / 100
-        self._seen = Histogram()
-
-    def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch, or a weight.
-
-        Raises:
-            ValueError: A number is infinite or NaN, or the array has another number of slices than those before.
-        """
-        if array.size:
-            self._seen.update(slices(array, self._format))
+        super().__init__(format_)
+        self._share = share / 100
 
     def parameters(self) -> Parameters:
         """The parameters for what was seen.

@@ -1,0 +1,35 @@
+"""What observers have in common that look at how often numbers occur."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_quantize.histogram import Histogram
+from dovetail_quantize.slices import slices
+
+if TYPE_CHECKING:
+    import numpy as np
+    from dovetail.ir.formats import Format
+
+__all__ = ["CountingObserver"]
+
+
+class CountingObserver:
+    """Counts all numbers of every slice in a histogram; what follows from it, each observer says in `parameters`.
+
+    Args:
+        format_: The format that parameters are wanted for.
+    """
+
+    def __init__(self, format_: Format):
+        self._format = format_
+        self._seen = Histogram()
+
+    def update(self, array: np.ndarray) -> None:
+        """See the numbers of one batch, or a weight.
+
+        Raises:
+            ValueError: A number is infinite or NaN, or the array has another number of slices than those before.
+        """
+        if array.size:
+            self._seen.update(slices(array, self._format))
