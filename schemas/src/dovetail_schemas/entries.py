@@ -24,7 +24,7 @@ _REPLACES = {
     "limits": frozenset({"rows"}),
     "rows": frozenset({"shape", "limits"}),
 }
-RULE_KEYS = ("role", "policy", "types", "shape", "limits", "rows", "set", "keep", "same_scale", "note")
+RULE_KEYS = ("role", "policy", "types", "shape", "limits", "rows", "set", "keep", "same_scale", "fuses", "note")
 _STATUS = ("refuse", "forbid")
 
 

@@ -138,12 +138,13 @@ class Judge:
         for types in (row.types, *fit.types):
             if types is not None:
                 said = said.narrowed(types) if said else types
-        keep = rule.keep | row.keep
+        keep, sharing = rule.keep | row.keep, rule.sharing
         if fit.swapped:  # the file means the other one of the first two inputs where it names one
             other = view.exchanged_ports()
             said = said and said.renamed(other)
             keep = frozenset(other.get(port, port) for port in keep)
-        answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source, rule.same_scale)
+            sharing = sharing._replace(ports=frozenset(other.get(port, port) for port in sharing.ports))
+        answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source, sharing)
         reasons = [*fit.reasons, *answer.reasons, *self._dynamic(view)]
         ok = False if reasons else None if fit.pending or answer.pending else True
         index = fit.index if len(rule.rows) > 1 else None

@@ -23,6 +23,7 @@ from dovetail_onnx.signatures import Port, input_name, output_name
 
 from dovetail_schemas.node_view import NodeView
 from dovetail_schemas.operators import FLOATS, dtype_name
+from dovetail_schemas.sharing import Sharing
 from dovetail_schemas.terms import Unknown
 from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec
 
@@ -38,6 +39,9 @@ _HOLDS_MORE = {
 }
 _NO_NUMBERS = frozenset({"string", "complex64", "complex128"})
 _CONVERSIONS = frozenset({"Cast", "CastLike"})
+
+
+_NOTHING_SHARED = Sharing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class TypeAnswer:
 @dataclass(slots=True)
 class _Port:
     name: str
+    alias: str
     present: str
     formal: Port | None
     rank: int | None = None
@@ -100,7 +105,7 @@ def assign_types(
     high: str | None,
     keep: frozenset[str],
     source: str,
-    same_scale: str = "",
+    sharing: Sharing = _NOTHING_SHARED,
 ) -> TypeAnswer:
     """What the ports of a node may be.
 
@@ -111,7 +116,7 @@ def assign_types(
         high: The backend's high precision.
         keep: Ports that stay in it.
         source: File and line for the reasons.
-        same_scale: Where the parameters come from that all quantised ports share; empty if they share none.
+        sharing: What the rule says about the parameters of quantised ports.
     """
     ports: list[_Port] = []
     reasons: list[Refusal] = []
@@ -119,7 +124,7 @@ def assign_types(
     for name, alias, value, formal in _values(view):
         rank = None if value.shape is None else len(value.shape)
         contained = type(value.type).__name__ in ("SequenceType", "OptionalType")
-        port = _Port(name, dtype_name(value), formal, rank, contained)
+        port = _Port(name, alias, dtype_name(value), formal, rank, contained)
         if port.contained and (not listed or said is None):
             reasons.append(Refusal(f"{name} is no tensor, and {view.op_type} is not listed with types", source))
         elif said is not None:
@@ -141,12 +146,15 @@ def assign_types(
     if reasons:
         return TypeAnswer({}, tuple(reasons))
     tied = view.op_type not in _CONVERSIONS
-    rules = {
-        port.name: PortRule(port.quantised, port.shares and tied, "" if port.follows else same_scale)
-        for port in ports
-        if port.quantised
-    }
+    rules = {port.name: _rule_of(port, tied, sharing) for port in ports if port.quantised}
     return TypeAnswer({port.name: port.formats for port in ports}, (), pending, rules)
+
+
+def _rule_of(port: _Port, tied: bool, sharing: Sharing) -> PortRule:
+    """What else is required of a quantised port."""
+    named = not sharing.ports or port.name in sharing.ports or port.alias in sharing.ports
+    same_scale = sharing.same_scale if named and not port.follows else ""
+    return PortRule(port.quantised, port.shares and tied, same_scale, sharing.fuses if port.alias == "out0" else ())
 
 
 def _take(

@@ -10,8 +10,9 @@ from dovetail_schemas.entries import ONE_KEY, Entry
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Block, CheckNames, Guard, parse_blocks, parse_guards
 from dovetail_schemas.operators import Names, is_position, known_names
-from dovetail_schemas.policy_file import POLICIES, parse_ports
+from dovetail_schemas.policy_file import POLICIES, parse_ports, split_operator
 from dovetail_schemas.shapes import Pattern, parse_pattern
+from dovetail_schemas.sharing import Sharing
 from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec, parse_port_types
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
@@ -78,8 +79,7 @@ class Rule:
         policy: How autocast treats it, or empty.
         keep: Ports that stay in the high precision even where it goes low.
         set: Attributes to rewrite when it goes low.
-        same_scale: Where the parameters come from that its quantised ports share: `all`, `input`, `output`,
-            `consumer`; empty if they share none.
+        sharing: What it says about the parameters of its quantised ports.
         note: A remark of the file's author.
         types: What is said about types, or None.
         rows: The ways to support it; exactly one when the file has no `rows:`.
@@ -94,7 +94,7 @@ class Rule:
     policy: str = ""
     keep: frozenset[str] = frozenset()
     set: Mapping[str, object] = field(default_factory=dict)
-    same_scale: str = ""
+    sharing: Sharing = Sharing()
     note: str = ""
     types: PortTypes | None = None
     rows: tuple[Row, ...] = ()
@@ -145,21 +145,12 @@ def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> R
         policy=whole.choice("policy", POLICIES),
         keep=reader.keep(keys.get("keep")),
         set=reader.set(keys.get("set")),
-        same_scale=_same_scale(keys.get("same_scale")),
+        sharing=reader.sharing(keys),
         note=keys["note"].text("note") if "note" in keys else "",
         types=reader.types(keys["types"]) if "types" in keys else None,
         rows=compiled,
         source=source,
     )
-
-
-def _same_scale(node: Node | None) -> str:
-    value = False if node is None else node.plain()
-    if isinstance(value, bool):
-        return "all" if value else ""
-    if value not in _SCALES_FROM:
-        raise node.error(f"same_scale: true, false, {', '.join(_SCALES_FROM[:-1])} or {_SCALES_FROM[-1]} is expected")
-    return value
 
 
 class _Reader:
@@ -213,6 +204,27 @@ class _Reader:
                     miss = near_miss(port, self.named.ports)
                     raise node.error(f"{self.label} has no port '{port}' for the scale of type '{spec.name}'{miss}")
         return types
+
+    def sharing(self, keys: Mapping[str, Node]) -> Sharing:
+        fused = keys["fuses"].words("fuses") if "fuses" in keys else ()
+        for word in fused:
+            split_operator(word)
+        mode, ports = self._same_scale(keys["same_scale"]) if "same_scale" in keys else ("", frozenset())
+        return Sharing(mode, ports, tuple(word.raw for word in fused))
+
+    def _same_scale(self, node: Node) -> tuple[str, frozenset[str]]:
+        """Where the parameters come from that ports share, and which ports; none named are all of them."""
+        if isinstance(node, Items):
+            ports = parse_ports(self.operator, node.words("same_scale"))
+            if len(ports) < 2:
+                raise node.error("same_scale: two ports at least are expected, or true for all of them")
+            return "all", ports
+        value = node.plain()
+        if isinstance(value, bool):
+            return "all" if value else "", frozenset()
+        if value not in _SCALES_FROM:
+            raise node.error(f"same_scale: true, false, {', '.join(_SCALES_FROM)} or a list of ports is expected")
+        return value, frozenset()
 
     def keep(self, node: Node | None) -> frozenset[str]:
         return parse_ports(self.operator, node.words("keep")) if node else frozenset()

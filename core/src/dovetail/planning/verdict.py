@@ -55,11 +55,14 @@ class PortRule:
         same_scale: The port shares its parameters, and so its format, with every other port of the node that has a text
             here. The text says where they come from: the numbers at all of these ports (`all`), at the inputs only
             (`input`), at the outputs only (`output`), or whatever reads the outputs (`consumer`).
+        fuses: The operators that are computed together with the node: if one of them alone reads this output, the value
+            between them is never held in integers.
     """
 
     parameters: Mapping[Format, ParameterRule] = field(default_factory=dict)
     one_choice: bool = False
     same_scale: str = ""
+    fuses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,13 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import claim_on
 from dovetail_placement.region_guards import refuse_regions
 
+from dovetail_precision.adopted_atoms import place_atoms
 from dovetail_precision.assumed_ranges import remark_assumed_ranges
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
 from dovetail_precision.overrides import remark_overrides, why_overridden
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.problem_builder import build_problem
+from dovetail_precision.sharing_groups import held_values
 from dovetail_precision.solving import check_solver, solve
 from dovetail_precision.type_equalities import holds_bodies
 from dovetail_precision.variable import Variable
@@ -58,9 +60,11 @@ class AssignTypes(Pass):
             return False
         solve(problem, ctx.request.solver, ctx.registry)
         _annotate(problem, model, ctx)
-        number_regions(model, ctx)
         flat = ctx.analysis(FlatGraph, model)
-        conversions = find_conversions(flat, PlannedTypes(model, flat), ctx.request.keep_io_types)
+        held = held_values(flat, model.ir.opset_imports)
+        place_atoms(held, model, ctx)
+        number_regions(model, ctx)
+        conversions = find_conversions(flat, PlannedTypes(model, flat), ctx.request.keep_io_types, held)
         ctx.joins = [_join(conversion) for conversion in conversions]
         return False
 

@@ -8,7 +8,28 @@ from types import MappingProxyType
 
 from dovetail.ir.formats import FLOAT_FORMATS, Format
 
-__all__ = ["Choice", "Choices", "float_choices", "uniform"]
+__all__ = ["Choice", "Choices", "SharedFormat", "float_choices", "plain", "uniform"]
+
+
+class SharedFormat:
+    """A quantised format together with a sharing group, where a value may have several of these in one format.
+
+    Attributes:
+        format: The format.
+    """
+
+    __slots__ = ("format",)
+
+    def __init__(self, format_: Format):
+        self.format = format_
+
+    def __str__(self) -> str:
+        return str(self.format)
+
+
+def plain(held: Format | SharedFormat) -> Format:
+    """Return the format of what a value is held as."""
+    return held.format if isinstance(held, SharedFormat) else held
 
 
 class Choice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from dovetail.planning.placement import HOST, get_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 from dovetail_precision.recurrent_io import find_recurrent_io
+from dovetail_precision.source_quantisation import is_atom
 from dovetail_precision.type_equalities import type_equalities
 
 if TYPE_CHECKING:
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
     from dovetail.ir.flat_graph import FlatGraph
     from dovetail.ir.model import Model
 
+    from dovetail_precision.sharing_groups import Held
+
 __all__ = ["Conversion", "PlannedTypes", "find_conversions"]
 
 
 @dataclass(slots=True)
 class Conversion:
-    """One conversion of one value to one format, shared by all readers of that format.
+    """One conversion of one value to one format, shared by all readers of that format with the same parameters.
 
     Attributes:
         value: The value to convert.
@@ -115,7 +119,9 @@ class PlannedTypes:
         return wanted.pop() if lone else float_format(value)
 
 
-def find_conversions(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True) -> list[Conversion]:
+def find_conversions(
+    flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True, held_values: Iterable[Held] = ()
+) -> list[Conversion]:
     """Return all conversions of a planned model in the order of their first readers.
 
     Weights are not among them: they are stored in the wanted types instead.
@@ -125,21 +131,25 @@ def find_conversions(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool =
         types: Its planned types.
         keep_io_types: Keep the source types of model outputs. Otherwise only an output that comes back as an input
             (`recurrent_io`) has a required type: that of the input.
+        held_values: The quantised forms of values: integers of one scale are converted to those of another.
     """
-    found: dict[tuple[int, Format], Conversion] = {}
-    main = flat.graphs[0]
+    found: dict[tuple, Conversion] = {}
+    main, forms = flat.graphs[0], _Forms(held_values)
     overridable = {id(value) for value in main.inputs}
 
-    def conversion(value: ir.Value, held: Format, wanted: Format) -> Conversion:
-        return found.setdefault((id(value), wanted), Conversion(value, held, wanted))
+    def conversion(value: ir.Value, held: Format, wanted: Format, form: Held | None = None) -> Conversion:
+        return found.setdefault((id(value), wanted, id(form)), Conversion(value, held, wanted))
 
     for node in flat.nodes:
         for index, value in enumerate(node.inputs):
             if value is None or value.is_initializer() and id(value) not in overridable:
                 continue
             wanted = types.wanted(node, index)
-            if wanted is not None and wanted != (held := types.held(value)):
-                conversion(value, held, wanted).uses.append((node, index))
+            if wanted is None:
+                continue
+            held, form = types.held(value), forms.read(node, index)
+            if wanted != held and not forms.converted_by_source(node, index) or forms.requantised(value, form):
+                conversion(value, held, wanted, form).uses.append((node, index))
     for graph in flat.graphs:
         free = graph is main and not keep_io_types
         states = {id(output): types.given(value) for value, output in find_recurrent_io(graph)} if free else {}
@@ -149,3 +159,33 @@ def find_conversions(flat: FlatGraph, types: PlannedTypes, keep_io_types: bool =
             if held is not None and held != wanted:
                 conversion(value, held, wanted).outputs.append((graph, index))
     return list(found.values())
+
+
+class _Forms:
+    """The quantised forms in which values are computed and read."""
+
+    def __init__(self, held_values: Iterable[Held]):
+        self._computed: dict[int, Held] = {}
+        self._read: dict[tuple[int, int], Held] = {}
+        for held in held_values:
+            for use in held.uses:
+                if use.is_output:
+                    self._computed[id(held.value)] = held
+                else:
+                    self._read[id(use.node), use.index] = held
+
+    def read(self, node: ir.Node, index: int) -> Held | None:
+        """Return the form in which a node reads an input; None if it reads floats."""
+        return self._read.get((id(node), index))
+
+    def requantised(self, value: ir.Value, form: Held | None) -> bool:
+        """Whether a value is computed in integers of another scale than those of `form`."""
+        return form is not None and self._computed.get(id(value), form) is not form
+
+    def converted_by_source(self, node: ir.Node, index: int) -> bool:
+        """Whether a conversion of the source model serves an input: one before it, or the node itself."""
+        form = self.read(node, index)
+        if form is not None:
+            return form.adopted is not None and form.producer is None
+        computed = self._computed.get(id(node.inputs[index])) if is_atom(node) else None
+        return computed is not None and computed.adopted is not None

@@ -6,6 +6,7 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from dovetail_precision.choices import plain
 from dovetail_precision.cost_table import CostTable
 from dovetail_precision.def_use import def_use_chains
 
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.formats import Format
 
-    from dovetail_precision.choices import Choice
+    from dovetail_precision.choices import Choice, SharedFormat
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Value, Variable
 
-__all__ = ["CostModel", "MovedBytes", "UnitJoins", "cost_of"]
+__all__ = ["CostModel", "MovedBytes", "UnitJoins", "conversion_cost", "cost_of"]
 
 
 class CostModel(Protocol):
@@ -31,7 +32,10 @@ class CostModel(Protocol):
         """Return the cost of computing `variable` with `choice`."""
 
     def join(self, value: Value, held: Format, wanted: Format) -> int:
-        """Return the cost of converting `value` once, for all readers of format `wanted`."""
+        """Return the cost of converting `value` once, for all readers of format `wanted`.
+
+        Equal formats mean that integers of one scale become those of another.
+        """
 
     def version(self, value: Value, format_: Format) -> int:
         """Return the cost of one stored version of the weight `value`."""
@@ -109,6 +113,18 @@ class MovedBytes:
         return known
 
 
+def conversion_cost(costs: CostModel, value: Value, held: Format | SharedFormat, wanted: Format | SharedFormat) -> int:
+    """Return the cost of converting `value` between what it is held as at its ends.
+
+    It is nothing if both are the same, or where the source model has the conversion already.
+    """
+    if held is wanted:
+        return 0
+    if value.adopted and value.present in (held, wanted) and not value.adopted.isdisjoint((held, wanted)):
+        return 0
+    return costs.join(value, plain(held), plain(wanted))
+
+
 def cost_of(problem: TypingProblem, costs: CostModel | None = None) -> int:
     """Return the total cost of the choices made for `problem`: variables, joins and versions of weights.
 
@@ -120,10 +136,10 @@ def cost_of(problem: TypingProblem, costs: CostModel | None = None) -> int:
     total = sum(costs.compute(variable, variable.chosen) for variable in problem.variables)
     for chain in def_use_chains(problem):
         if chain.constant:
-            total += sum(costs.version(chain.value, kind) for kind in chain.wanted)
+            total += sum(costs.version(chain.value, plain(kind)) for kind in chain.wanted)
         else:
             held = chain.held
-            total += sum(costs.join(chain.value, held, kind) for kind in chain.wanted if kind is not held)
+            total += sum(conversion_cost(costs, chain.value, held, kind) for kind in chain.wanted)
     return total
 
 

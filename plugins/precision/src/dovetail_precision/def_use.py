@@ -14,6 +14,7 @@ from dovetail_precision.constraints import candidates, follows_readers, reads_an
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
+    from dovetail_precision.choices import SharedFormat
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Value, Variable
 
@@ -65,16 +66,16 @@ class DefUseChain:
         return zip(self.readers, self.read_at, strict=True)
 
     @property
-    def held(self) -> Format:
+    def held(self) -> Format | SharedFormat:
         """The format it is computed in. Valid once the producer, or the readers of a value that follows, are typed."""
         if self.producer is not None:
-            return self.producer.chosen.format_of(self.produced_at)
+            return self.producer.held_at(self.produced_at)
         return self.follows if self.wanted == {self.follows} else self.present
 
     @property
-    def wanted(self) -> set[Format]:
+    def wanted(self) -> set[Format | SharedFormat]:
         """The formats it is read in. Valid once the readers are typed."""
-        formats = {variable.chosen.format_of(port) for variable, port in self.uses}
+        formats = {variable.held_at(port) for variable, port in self.uses}
         formats.update(variable.format for variable in self.cast_readers)
         return formats | {self.present} if self.kept else formats
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from dovetail.planning.placement import HOST, get_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
-from dovetail_precision.choices import float_choices
+from dovetail_precision.choices import SharedFormat, float_choices
 from dovetail_precision.conditioning.conditions import Conditions
 from dovetail_precision.cost_table import table_for
 from dovetail_precision.costs import CostModel, MovedBytes
@@ -22,6 +23,7 @@ from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.problem import Results, TypingProblem
 from dovetail_precision.problem_values import ProblemValues
 from dovetail_precision.ranges.overflow import OverflowAnalysis
+from dovetail_precision.sharing_groups import possible_holdings
 from dovetail_precision.trig_inputs import find_trig_inputs
 from dovetail_precision.trip_counts import trip_counts
 from dovetail_precision.type_attributes import TAKES_ANY, holds_type, select_of
@@ -76,6 +78,7 @@ class _Builder:
         problem = self._problem
         for node in self._flat.nodes:
             self._add(node)
+        self._share()
         typed = {id(variable.node) for variable in problem.variables}
         self._values.finish(typed)
         problem.results_of = _results_of(self._model, typed)
@@ -83,6 +86,23 @@ class _Builder:
             (node, self._overrides[id(node)]) for node in self._flat.nodes if id(node) in self._overrides
         ]
         return problem
+
+    def _share(self) -> None:
+        """Tell the sharing groups of one value and format apart, and note what the source model has in integers."""
+        found = possible_holdings(self._flat, self._model.ir.opset_imports)
+        several = Counter((id(held.value), held.format) for held in found)
+        groups: dict[int, dict[tuple[str, Format], SharedFormat]] = {}
+        for held in found:
+            if several[id(held.value), held.format] > 1:
+                shared = SharedFormat(held.format)
+                for use in held.uses:
+                    groups.setdefault(id(use.node), {})[use.port, held.format] = shared
+            else:
+                shared = held.format
+            if held.adopted is not None:
+                self._values.of(held.value).adopted |= {shared}
+        for variable in self._problem.variables if groups else ():
+            variable.groups = groups.get(id(variable.node))
 
     def _costs(self) -> CostModel:
         return MovedBytes(table_for(self._ctx), trip_counts(self._flat))

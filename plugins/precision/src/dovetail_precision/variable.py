@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from dovetail.ir.formats import FLOAT32, Format
 
 if TYPE_CHECKING:
-    from dovetail_precision.choices import Choice, Choices
+    from dovetail_precision.choices import Choice, Choices, SharedFormat
 
 __all__ = ["Value", "Variable"]
 
@@ -22,6 +23,7 @@ class Value:
         present: Its format in the source model.
         constant: It is a weight: it is stored once per format that it is read in.
         kept: It is also read in its present format: by control flow, or as the output of a graph.
+        adopted: What the source model itself converts it to, or computes it from; neither costs anything.
         free: It is an input of the model whose type may follow its readers.
         input_of_state: The model input that it comes back as, if that is free.
         source: What it stands for, for cost models; solvers do not look into it.
@@ -31,6 +33,7 @@ class Value:
     present: Format = FLOAT32
     constant: bool = False
     kept: bool = False
+    adopted: frozenset[Format | SharedFormat] = frozenset()
     free: bool = False
     input_of_state: Value | None = None
     source: Any = None
@@ -55,6 +58,7 @@ class Variable:
         takes_any: It is an input that any type may enter: a Cast converts it, or only its shape is read.
         type_attribute: An attribute of the node decides the type of its outputs, and can hold the low one.
         select: How it takes part in selects of constants: it picks from its inputs, fills with a constant, moves data.
+        groups: What the value at a port is held as in a format, if it may have several scales in that format.
         chosen: The solver's choice; None before the problem is solved.
         because: The nodes that forced the choice.
         why: The reason in one clause, if the solver knows more than the policy says.
@@ -74,6 +78,7 @@ class Variable:
     takes_any: bool = False
     type_attribute: bool = False
     select: Literal["", "pick", "fill", "move"] = ""
+    groups: Mapping[tuple[str, Format], SharedFormat] | None = None
     chosen: Choice | None = None
     because: tuple[Any, ...] = ()
     why: str = ""
@@ -82,6 +87,18 @@ class Variable:
     def format(self) -> Format | None:
         """The chosen format of its nominal output; None before a choice is made."""
         return self.chosen and self.chosen.nominal
+
+    def held_at(self, port: str, choice: Choice | None = None) -> Format | SharedFormat:
+        """Return what the value at a port is held as: the format, with its sharing group if it may have several.
+
+        Values are converted between what differs here.
+
+        Args:
+            port: The port.
+            choice: A choice; the chosen one if None.
+        """
+        format_ = (choice or self.chosen).format_of(port)
+        return format_ if self.groups is None else self.groups.get((port, format_), format_)
 
     @property
     def activations(self) -> list[Value]:

@@ -13,8 +13,10 @@ from dovetail.passes import Pass
 from dovetail.planning.holdings import Holding, Parameters, parse_holdings
 from dovetail.planning.placement import get_placement
 from dovetail.plugin.isolation import described
+from dovetail_precision.sharing_groups import Held, held_values
+from dovetail_precision.source_quantisation import dequantising, weight_of
 
-from dovetail_quantize.groups import Held, held_values
+from dovetail_quantize.adopting import is_adopted, range_of_source, repeated
 from dovetail_quantize.observing import observe
 from dovetail_quantize.products import product_of_scales
 from dovetail_quantize.slices import number_of_scales
@@ -82,10 +84,16 @@ class _Calibration:
         for group in {id(one.group): one.group for one in held}.values():
             if any(one.rule.factors for one in group):
                 continue
-            if len(group) == 1 and group[0].value.const_value is not None and not group[0].value.is_graph_input():
-                self._of_weight(group[0])
+            adopted = next((one.adopted for one in group if one.adopted is not None), None)
+            if adopted is not None:
+                for one in group:
+                    self._set([one], repeated(adopted, one.format, one.value.shape), "source model")
+            elif len(group) == 1 and (weight := weight_of(group[0].value)) is not None:
+                self._of_weight(group[0], weight)
             elif (known := self._from_plan(group)) is not None:
                 self._set(group, known, "replayed")
+            elif (covering := range_of_source(group[0].leaders)) is not None:
+                self._set(group, covering, "range of the source model")
             else:
                 observed.append(group)
         if observed:
@@ -95,7 +103,11 @@ class _Calibration:
             if one.rule.factors:
                 node = one.uses[0].node
                 factors = [self._parameters_at(node, port, by_use, one) for port in one.rule.factors]
-                self._set([one], product_of_scales(one.format, factors), f"{one.rule.scale} of {node.name}")
+                product, atom = product_of_scales(one.format, factors), dequantising(one.value)
+                if is_adopted(atom, one.format, product, one.value.shape):
+                    self._set([one], repeated(atom.parameters, one.format, one.value.shape), "source model")
+                else:
+                    self._set([one], product, f"{one.rule.scale} of {node.name}")
 
     def holding(self, held: Held) -> Holding:
         """What was found of a quantised value."""
@@ -107,9 +119,9 @@ class _Calibration:
         for one in group:
             self._found[id(one)] = (parameters, source)
 
-    def _of_weight(self, held: Held) -> None:
+    def _of_weight(self, held: Held, weight: ir.TensorProtocol) -> None:
         observer = self._observer(held)
-        observer.update(held.value.const_value.numpy())
+        observer.update(weight.numpy())
         self._set([held], observer.parameters(), "weights")
 
     def _from_plan(self, group: list[Held]) -> Parameters | None:
@@ -150,8 +162,8 @@ class _Calibration:
         wanted: dict[str, list[_Named]] = {}
         for group, observer in observers:
             for one in group[0].leaders:
-                if one.value.const_value is not None and not one.value.is_graph_input():
-                    observer.update(one.value.const_value.numpy())
+                if (weight := weight_of(one.value)) is not None:
+                    observer.update(weight.numpy())
                 else:
                     wanted.setdefault(one.value.name, []).append(observer)
         number = observe(self._model, wanted, self._ctx)

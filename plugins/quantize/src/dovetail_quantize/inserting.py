@@ -12,15 +12,16 @@ from dovetail.planning.conversion import Step
 from dovetail.planning.placement import HOST, get_placement
 from dovetail_placement.conversion_placement import ConversionPlacement
 from dovetail_placement.conversion_steps import ConversionSteps
+from dovetail_precision.source_quantisation import Atom, dequantising, quantising, weight_of
 
+from dovetail_quantize.adopting import is_adopted
 from dovetail_quantize.quantised_tensor import QuantisedTensor
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.holdings import Holding
-
-    from dovetail_quantize.groups import Held
+    from dovetail_precision.sharing_groups import Held
 
 __all__ = ["Inserter"]
 
@@ -40,12 +41,19 @@ class Inserter:
 
     def convert(self, forms: list[tuple[Held, Holding]]) -> None:
         """Insert the conversions of one value, which is held in all of `forms`."""
+        forms = [form for form in forms if form[0].fused is None]
+        if not forms:
+            return
         value = forms[0][0].value
-        if value.is_initializer() and not value.is_graph_input():
-            for held, holding in forms:
-                self._store(held, holding)
-        else:
+        weight = weight_of(value)
+        if weight is None:
             _Conversions(self, value, forms).insert()
+            return
+        for held, holding in forms:
+            if not is_adopted(dequantising(value), held.format, holding.parameters, value.shape):
+                self._store(held, holding, weight)
+        if not value.uses() and value.producer() is not None:
+            self.model.graph.remove(value.producer(), safe=True)
 
     def crosses_as_float(self, backend: str, end: str) -> bool:
         """Whether floats cross the border of a backend's regions at that end, `into` or `out`."""
@@ -75,11 +83,11 @@ class Inserter:
         else:
             constant.replace_all_uses_with(known)
 
-    def _store(self, held: Held, holding: Holding) -> None:
+    def _store(self, held: Held, holding: Holding, weight: ir.TensorProtocol) -> None:
         """Store a weight in integers, with one DequantizeLinear per backend that reads it."""
         graph, value = self.model.graph, held.value
         name = self.names.fresh(f"{value.name}_{held.format.element}")
-        tensor = QuantisedTensor(value.const_value, held.format, holding.parameters, name)
+        tensor = QuantisedTensor(weight, held.format, holding.parameters, name)
         stored = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=value.shape, const_value=tensor)
         graph.register_initializer(stored)
         step = Step("dequantize", held.format, Format.of(held.format.expressed), holding.parameters)
@@ -90,7 +98,7 @@ class Inserter:
                 made[backend], nodes = self.step(stored, step, value.name, backend)
                 graph.insert_before(graph[0], nodes)
             use.node.replace_input_with(use.index, made[backend])
-        if not value.uses() and not value.is_graph_output():
+        if value.is_initializer() and not value.uses() and not value.is_graph_output():
             del graph.initializers[value.name]
 
 
@@ -107,12 +115,15 @@ class _Conversions:
         self._home = get_placement(producer).backend if producer is not None else HOST
         self._integers: dict[int, ir.Value] = {}
         self._floats: dict[tuple[int, str], ir.Value] = {}
+        self._adopted = self._adopt()
 
     def insert(self) -> None:
         """Insert them, and let every reader read what it shall."""
         value = self._value
         wanted = {(id(use.node), use.index): form for form in self._forms for use in form[0].uses if not use.is_output}
         for node, index in list(value.uses()):
+            if node is self._adopted:
+                continue
             form = wanted.get((id(node), index))
             if form is not None and form[0].format.element != _ACCUMULATOR:
                 node.replace_input_with(index, self._read(form, get_placement(node).backend))
@@ -121,12 +132,31 @@ class _Conversions:
         if self._made is not None and value.is_graph_output():
             self._become_output(self._read(self._made, self._crossing(HOST)))
 
+    def _adopt(self) -> ir.Node | None:
+        """Take the source model's own conversions of the value; return its QuantizeLinear that makes the integers."""
+        if self._made is None:
+            return None
+        atom = next((one for one in quantising(self._value) if self._is_adopted(one, self._made)), None)
+        if atom is None:
+            return None
+        node = atom.node
+        if len(self._value.uses()) > 1:  # other readers may stand before it
+            self._inserter.model.graph.remove(node)
+            insert_after_value(self._inserter.model.graph, self._value, node)
+        self._integers[id(self._made[0])] = atom.integers
+        return node
+
+    def _is_adopted(self, atom: Atom | None, form: tuple[Held, Holding]) -> bool:
+        return is_adopted(atom, form[0].format, form[1].parameters, self._value.shape)
+
     def _crossing(self, reader: str) -> str:
         """The backend of the conversion to floats for a reader elsewhere."""
         return self._home if self._inserter.crosses_as_float(self._home, "out") else reader
 
     def _read(self, form: tuple[Held, Holding], backend: str) -> ir.Value:
         """The value in a holding, as the float that it stands for, for readers on a backend."""
+        if self._made is None and self._is_adopted(dequantising(self._value), form):
+            return self._value
         key = (id(form[0]), backend)
         if key not in self._floats:
             integers = self._hold(form, backend)

@@ -112,7 +112,7 @@ class Expansion:
             prices.compute(variable, variable.chosen) for key, variable in self._free.items() if key not in self._filled
         )
         for chain in chains:
-            wanted = {variable.chosen.format_of(port) for variable, port in chain.uses}
+            wanted = {variable.held_at(port) for variable, port in chain.uses}
             wanted |= {chain.present} if chain.kept else set()
             if chain.constant:
                 total += sum(prices.version(chain, format_) for format_ in wanted)
@@ -133,7 +133,7 @@ class Expansion:
 def _held(chain: DefUseChain, wanted: set[Format]) -> Format:
     if chain.follows:
         return chain.follows if wanted == {chain.follows} else chain.present
-    return chain.present if chain.producer is None else chain.producer.chosen.format_of(chain.produced_at)
+    return chain.present if chain.producer is None else chain.producer.held_at(chain.produced_at)
 
 
 class _Move:
@@ -192,8 +192,8 @@ class _Move:
 
     def _end(self, variable: Variable, port: str) -> _Ends:
         vertex = self._vertices.get(id(variable))
-        stays = variable.chosen.format_of(port)
-        moves = stays if vertex is None else self._offered[id(variable)].format_of(port)
+        stays = variable.held_at(port)
+        moves = stays if vertex is None else variable.held_at(port, self._offered[id(variable)])
         return _Ends(vertex, stays, moves)
 
     def _add_need(self, chain: DefUseChain, format_: Format, held: _Ends, readers: Sequence[_Ends]) -> None:

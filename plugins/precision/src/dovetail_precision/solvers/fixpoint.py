@@ -18,6 +18,7 @@ from dovetail_precision.def_use import DefUseChain, def_use_chains
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
+    from dovetail_precision.choices import SharedFormat
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
@@ -55,11 +56,11 @@ class _CastCount:
 
     def __init__(self, chain: DefUseChain):
         self.chain = chain
-        self.readings = Counter(variable.chosen.format_of(port) for variable, port in chain.uses)
+        self.readings = Counter(variable.held_at(port) for variable, port in chain.uses)
         if chain.kept:
             self.readings[chain.present] += 1
 
-    def held(self) -> Format:
+    def held(self) -> Format | SharedFormat:
         """Return the format that it is computed in at present."""
         chain = self.chain
         if not chain.follows:
@@ -68,8 +69,9 @@ class _CastCount:
 
     def number(self) -> int:
         """Return the number of formats that it has to be cast to."""
-        held = self.held()
-        return sum(kind is not held for kind, n in self.readings.items() if n)
+        held, value = self.held(), self.chain.value
+        free = value.adopted if held is value.present else {value.present} if held in value.adopted else ()
+        return sum(kind is not held and kind not in free for kind, n in self.readings.items() if n)
 
     def state(self) -> tuple:
         """Return what neighbours' decisions depend on: per format, whether no, one or several uses have it."""
@@ -176,8 +178,8 @@ class _Worklist:
         before, after = variable.chosen, self._free[id(variable)][2 if high else 1]
         for casts, read_at in self._around[id(variable)]:
             for port in read_at:
-                casts.readings[before.format_of(port)] -= 1
-                casts.readings[after.format_of(port)] += 1
+                casts.readings[variable.held_at(port, before)] -= 1
+                casts.readings[variable.held_at(port, after)] += 1
         variable.chosen = after
 
 

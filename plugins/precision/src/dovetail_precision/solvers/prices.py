@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 
+from dovetail_precision.choices import plain
+from dovetail_precision.costs import conversion_cost
+
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
-    from dovetail_precision.choices import Choice
+    from dovetail_precision.choices import Choice, SharedFormat
     from dovetail_precision.costs import CostModel
     from dovetail_precision.def_use import DefUseChain
     from dovetail_precision.variable import Variable
@@ -34,13 +37,13 @@ class Prices:
         """Return the time that computing with the low choice saves."""
         return self.compute(variable, high) - self.compute(variable, low)
 
-    def join(self, chain: DefUseChain, held: Format, wanted: Format) -> int:
+    def join(self, chain: DefUseChain, held: Format | SharedFormat, wanted: Format | SharedFormat) -> int:
         """Return the price of a conversion; 0 if there is none."""
-        return _checked(self._costs.join(chain.value, held, wanted)) if held is not wanted else 0
+        return _checked(conversion_cost(self._costs, chain.value, held, wanted)) if held is not wanted else 0
 
-    def version(self, chain: DefUseChain, format_: Format) -> int:
+    def version(self, chain: DefUseChain, format_: Format | SharedFormat) -> int:
         """Return the price of one version of a weight."""
-        return _checked(self._costs.version(chain.value, format_))
+        return _checked(self._costs.version(chain.value, plain(format_)))
 
 
 def _checked(cost: int) -> int:

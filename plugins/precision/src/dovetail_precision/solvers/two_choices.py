@@ -18,7 +18,7 @@ from dovetail_precision.choices import uniform
 from dovetail_precision.solvers.energy import INF, Energy
 
 if TYPE_CHECKING:
-    from dovetail_precision.choices import Choice
+    from dovetail_precision.choices import Choice, SharedFormat
     from dovetail_precision.def_use import DefUseChain
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.solvers.prices import Prices
@@ -127,18 +127,19 @@ class _Builder:
             self.energy.bias[need] += from_high
             self._add_pairwise(producer, need, from_low - from_high)
 
-    def _read(self, variable: Variable, port: str) -> tuple[int, Format, Format]:
-        """Return the id of a reader, with the formats in which it reads at `port` if it is low and if it is high."""
+    def _read(self, variable: Variable, port: str) -> tuple[int, Format | SharedFormat, Format | SharedFormat]:
+        """Return the id of a reader, with what it reads at `port` if it is low and if it is high."""
         found = self._known[id(variable)]
-        return id(variable), found[0].format_of(port), found[-1].format_of(port)
+        return id(variable), variable.held_at(port, found[0]), variable.held_at(port, found[-1])
 
-    def _held(self, chain: DefUseChain) -> tuple[Format, Format]:
-        """Return the format of the value with a low and with a high producer."""
+    def _held(self, chain: DefUseChain) -> tuple[Format | SharedFormat, Format | SharedFormat]:
+        """Return what the value is held as with a low and with a high producer."""
         if chain.producer is None:
             return chain.present, chain.present
         found = self._known[id(chain.producer)]
         low, high = found[0 if id(chain.producer) in self.vertices else -1], found[-1]
-        return low.format_of(chain.produced_at), high.format_of(chain.produced_at)
+        producer, port = chain.producer, chain.produced_at
+        return producer.held_at(port, low), producer.held_at(port, high)
 
     def _need(self, vertices: list[int], low: bool) -> int:
         """Return a vertex that is low if any of `vertices` is (or high, if `low` is false)."""

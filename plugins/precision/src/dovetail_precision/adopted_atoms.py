@@ -1,0 +1,71 @@
+"""Place the conversions of the source model that a plan adopts beside the nodes whose integers they make or read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dovetail.ir.formats import Format, format_of
+from dovetail.planning.placement import HOST, get_placement, set_placement
+from dovetail_placement.conversion_placement import ConversionPlacement
+
+from dovetail_precision.source_quantisation import Atom, atom_of, dequantising, quantising
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+    from dovetail_precision.sharing_groups import Held
+
+__all__ = ["place_atoms"]
+
+
+def place_atoms(held_values: Iterable[Held], model: Model, ctx: Context) -> None:
+    """Move adopted conversions from the host to the backend at their integers, if that takes both types.
+
+    Where `border` of a backend says that floats cross it, the conversion at the other end goes with them.
+    """
+    places = ConversionPlacement(model, ctx)
+    borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
+    for held in held_values:
+        for atom, backend in _wanted(held, borders):
+            if get_placement(atom.node).backend != HOST:
+                continue
+            ends = Format.of(atom.element), format_of(atom.floats.dtype)
+            source, target = ends if atom.node.op_type == "DequantizeLinear" else ends[::-1]
+            chosen = places.choose(atom.node, source, target, (backend,))
+            if chosen != HOST:
+                set_placement(atom.node, replace(get_placement(atom.node), backend=chosen))
+                what = f"a conversion of the source model, beside '{_beside(held).name}' whose integers it has"
+                ctx.remark("passed", atom.node, "adopted", what, because=(_beside(held),))
+
+
+def _wanted(held: Held, borders: dict[str, object]) -> Iterator[tuple[Atom, str]]:
+    """The conversions that a holding adopts, with the backend that should run each."""
+    producer = held.producer
+    if producer is not None:
+        home = get_placement(producer.node).backend
+        for atom in quantising(held.value):
+            if held.adopted == atom.parameters and atom.fits(held.format):
+                yield atom, home
+                if getattr(borders.get(home), "out", "") == "inside":
+                    yield from ((back, home) for node, _ in atom.integers.uses() if (back := _dequantise(node)))
+        return
+    atom = dequantising(held.value)
+    if atom is None or not atom.fits(held.format) or held.adopted is None and not held.rule.factors:
+        return
+    reader = get_placement(held.uses[0].node).backend
+    yield atom, reader
+    before = atom_of(atom.integers.producer())
+    if before is not None and getattr(borders.get(reader), "into", "") == "inside":
+        yield before, reader
+
+
+def _dequantise(node: ir.Node) -> Atom | None:
+    return atom_of(node) if node.op_type == "DequantizeLinear" else None
+
+
+def _beside(held: Held) -> ir.Node:
+    return held.uses[0].node

@@ -1,0 +1,155 @@
+"""What a source model says of its own quantisation: its QuantizeLinear and DequantizeLinear with constant parameters.
+
+They are atoms: nothing is quantised anew where a plan holds a value as one of them does. A reader of the result of a
+DequantizeLinear in that format reads the very integers, and a node whose result a QuantizeLinear turns into integers
+computes these.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir.types import dtype_name
+from dovetail.planning.holdings import Parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dovetail.ir.formats import Format
+
+__all__ = ["Atom", "atom_of", "dequantising", "is_atom", "quantising", "weight_of"]
+
+_ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A conversion between floats and integers whose parameters are constants.
+
+    Attributes:
+        node: The QuantizeLinear or DequantizeLinear.
+        element: The element type of the integers.
+        parameters: Scales and zero points.
+        axis: The axis along which scales differ; None for a single scale.
+        group: How many elements along the axis share a scale; None for one scale per index.
+    """
+
+    node: ir.Node
+    element: str
+    parameters: Parameters
+    axis: int | None
+    group: int | None
+
+    @property
+    def integers(self) -> ir.Value:
+        """The value in integers."""
+        return self.node.inputs[0] if self.node.op_type == "DequantizeLinear" else self.node.outputs[0]
+
+    @property
+    def floats(self) -> ir.Value:
+        """The value in floats."""
+        return self.node.outputs[0] if self.node.op_type == "DequantizeLinear" else self.node.inputs[0]
+
+    def fits(self, format_: Format) -> bool:
+        """Whether its integers are numbers in that format; a single scale fits formats with several, too."""
+        floats = self.floats
+        if format_.element != self.element or dtype_name(floats.dtype) != format_.expressed:
+            return False
+        if format_.scheme != "asymmetric" and not self._is_symmetric(format_):
+            return False
+        if self.axis is None:
+            return True
+        rank = None if floats.shape is None else len(floats.shape)
+        if format_.axis is None or format_.group != self.group or rank is None:
+            return False
+        return format_.axis % rank == self.axis % rank
+
+    def _is_symmetric(self, format_: Format) -> bool:
+        middle = 1 << (format_.dtype.bitwidth - 1) if self.element.startswith("u") else 0
+        if any(zero != middle for zero in self.parameters.zero_point):
+            return False
+        return format_.scheme == "symmetric" or all(math.frexp(scale)[0] == 0.5 for scale in self.parameters.scale)
+
+
+def is_atom(node: ir.Node) -> bool:
+    """Whether a node converts between floats and integers of one scale, constant or not."""
+    return node.op_type in _ATOMS and node.domain in ("", "ai.onnx")
+
+
+def atom_of(node: ir.Node | None) -> Atom | None:
+    """The atom that a node is; None if it is none, or if its parameters are known at run time only."""
+    if node is None or not is_atom(node) or len(node.inputs) < 2:
+        return None
+    scale = _constant(node.inputs[1])
+    given = node.inputs[2] if len(node.inputs) > 2 else None
+    zero = _constant(given) if given is not None else None
+    integers = node.inputs[0] if node.op_type == "DequantizeLinear" else node.outputs[0]
+    if scale is None or given is not None and zero is None or integers is None or integers.dtype is None:
+        return None
+    numbers = np.asarray(scale, np.float64).reshape(-1)
+    if not (np.isfinite(numbers).all() and (numbers > 0).all()):
+        return None
+    zeros = np.zeros(numbers.shape, np.int64) if zero is None else np.asarray(zero).astype(np.int64).reshape(-1)
+    if zeros.shape != numbers.shape:
+        return None
+    several, group = numbers.size > 1, node.attributes.get_int("block_size", 0) or None
+    parameters = Parameters(tuple(numbers.tolist()), tuple(int(one) for one in zeros))
+    axis = node.attributes.get_int("axis", 1) if several else None
+    return Atom(node, dtype_name(integers.dtype), parameters, axis, group if several else None)
+
+
+def dequantising(value: ir.Value) -> Atom | None:
+    """The atom that computes a value from integers; None if none does."""
+    producer = value.producer()
+    return atom_of(producer) if producer is not None and producer.op_type == "DequantizeLinear" else None
+
+
+def quantising(value: ir.Value) -> Iterator[Atom]:
+    """The atoms that turn a value into integers."""
+    for node, index in value.uses():
+        if index == 0 and node.op_type == "QuantizeLinear":
+            atom = atom_of(node)
+            if atom is not None:
+                yield atom
+
+
+def weight_of(value: ir.Value) -> ir.TensorProtocol | None:
+    """The numbers of a weight: of an initializer, or of one that the source model has in integers; else None."""
+    if value.is_initializer():
+        return None if value.is_graph_input() else value.const_value
+    atom = dequantising(value)
+    stored = atom.integers if atom is not None else None
+    if stored is None or stored.const_value is None or not stored.is_initializer() or stored.is_graph_input():
+        return None
+    return ir.LazyTensor(
+        lambda: ir.Tensor(_dequantised(atom), name=value.name), value.dtype, stored.const_value.shape, name=value.name
+    )
+
+
+def _dequantised(atom: Atom) -> np.ndarray:
+    integers = atom.integers.const_value.numpy()
+    scale, zero = (_shaped(numbers, atom, integers.shape) for numbers in atom.parameters)
+    return ((integers.astype(np.float32) - zero) * scale).astype(atom.floats.dtype.numpy())
+
+
+def _shaped(numbers: tuple, atom: Atom, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(numbers, np.float32)
+    if atom.axis is None:
+        return array.reshape(())
+    axis = atom.axis % len(shape)
+    if atom.group is None:
+        return array.reshape([-1 if index == axis else 1 for index in range(len(shape))])
+    whole = list(shape)
+    whole[axis] = -(-whole[axis] // atom.group)
+    repeated = np.repeat(array.reshape(whole), atom.group, axis=axis)
+    return np.take(repeated, np.arange(shape[axis]), axis=axis)
+
+
+def _constant(value: ir.Value | None) -> np.ndarray | None:
+    if value is None or value.const_value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    return value.const_value.numpy()
