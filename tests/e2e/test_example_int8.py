@@ -94,7 +94,7 @@ def plan_of(folder="out"):
 
 def test_both_backends_are_in_one_plan_and_the_result_is_right(compiled):
     last = compiled.splitlines()[-1]
-    assert last.startswith("acme-int8 33/41 nodes in 1 region, cpu-bf16 7/41 nodes in 1 region, host 1; 4 joins; SNR ")
+    assert last.startswith("acme-int8 33/41 nodes in 1 region, cpu-bf16 7/41 nodes in 1 region, host 1; 6 joins; SNR ")
     _, nodes, _ = plan_of()
     assert {node.name for node in nodes if node.backend == "acme-int8"} == ON_ACME
     third = next(node for node in nodes if node.name == "third")
@@ -112,7 +112,11 @@ def test_the_plan_holds_every_value_with_its_scale(compiled):
     assert minmax["scale"] != percentile["scale"]
     shared = {values[name][0]["scale"] for name in ("r", "p", "s", "e", "a")}
     assert len(shared) == 1, "Concat, pooling and Relu move integers of one scale"
-    assert ("image", "quantize") in [(join.value, join.kind) for join in joins]
+    kinds = [(join.value, join.kind) for join in joins]
+    assert ("image", "quantize") in kinds
+    assert [value for value, kind in kinds if kind == "requantize"] == ["p", "d"], (
+        "the sum reads both with other scales"
+    )
 
 
 def test_each_holding_is_converted_once_with_a_requantisation_between_two_scales(compiled):

@@ -1,12 +1,12 @@
-"""Random typing problems with three formats, and their exact minimum by integer programming."""
+"""Random typing problems with three formats and two scales, and their exact minimum by integer programming."""
 
 import random
 
 import numpy as np
 from dovetail.ir.formats import Format
-from dovetail_precision.choices import Choice, Choices, float_choices, uniform
+from dovetail_precision.choices import Choice, Choices, SharedFormat, float_choices, plain, uniform
 from dovetail_precision.constraints import candidates
-from dovetail_precision.costs import UnitJoins
+from dovetail_precision.costs import UnitJoins, conversion_cost
 from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.variable import Value, Variable
@@ -55,12 +55,13 @@ class RandomPrices(UnitJoins):
 def random_problem(seed, nodes=200):
     """A graph of that many nodes: each reads one or two of the last values, so that some are read often.
 
-    Some nodes in floats read inputs of the model or constant fills, which take the type of their readers; some values
-    are read by a Cast, which takes the type that it reads.
+    Nodes in integers read and give one of two scales. Some nodes in floats read inputs of the model or constant fills,
+    which take the type of their readers; some values are read by a Cast, which takes the type that it reads.
     """
     generator = random.Random(seed)
     prices = RandomPrices(generator, generator.choice([0, 50, 500, 2000]))
     values, variables = [Value("x")], []
+    scales = [SharedFormat(INT8), SharedFormat(INT8)]
     kinds = generator.choices(list(KINDS), [often for *_, often in KINDS.values()], k=nodes)
     reach = generator.choice([2, 6, 20])
     weights = [Value(f"w{index}", constant=True) for index in range(nodes // 4 + 1)]
@@ -83,6 +84,9 @@ def random_problem(seed, nodes=200):
         value = Value(f"v{index}")
         variables.append(Variable(f"n{index}", choices, inputs, [("Y", value)], policy, low=FLOAT16))
         values.append(value)
+        if choices is not FLOATS:
+            reads, gives = generator.choices(scales, [5, 1], k=2)
+            variables[-1].groups = {("X", INT8): reads, ("Y", INT8): gives}
         if generator.random() < 0.05:
             cast = [("input", generator.choice(values[-reach:]))]
             variables.append(Variable(f"c{index}", FLOATS, cast, [], "pass", low=FLOAT16, takes_any=True))
@@ -130,11 +134,11 @@ class _Program:
         self.rows.append(terms)
         self.lower.append(bound)
 
-    def held_as(self, variable, port, format_):
-        return [at for choice, at in self.taken[id(variable)].items() if choice.format_of(port) is format_]
+    def held_as(self, variable, port, held):
+        return [at for choice, at in self.taken[id(variable)].items() if variable.held_at(port, choice) is held]
 
     def join(self, chain, held, wanted):
-        return self.problem.costs.join(chain.value, held, wanted) if held is not wanted else 0
+        return conversion_cost(self.problem.costs, chain.value, held, wanted)
 
     def follow(self, chain):
         """Low if all readers are; else high, and converted for those that are low."""
@@ -151,16 +155,18 @@ class _Program:
             self.row([(need, 1), (held_low, 1), *((at, -1) for at in lows)], 0)
 
     def convert(self, chain):
-        formats = {choice.format_of(port) for reader, port in chain.uses for choice in self.taken[id(reader)]}
-        formats |= {chain.present} if chain.kept else set()
-        for format_ in sorted(formats, key=str):
+        formats = {reader.held_at(port, choice): 0 for reader, port in chain.uses for choice in self.taken[id(reader)]}
+        formats |= {chain.present: 0} if chain.kept else {}
+        for format_ in formats:
             readers = [self.held_as(reader, port, format_) for reader, port in chain.uses]
             always = chain.kept and format_ is chain.present
             if chain.constant or chain.producer is None:
-                once = self.problem.costs.version(chain.value, format_) if chain.constant else 0
+                once = self.problem.costs.version(chain.value, plain(format_)) if chain.constant else 0
                 self.need(once or self.join(chain, chain.present, format_), readers, [], always)
                 continue
-            for source in {choice.format_of(chain.produced_at) for choice in self.taken[id(chain.producer)]}:
+            for source in {
+                chain.producer.held_at(chain.produced_at, choice) for choice in self.taken[id(chain.producer)]
+            }:
                 produced = self.held_as(chain.producer, chain.produced_at, source)
                 self.need(self.join(chain, source, format_), readers, produced, always)
         for cast in chain.cast_readers:  # it has the format of what it reads

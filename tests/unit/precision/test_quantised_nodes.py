@@ -70,12 +70,15 @@ EXPECTED = {
 
 @pytest.mark.parametrize("solver", ["forward", "fixpoint", "min-cut"])
 def test_a_net_in_integers(plan, solver):
-    """A bias has a scale per channel, because the weights do; passive nodes read what arrives."""
+    """A bias has a scale per channel, because the weights do; passive nodes have a scale that another observer finds."""
     found = plan(solver=solver)
     assert placed(found) == EXPECTED
     joins = [(join.value, str(join.held), str(join.wanted), join.kind) for join in found.joins]
     assert joins == [
         ("x", "float32", "int8[symmetric]", "quantize"),
+        ("a", "int8[symmetric]", "int8[symmetric]", "requantize"),
+        ("p", "int8[symmetric]", "int8[symmetric]", "requantize"),
+        ("c", "int8[symmetric]", "int8[symmetric]", "requantize"),
         ("d", "int8[symmetric]", "float32", "dequantize"),
     ]
 

@@ -2,7 +2,7 @@
 
 import pytest
 from dovetail.ir.formats import Format
-from dovetail_precision.choices import Choice, Choices, float_choices, uniform
+from dovetail_precision.choices import Choice, Choices, SharedFormat, float_choices, uniform
 from dovetail_precision.costs import UnitJoins, cost_of
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.solvers.fixpoint import solve_fixpoint
@@ -128,3 +128,38 @@ def test_choices_that_give_all_ports_one_format_are_one_object():
     assert FLOATS is float_choices(frozenset({FLOAT32, FLOAT16}))
     assert PRODUCT in Choices([PRODUCT]) and uniform(INT8) not in Choices([PRODUCT])
     assert PRODUCT.quantised and not uniform(FLOAT16).quantised
+
+
+class SlowRequantisation(UnitJoins):
+    """A conversion between two scales costs as much as five others."""
+
+    def join(self, value, held, wanted):
+        return 5 if held is wanted else 1
+
+
+@pytest.mark.parametrize(("scales", "expected", "cost"), [("one", INT8, 2), ("two", FLOAT16, 4)])
+def test_another_scale_in_the_same_format_has_a_price(scales, expected, cost):
+    x, a, b, y = (Value(name) for name in "xaby")
+    y.kept = True
+    first, second = SharedFormat(INT8), SharedFormat(INT8)
+    middle = second if scales == "two" else first
+    only, any_ = Choices([uniform(INT8)]), Choices([uniform(INT8), uniform(FLOAT16)])
+    problem = TypingProblem(
+        [
+            variable("one", only, [("X", x)], [("Y", a)], "active"),
+            variable("sum", any_, [("X", a)], [("Y", b)], ""),
+            variable("two", only, [("X", b)], [("Y", y)], "active"),
+        ],
+        cost_model=SlowRequantisation,
+    )
+    for one, held in zip(problem.variables, (first, middle, first), strict=True):
+        one.groups = {("X", INT8): held, ("Y", INT8): held}
+    solve_min_cut(problem)
+    assert (problem.variables[1].format, cost_of(problem)) == (expected, cost)
+
+
+def test_a_conversion_of_the_source_model_costs_nothing():
+    x, y = Value("x", adopted=frozenset({INT8})), Value("y")
+    problem = TypingProblem([variable("one", Choices([uniform(INT8)]), [("X", x)], [("Y", y)], "active")])
+    solve_min_cut(problem)
+    assert cost_of(problem) == 0

@@ -138,6 +138,47 @@ def test_two_scales_for_one_value_are_two_holdings_with_a_requantisation_between
     assert second.inputs[1].const_value.numpy() == np.float32(half["scale"])
     said = [remark.why for remark in result.remarks if remark.rule == "requantised"]
     assert said == [f"'r' is requantised to int8[symmetric], scale {half['scale']:.6g} (half of 8 batches)"]
+    joins = [(join.value, join.kind, join.at) for join in result.plan.joins]
+    assert joins == [("x", "quantize", "relu"), ("r", "requantize", "mul"), ("y", "dequantize", "y")]
+    assert "3 joins" in result.summary()
+
+
+def test_a_value_quantised_with_two_scales_is_two_joins(compiled):
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    g (float[1,4,8,8] x) => (float[1,4,8,8] y) { [mul] m = Mul (x, x) [add] y = Add (m, x) }"""
+    assert [join.kind for join in compiled(text).plan.joins] == ["quantize", "quantize", "dequantize"]
+
+
+FUSED = ("Conv: {role: active, types: {X: q8, W: w8, B: b32, Y: q8}}",
+         "Conv: {role: active, types: {X: q8, W: w8, B: b32, Y: q8}, fuses: [Relu, Clip]}")  # fmt: skip
+
+
+def test_a_value_between_a_product_and_the_activation_computed_with_it_is_not_held(compiled, samples):
+    result = compiled(NET, FUSED, verify=True)
+    relu = next(iter(nodes_of(result, "Relu")))
+    assert relu.inputs[0].producer().op_type == "Conv", "nothing stands between them"
+    between, after = holdings(result, "a")[0], holdings(result, "r")[0]
+    assert (between["group"], between["scale"]) == (after["group"], after["scale"]), "of the result, not of its input"
+    assert between["source"] == "computed together with relu"
+    assert len(nodes_of(result, "QuantizeLinear")) == len(nodes_of(compiled(), "QuantizeLinear")) - 1
+
+
+def test_a_value_with_a_second_reader_is_held_all_the_same(compiled):
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float[4,4,3,3] w> {
+      [conv] a = Conv <pads = [1,1,1,1]> (x, w) [relu] r = Relu (a) [add] y = Add (a, r) }"""
+    result = compiled(text, FUSED)
+    assert holdings(result, "a")[0]["source"] == "minmax of 8 batches"
+    assert next(iter(nodes_of(result, "Relu"))).inputs[0].producer().op_type == "DequantizeLinear"
+
+
+def test_operands_may_be_aligned_while_the_result_has_a_scale_of_its_own(compiled):
+    aligned = ("Add: {role: active, types: {A: q8, B: q8, C: q8}}",
+               "Add: {role: active, types: {A: q8, B: q8, C: q8}, same_scale: [A, B]}")  # fmt: skip
+    free = ("Concat: {role: passive, types: {in0: q8, in1: q8, out0: q8}, same_scale: true}", "Tanh: {types: q8}")
+    values = compiled(NET.replace("Concat <axis = 1> (s, c)", "Concat <axis = 1> (s, p)"), aligned, free).plan.values
+    assert values["p"][0]["scale"] == values["c"][0]["scale"]
+    assert values["s"][0]["scale"] != values["p"][0]["scale"]
 
 
 def test_beside_a_backend_that_computes_in_bfloat16(compiled):

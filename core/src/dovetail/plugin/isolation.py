@@ -87,5 +87,9 @@ def require(thing: object, who: str, attributes: Iterable[str], hint: str = "see
 
 
 def described(error: BaseException) -> str:
-    """The type and the text of an exception: `KeyError: 'x'`."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """The type and the text of an exception: `KeyError: 'x'`; of one that was raised for another, both."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    return text if first is error else f"{text.splitlines()[0][:200]} (caused by {described(first)})"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.planning.claim import Claim
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.plugin import Backend
 
 __all__ = ["Pin", "Pins", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
 
@@ -80,10 +81,10 @@ class Pins:
     """
 
     def __init__(self, model: Model, ctx: Context):
-        names = [backend.name for backend in ctx.backends]
+        backends = {backend.name: backend for backend in ctx.backends}
         plan = ctx.request.plan
-        found, self._unfit = ({}, []) if plan is None else planned_pins(model, plan, names)
-        found |= resolve_pins(model, ctx.request.pins, names)
+        found, self._unfit = ({}, []) if plan is None else planned_pins(model, plan, backends)
+        found |= resolve_pins(model, ctx.request.pins, list(backends))
         self._found = found | pins_of_bodies(model, found)
 
     def __iter__(self) -> Iterator[Pin]:
@@ -124,7 +125,7 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
     return pins
 
 
-def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dict[int, Pin], list[Unfit]]:
+def planned_pins(model: Model, plan: Plan, backends: Mapping[str, Backend]) -> tuple[dict[int, Pin], list[Unfit]]:
     """Turn a plan into pins: every node that it lists keeps its backend and its types.
 
     A node is found by the value it computes and its operator, else by its structure; one that the plan does not know is
@@ -144,10 +145,21 @@ def planned_pins(model: Model, plan: Plan, backends: Iterable[str]) -> tuple[dic
             raise DovetailError(
                 f"{where} is on '{entry.backend}', which was not chosen", f"add --backend {entry.backend}"
             )
+        if _is_adopted(node, backends.get(entry.backend)):
+            continue
         pins[id(node)] = Pin(node, entry.backend, _planned_formats(node, entry, where), where)
     if not pins and plan.nodes:
         raise DovetailError("the plan was made for another model: it knows no node of this one")
     return pins, unfit
+
+
+def _is_adopted(node: ir.Node, backend: Backend | None) -> bool:
+    """Whether a conversion of the source model is only on a backend because it stands beside integers there.
+
+    It is placed beside them again, once these are typed.
+    """
+    conversion = node.domain in ("", "ai.onnx") and node.op_type in ("QuantizeLinear", "DequantizeLinear")
+    return conversion and backend is not None and not backend.lists(node.domain, node.op_type)
 
 
 def _match(model: Model, plan: Plan) -> tuple[list[tuple[ir.Node, PlannedNode]], list[Unfit]]:

@@ -30,6 +30,7 @@ def place_atoms(held_values: Iterable[Held], model: Model, ctx: Context) -> None
     places = ConversionPlacement(model, ctx)
     borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
     for held in held_values:
+        _remark_other_scheme(held, ctx)
         for atom, backend in _wanted(held, borders):
             if get_placement(atom.node).backend != HOST:
                 continue
@@ -61,6 +62,23 @@ def _wanted(held: Held, borders: dict[str, object]) -> Iterator[tuple[Atom, str]
     before = atom_of(atom.integers.producer())
     if before is not None and getattr(borders.get(reader), "into", "") == "inside":
         yield before, reader
+
+
+def _remark_other_scheme(held: Held, ctx: Context) -> None:
+    """Say where the source model has integers of another kind: its conversions stay beside those of the plan."""
+    if held.adopted is not None or held.rule.factors:
+        return
+    atom = dequantising(held.value)
+    if atom is None and held.producer is not None:
+        atom = next(quantising(held.value), None)
+    if atom is None or atom.fits(held.format) or atom.integers.const_value is not None:
+        return
+    node = held.uses[0].node
+    why = (
+        f"the source model has '{held.value.name}' in {atom.element} with another scheme or granularity than "
+        f"{held.format}; both conversions are carried out"
+    )
+    ctx.remark("missed", node, "other-scheme", why, suggest="compile the model as it was before it was quantised")
 
 
 def _dequantise(node: ir.Node) -> Atom | None:

@@ -11,7 +11,7 @@ from dovetail.planning.placement import HOST, get_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 from dovetail_precision.recurrent_io import find_recurrent_io
-from dovetail_precision.source_quantisation import is_atom
+from dovetail_precision.source_quantisation import is_atom, weight_of
 from dovetail_precision.type_equalities import type_equalities
 
 if TYPE_CHECKING:
@@ -183,9 +183,12 @@ class _Forms:
         return form is not None and self._computed.get(id(value), form) is not form
 
     def converted_by_source(self, node: ir.Node, index: int) -> bool:
-        """Whether a conversion of the source model serves an input: one before it, or the node itself."""
+        """Whether a conversion of the source model serves an input: one before it, or the node itself.
+
+        A weight that the source model has in integers is stored anew where these do not fit.
+        """
         form = self.read(node, index)
         if form is not None:
-            return form.adopted is not None and form.producer is None
+            return form.producer is None and (form.adopted is not None or weight_of(form.value) is not None)
         computed = self._computed.get(id(node.inputs[index])) if is_atom(node) else None
         return computed is not None and computed.adopted is not None

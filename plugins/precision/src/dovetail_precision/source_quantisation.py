@@ -125,15 +125,18 @@ def weight_of(value: ir.Value) -> ir.TensorProtocol | None:
     stored = atom.integers if atom is not None else None
     if stored is None or stored.const_value is None or not stored.is_initializer() or stored.is_graph_input():
         return None
+    integers, kind = stored.const_value, value.dtype.numpy()
     return ir.LazyTensor(
-        lambda: ir.Tensor(_dequantised(atom), name=value.name), value.dtype, stored.const_value.shape, name=value.name
+        lambda: ir.Tensor(_dequantised(integers.numpy(), atom).astype(kind)),
+        value.dtype,
+        integers.shape,
+        name=value.name,
     )
 
 
-def _dequantised(atom: Atom) -> np.ndarray:
-    integers = atom.integers.const_value.numpy()
+def _dequantised(integers: np.ndarray, atom: Atom) -> np.ndarray:
     scale, zero = (_shaped(numbers, atom, integers.shape) for numbers in atom.parameters)
-    return ((integers.astype(np.float32) - zero) * scale).astype(atom.floats.dtype.numpy())
+    return (integers.astype(np.float32) - zero) * scale
 
 
 def _shaped(numbers: tuple, atom: Atom, shape: tuple[int, ...]) -> np.ndarray:

@@ -63,6 +63,8 @@ class Calibrate(Pass):
             return False
         calibration = _Calibration(model, ctx)
         calibration.find(held)
+        if ctx.refusals.fresh:
+            return False
         ctx.holdings = [calibration.holding(one) for one in held]
         ctx.count("holdings", len(held))
         return False
@@ -104,14 +106,30 @@ class _Calibration:
                 node = one.uses[0].node
                 factors = [self._parameters_at(node, port, by_use, one) for port in one.rule.factors]
                 product, atom = product_of_scales(one.format, factors), dequantising(one.value)
+                if not self._fits(product, one, node):
+                    continue
                 if is_adopted(atom, one.format, product, one.value.shape):
                     self._set([one], repeated(atom.parameters, one.format, one.value.shape), "source model")
                 else:
                     self._set([one], product, f"{one.rule.scale} of {node.name}")
 
+    def _fits(self, product: Parameters, held: Held, node: ir.Node) -> bool:
+        """Whether a product has as many scales as the value has room for; else refuse the node."""
+        shape = held.value.shape
+        room = None if held.format.axis is None or shape is None else shape[held.format.axis % len(shape)]
+        if room is None or room == len(product.scale):
+            return True
+        why = (
+            f"the scale of '{held.value.name}' is {held.rule.scale}, which has {len(product.scale)} numbers for {room}"
+        )
+        self._ctx.refuse(node, get_placement(node).backend, why, rule="calibration")
+        return False
+
     def holding(self, held: Held) -> Holding:
         """What was found of a quantised value."""
         parameters, source = self._found[id(held)]
+        if held.fused is not None:
+            source = f"computed together with {held.fused.name}"
         readers = tuple(f"{use.node.name}:{use.port}" for use in held.uses if not use.is_output)
         return Holding(held.value.name, held.format, held.name, source, parameters, readers)
 
