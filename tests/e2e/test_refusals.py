@@ -96,6 +96,24 @@ def test_nodes_that_are_named_go_to_the_host_and_the_rest_stays(picky):
     assert not compiled.verification.broken
 
 
+def test_an_engine_that_names_one_node_at_a_time_costs_two_rounds(picky):
+    """What is left of a refused region is loaded without the named node before anything is decided again."""
+    chain = "  ".join(f"[exp_{i}] e{i} = Exp (n{i - 1})  [neg_{i}] n{i} = Neg (e{i})" for i in range(1, 9))
+    plugins = picky(["Exp"])
+    with open("m.onnxtxt", "w") as file:
+        file.write(
+            '<ir_version: 10, opset_import: ["" : 22]> g (float[2,4] x) => (float[2,4] y) '
+            f"{{ [first] n0 = Neg (x) {chain} [last] y = Abs (n8) }}"
+        )
+    results = []
+    watch = dovetail.Instrumentation(finished=results.append)
+    compiled = dovetail.compile("m.onnxtxt", "acme-npu", plugins=plugins, instrumentation=watch)
+    assert {name for name, backend in placed(compiled).items() if backend == "host"} == {
+        f"exp_{i}" for i in range(1, 9)
+    }
+    assert sum(step.name == "place" for result in results for step in result.passes) == 2
+
+
 def test_a_region_that_is_refused_without_a_name_goes_as_a_whole(picky):
     compiled = dovetail.compile("m.onnxtxt", "acme-npu", plugins=picky(["Exp"], names=False))
     assert set(placed(compiled).values()) == {"host"}

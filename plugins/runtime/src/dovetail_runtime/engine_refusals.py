@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.region_runner import Refusal
 
-__all__ = ["refuse_nodes"]
+__all__ = ["named_in", "refuse_nodes"]
 
 
 def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx: Context, whole: bool = False) -> None:
@@ -35,14 +35,16 @@ def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx:
         if preferred.get(region.backend) != refusal.engine:
             continue
         held = [inner for node in region.nodes for inner in nodes_of(ctx.model, node)]
-        named = None if whole else _named(held, refusal.error.node)
+        named = None if whole else named_in(held, refusal.error.node)
         nodes = _around(named, held, planned) if named is not None else []
         for node in nodes or [node for node in held if node.name in planned]:
             ctx.refuse(node, region.backend, refusal.error.message, rule="engine-refused", kind="failed")
 
 
-def _named(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
-    """Return the node of that name, or the producer of the value of that name; for a body, its control-flow node.
+def named_in(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
+    """Return the node that an engine names: the one of that name, or that computes the value of that name.
+
+    For a node in a body that is the control-flow node.
 
     Engines also derive names (`conv_1/WithoutBiases`), so the parts before the last and the first slash count, too.
     """

@@ -13,6 +13,7 @@ from dovetail.planning.placement import HOST, get_placement
 
 from dovetail_runtime.engine_refusals import refuse_nodes
 from dovetail_runtime.engines import Engines, engines_in
+from dovetail_runtime.further_refusals import further_refusals
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -74,11 +75,13 @@ class Load(Pass):
             executor = Executor(model, engines, artifacts=ctx.artifacts)
         except DovetailError as error:
             # No engine at all takes some region. Where the one that the backend is made for refused it, the host may.
-            refuse_nodes(getattr(error, "refusals", []), preferred, ctx, whole)
+            refused = getattr(error, "refusals", [])
+            refuse_nodes([*refused, *further_refusals(model, refused, engines)], preferred, ctx, whole)
             if not ctx.refusals.fresh:
                 raise
         else:
-            refuse_nodes(executor.refusals, preferred, ctx, whole)
+            refused = executor.refusals
+            refuse_nodes([*refused, *further_refusals(model, refused, engines)], preferred, ctx, whole)
             ctx.trial = Trial(engines, executor)
         return False
 
