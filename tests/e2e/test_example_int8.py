@@ -104,7 +104,7 @@ def test_both_backends_are_in_one_plan_and_the_result_is_right(compiled):
 def test_the_plan_holds_every_value_with_its_scale(compiled):
     values, _, joins = plan_of()
     assert set(values) == {"image", "w1", "b1", "a", "r", "p", "w2", "b2", "c", "d", "s", "e", "w3", "b3", "f"}
-    assert values["image"][0]["source"] == "acme-percentile of 8 batches"
+    assert values["image"][0]["source"] == "acme-percentile{share=99.5} of 8 batches"
     assert values["b2"][0]["source"] == "X*W of second"
     percentile, minmax = values["p"]
     assert percentile["readers"] == ["second:X", "both:in1"]
@@ -225,7 +225,9 @@ BROKEN = [
     ("files.py", "return Artifact(", "return str(", "emitter 'acme-files' of dovetail-example-int8"),
     ("memory.py", "weight = node", "weight = node.inputs[7]; node", "fact 'weight_bytes' of dovetail-example-int8"),
     ("__init__.py", '"acme-files"', '"acme files"', "dovetail-example-int8"),
-    ("int8.backend.yaml", "observer: acme-percentile", "observer: acme-percentil", "did you mean 'acme-percentile' or"),
+    ("int8.backend.yaml", "name: acme-percentile", "name: acme-percentil", "did you mean 'acme-percentile' or"),
+    ("int8.backend.yaml", "share: 99.5", "shaer: 99.5", "(did you mean 'share'?)"),
+    ("int8.backend.yaml", "share: 99.5", "share: 995", "share: 995 is not above 0 and up to 100 percent"),
     ("int8.backend.yaml", "w8, B: b32", "w9, B: b32", "unknown type 'w9'"),
 ]  # fmt: skip
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import PlainCommand, columns, existing, plugins_of, print_json
+
+from dovetail_schemas.observers import resolve_observer
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -42,9 +45,15 @@ def run(args: argparse.Namespace) -> int:
         "strategy": list(registry.strategy),
         "region_former": list(registry.region_former),
     }
-    format_of(registry, args.file).check(
-        args.file, known, lambda options: load_backend_file(registry, args.file, options)
-    )
+
+    def load(options: Mapping[str, str]) -> Backend:
+        loaded = load_backend_file(registry, args.file, options)
+        for spec in getattr(loaded, "types", {}).values():
+            if spec.observer.name:
+                resolve_observer(spec.observer, registry.observer)
+        return loaded
+
+    format_of(registry, args.file).check(args.file, known, load)
     facts = {name: registry.fact[name] for name in backend.facts}
     documents = []
     for path in args.models:

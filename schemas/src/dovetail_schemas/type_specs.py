@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from dovetail.ir.formats import SCHEMES, Format
 from dovetail.ir.types import FLOATS
-from dovetail.plugin import DovetailError, ParameterRule
+from dovetail.plugin import DovetailError, ObserverChoice, ParameterRule
 
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Guard, parse_guards
+from dovetail_schemas.observers import parse_observer
 from dovetail_schemas.yaml_source import Entries, Node
 
 __all__ = ["DTYPES", "INPUTS_OF_PRODUCTS", "PortTypes", "TypeSpec", "parse_dtype", "parse_port_types", "parse_type"]
@@ -41,7 +42,7 @@ class TypeSpec:
         axis: The axis of a granularity by channel or group, or None. Of a scale that is a product of ports: the axis
             along which this port has the channels of a factor.
         group: How many elements along the axis share a scale, or None.
-        observer: Name of the observer that finds the scale, or empty.
+        observer: The observer that finds the scale; without a name, the default one.
         scale: Where the scale comes from instead: a product of ports (`X*W`), `compute`, or empty.
         when: Only while this holds.
     """
@@ -52,14 +53,14 @@ class TypeSpec:
     granularity: str = ""
     axis: int | None = None
     group: int | None = None
-    observer: str = ""
+    observer: ObserverChoice = ObserverChoice()
     scale: str = ""
     when: Guard = field(default_factory=Guard)
 
     @property
     def quantised(self) -> bool:
         """Its values stand for real numbers by way of a scale."""
-        return bool(self.scheme or self.granularity or self.observer or self.scale)
+        return bool(self.scheme or self.granularity or self.observer.name or self.scale)
 
     @property
     def parameters(self) -> ParameterRule:
@@ -131,7 +132,7 @@ def parse_type(name: str, node: Node) -> TypeSpec:
             if used != "region.last":
                 raise place.error(f"unknown name '{used}' in when of type '{name}'{near_miss(used, ['region.last'])}")
 
-    observer, scale = (text.text(key) if (text := node.get(key)) else "" for key in ("observer", "scale"))
+    scale = text.text("scale") if (text := node.get("scale")) else ""
     if not _SCALE.fullmatch(scale or "compute"):
         raise node.get("scale").error(f"scale: '{scale}' is neither a product of ports, such as X*W, nor compute")
     granularity = node.choice("granularity", _GRANULARITIES)
@@ -141,7 +142,7 @@ def parse_type(name: str, node: Node) -> TypeSpec:
         node.choice("scheme", SCHEMES),
         granularity,
         *_granularity(node, granularity, bool(scale) and scale != "compute"),
-        observer,
+        parse_observer(node.get("observer")),
         scale,
         parse_guards(node.get("when"), only_region),
     )

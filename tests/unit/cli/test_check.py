@@ -60,6 +60,16 @@ BROKEN = {
     ),
     "range": ("{policy: lower}", "{shape: {X: N C KH KW}, limits: {KH: 1-7}}", "'1-7' is no range; did you mean 1..7?"),
     "word": ("{policy: lower}", "{shape: {X: N C KH KW}, limits: {KH: 7x}}", "'7x' is neither a number nor a range"),
+    "observer": (
+        "place:",
+        "types: {q: {dtype: int8, observer: percntile}}\nplace:",
+        "unknown observer 'percntile' (did you mean 'percentile'?)",
+    ),
+    "option of an observer": (
+        "place:",
+        "types: {q: {dtype: int8, observer: {name: percentile, precentile: 99}}}\nplace:",
+        "observer 'percentile' of dovetail-quantize has no option 'precentile' (did you mean 'percentile'?)",
+    ),
     "opset": ("opset: 13..22", "opset: 13..99", "opset 99 does not exist; onnx "),
 }
 

@@ -70,7 +70,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("solver", ["forward", "fixpoint", "min-cut"])
 def test_a_net_in_integers(plan, solver):
-    """A bias has a scale per channel, because the weights do; passive nodes have scales of another observer."""
+    """A bias has a scale per channel, because the weights do; passive nodes have the scale of another observer."""
     found = plan(solver=solver)
     assert placed(found) == EXPECTED
     joins = [(join.value, str(join.held), str(join.wanted), join.kind) for join in found.joins]

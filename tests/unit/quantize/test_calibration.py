@@ -82,7 +82,7 @@ MISTAKES = [
     ("Silent", "finds no scale for 'x' in int8[symmetric]: nothing was worth it"),
     ("Zero", "gives Parameters(scale=(0.0,), zero_point=(0,)) for 'x' in int8[symmetric]"),
     ("Listed", "gives [1.0] for 'x' in int8[symmetric]"),
-    ("Unmade", "cannot be made 'x' in int8[symmetric]: TypeError"),
+    ("Unmade", "cannot be made for 'x' in int8[symmetric]: TypeError"),
 ]
 
 

@@ -57,12 +57,12 @@ def restored(array, text, parameters):
 def test_percentile_leaves_out_the_outermost_numbers(which, share, size):
     array = numbers(which, size)
     width = 2.0 ** np.frexp(np.abs(array).max())[1] / 4096 if size == MANY else 1e-5
-    low, high = covered("int8[symmetric]", found(Percentile, "int8[symmetric]", array, share=share))
+    low, high = covered("int8[symmetric]", found(Percentile, "int8[symmetric]", array, percentile=share))
     expected = np.quantile(np.abs(array), share / 100, method="inverted_cdf")
     expected = expected or np.abs(array).max()  # nothing but zeros: the rest is all there is
     assert high == pytest.approx(expected, rel=1e-6, abs=float(width)) and low == -high
 
-    low, high = covered("uint8[asymmetric]", found(Percentile, "uint8[asymmetric]", array, share=share))
+    low, high = covered("uint8[asymmetric]", found(Percentile, "uint8[asymmetric]", array, percentile=share))
     ends = np.quantile(array, [(1 - share / 100) / 2, (1 + share / 100) / 2], method="inverted_cdf")
     step = (high - low) / 255  # the zero point moves both ends by half of it
     assert low == pytest.approx(min(ends[0], 0), abs=float(step + width + 2e-4 * np.ptp(ends)))

@@ -152,7 +152,7 @@ emit: {engines: [one, two], artifacts: json}
     assert (backend.low, backend.high, backend.accumulate) == ("int8", "float32", "int32")
     f, q, b = backend.types.values()
     assert (f.dtype, f.quantised) == (("float16", "float32"), False)
-    assert (q.dtype, q.scheme, q.granularity, q.axis, q.observer) == (
+    assert (q.dtype, q.scheme, q.granularity, q.axis, str(q.observer)) == (
         ("int8", "int16"),
         "symmetric",
         "channel",

@@ -176,7 +176,7 @@ ops:
 """)
     gemm = Judge(backend)(node("(float[2,4] a, float[3,4] w, float[3] c) => (float[2,3] y) { y = Gemm(a, w, c) }"))
     found = {
-        port: {str(format_): (p.observer, p.scale) for format_, p in rule.parameters.items()}
+        port: {str(format_): (str(p.observer), p.scale) for format_, p in rule.parameters.items()}
         for port, rule in gemm.rules.items()
     }
     assert found == {

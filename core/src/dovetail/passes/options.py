@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dovetail.passes.base import Pass
 
-__all__ = ["WORD", "Value", "Word", "build", "print_options"]
+__all__ = ["WORD", "Value", "Word", "build", "plain_value", "print_options"]
 
 WORD = re.compile(r"[^\s{}()\[\],=\"]+")
 
@@ -137,10 +137,11 @@ def _convert_word(word: Word, hint: Any) -> Any:
 def _by_looks(value: Value) -> Any:
     if isinstance(value, list):
         return tuple(_by_looks(item) for item in value)
-    return value.text if value.quoted else _guess(value.text)
+    return value.text if value.quoted else plain_value(value.text)
 
 
-def _guess(text: str) -> Any:
+def plain_value(text: str) -> Any:
+    """A number, a truth value or None where a text looks like one, else the text."""
     words = {"true": True, "false": False, "none": None}
     if text in words:
         return words[text]
@@ -161,7 +162,7 @@ def _print(value: Any, hint: Any) -> str:
         return repr(value)
     if isinstance(value, (str, Path)):
         text = str(value)
-        plain = WORD.fullmatch(text) and _guess(text) is text
+        plain = WORD.fullmatch(text) and plain_value(text) is text
         return text if plain else json.dumps(text, ensure_ascii=False)
     if isinstance(value, (tuple, list)):
         # A single value of a tuple field needs no brackets: the parser knows the field's type.

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import UsageError
+from dovetail.passes.options import plain_value
+from dovetail.planning.observers import ObserverChoice
 
-__all__ = ["STRATEGY", "BackendChoice", "Request"]
+__all__ = ["OBSERVER", "STRATEGY", "BackendChoice", "Request"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -18,6 +20,10 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 
 STRATEGY = "strategy"
 """The option that every backend has: the strategy that claims nodes for it."""
+
+OBSERVER = "observer"
+"""The option that every backend has: the observer for everything that it calibrates on data, whatever its file says.
+`observer.KEY=value` is an option of this observer."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class BackendChoice:
     Attributes:
         name: Name of the backend.
         options: Options as text; the backend file defines their types. (A version such as `10.10` is not a number.)
-            `strategy` is not the backend's own: it names the strategy that claims nodes for it.
+            `strategy` and `observer` are not the backend's own: see `STRATEGY` and `OBSERVER`.
     """
 
     name: str
@@ -61,9 +67,25 @@ class BackendChoice:
         return self.options.get(STRATEGY, "")
 
     @property
+    def observer(self) -> ObserverChoice | None:
+        """The observer that the user chose for this backend; None if each type has the one that the backend names.
+
+        Raises:
+            UsageError: There are options for an observer, and none is chosen.
+        """
+        inner = f"{OBSERVER}."
+        options = tuple((k.removeprefix(inner), plain_value(v)) for k, v in self.options.items() if k.startswith(inner))
+        if options and OBSERVER not in self.options:
+            raise UsageError(
+                f"backend '{self}' has an option for an observer, and chooses none",
+                f"write {self.name}:{OBSERVER}=NAME,{inner}{options[0][0]}={options[0][1]}",
+            )
+        return ObserverChoice(self.options[OBSERVER], options, str(self)) if OBSERVER in self.options else None
+
+    @property
     def own_options(self) -> dict[str, str]:
         """The options without those that mean the same for every backend."""
-        return {key: value for key, value in self.options.items() if key != STRATEGY}
+        return {key: value for key, value in self.options.items() if key.partition(".")[0] not in (STRATEGY, OBSERVER)}
 
     def __str__(self) -> str:
         options = ",".join(f"{key}={value}" for key, value in self.options.items())
@@ -116,6 +138,11 @@ class Request:
         rest["edits"] = tuple(map(str, given if isinstance(given, (list, tuple)) else [given]))
         rest["costs"] = str(rest["costs"]) if rest.get("costs") else None
         return cls(tuple(BackendChoice.parse(backend) for backend in backends), **rest)
+
+    @property
+    def observers(self) -> dict[str, ObserverChoice]:
+        """By name of a backend, the observer that the user chose for it, where there is one."""
+        return {choice.name: choice.observer for choice in self.backends if choice.observer is not None}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the request as plain data; data given as arrays is left out."""

@@ -35,7 +35,9 @@ class Observer(Protocol):
     """Collects what calibration needs of a value, and turns it into parameters.
 
     It is registered as `registry.observer("acme-p99", "acme_npu.observers:P99")`, and made for one sharing group as
-    `P99(format)`. Data is shown to it once, so it keeps an amount that does not grow with the number of batches.
+    `P99(format)`. Its options are the keywords behind the format: `observer: {name: acme-p99, rounds: 3}` in a backend
+    file calls `P99(format, rounds=3)`; a value has the type of the keyword's default. Data is shown to it once, so it
+    keeps an amount that does not grow with the number of batches.
 
     An observer that needs nothing but extrema may have a method `extrema(low, high)`, too. It is called instead of
     `update` where an engine computes them, with the smallest and the largest number of one batch, one each per scale;

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.planning.observers import ObserverChoice
+
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
@@ -31,12 +33,12 @@ class ParameterRule(NamedTuple):
     """Where the parameters of a port come from, in one quantised format.
 
     Attributes:
-        observer: Name of the observer that derives them from data; empty for the default one.
+        observer: The observer that derives them from data.
         scale: Source of the scale if it is not observed: a product of ports (`X*W`), whose granularity it has, or
             `compute`; empty if an observer finds it.
     """
 
-    observer: str = ""
+    observer: ObserverChoice = ObserverChoice()
     scale: str = ""
 
     @property

@@ -62,6 +62,7 @@ _PUBLIC = {
     **dict.fromkeys(("Analysis", "Context", "Pass"), "dovetail.passes"),
     **dict.fromkeys(("Claim", "Claims", "claim_of"), "dovetail.planning.claim"),
     **dict.fromkeys(("ConversionKind", "Step"), "dovetail.planning.conversion"),
+    "ObserverChoice": "dovetail.planning.observers",
     **dict.fromkeys(("Holding", "Observer", "Parameters"), "dovetail.planning.holdings"),
     **dict.fromkeys(("Artifact", "EmittedRegion", "Emitter", "StandIn"), "dovetail.plugin.emitter"),
     "Edit": "dovetail.planning.edits",

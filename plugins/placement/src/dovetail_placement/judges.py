@@ -10,6 +10,8 @@ from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
 from dovetail_lowering import can_lower
 
+from dovetail_placement.chosen_observers import with_observer
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -46,6 +48,9 @@ class Judges:
     def _guarded(self, backend: Backend, facts: Mapping[str, Fact]) -> Judge:
         """Return the judge of a backend, with its exceptions turned into errors that name node and distribution."""
         judge = backend.judge(self._model.ir.opset_imports, facts)
+        observer = self._ctx.request.observers.get(backend.name)
+        if observer is not None:
+            judge = with_observer(judge, observer, self._model.ir.opset_imports)
         table = self._ctx.registry.backend
         owner = table.entry(backend.name).owner if backend.name in table else backend.source
 

@@ -81,7 +81,7 @@ class Held:
     def name(self) -> str:
         """The name of its sharing group: the first value in it, and what tells groups of this value apart."""
         first = self.group[0]
-        detail = first.uses[0].node.name if first.rule.factors else first.rule.observer
+        detail = first.uses[0].node.name if first.rule.factors else str(first.rule.observer)
         return f"{first.value.name}@{detail}" if detail and first.adopted is None else first.value.name
 
     @property

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
-from dovetail.planning.holdings import Holding, Parameters, parse_holdings
+from dovetail.planning.holdings import Holding, Parameters
 from dovetail.planning.placement import get_placement
-from dovetail.plugin.isolation import described
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantisation import dequantising, weight_of
 
 from dovetail_quantize.adopting import is_adopted, range_of_source, repeated
+from dovetail_quantize.bias_range import weight_scale_for_bias
+from dovetail_quantize.named_observer import NamedObserver
 from dovetail_quantize.observing import observe
 from dovetail_quantize.products import product_of_scales
+from dovetail_quantize.replayed import replayed_parameters
 from dovetail_quantize.slices import number_of_scales
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Calibrate"]
 
-_DEFAULT_OBSERVER = "minmax"
+_FEW = 16  # samples
 _ByUse = Mapping[tuple[int, str], Held]
 
 
@@ -75,13 +77,12 @@ class _Calibration:
 
     def __init__(self, model: Model, ctx: Context):
         self._model, self._ctx = model, ctx
-        plan = ctx.request.plan
-        known = parse_holdings(plan.values) if plan is not None else ()
-        self._replayed = {(one.value, one.format, one.group): one for one in known}
+        self._replayed: dict[int, Parameters] = {}
         self._found: dict[int, tuple[Parameters, str]] = {}
 
     def find(self, held: list[Held]) -> None:
         """Find the parameters of all sharing groups, products of scales last."""
+        self._replayed = replayed_parameters(self._ctx.request.plan, held)
         observed: list[list[Held]] = []
         for group in {id(one.group): one.group for one in held}.values():
             if any(one.rule.factors for one in group):
@@ -101,6 +102,9 @@ class _Calibration:
         if observed:
             self._of_data(observed)
         by_use = {(id(use.node), use.port): one for one in held for use in one.uses}
+        for one in held:
+            if one.rule.factors and (bias := weight_of(one.value)) is not None:
+                self._fit_bias(one, bias, by_use)
         for one in held:
             if one.rule.factors:
                 node = one.uses[0].node
@@ -142,14 +146,27 @@ class _Calibration:
         observer.update(weight.numpy())
         self._set([held], observer.parameters(), "weights")
 
+    def _fit_bias(self, bias: Held, numbers: ir.TensorProtocol, by_use: _ByUse) -> None:
+        """Raise the scale of the weight beside a bias that would saturate."""
+        node = bias.uses[0].node
+        factors = {port: self._parameters_at(node, port, by_use, bias) for port in bias.rule.factors}
+        weights = [found for port in factors if self._found[id(found := by_use[id(node), port])][1] == "weights"]
+        if (
+            len(weights) == 1
+            and (raised := weight_scale_for_bias(bias, numbers.numpy(), weights[0], factors)) is not None
+        ):
+            self._set(weights, raised, "weights")
+            grown = f"so the scale of '{weights[0].value.name}' was raised"
+            why = f"'{bias.value.name}' is too large for the scale {bias.rule.scale}, {grown}"
+            self._ctx.remark("passed", node, "bias-range", why)
+
     def _from_plan(self, group: list[Held]) -> Parameters | None:
         """The parameters in the replayed plan; None if it has none for any of them.
 
         Raises:
             DovetailError: There are as many as the format does not have, or they differ within the group.
         """
-        keys = [(one.value.name, one.format, one.name) for one in group]
-        found = {self._replayed[key].parameters for key in keys if key in self._replayed} - {None}
+        found = {self._replayed[id(one)] for one in group if id(one) in self._replayed}
         if not found:
             return None
         what = f"plan: the holding of value '{group[0].value.name}' in {group[0].format}"
@@ -177,25 +194,27 @@ class _Calibration:
                 "give --data with inputs like those that the model will see, or replay a plan that has the scales",
             )
         observers = [(group, self._observer(group[0].leaders[0])) for group in groups]
-        wanted: dict[str, list[_Named]] = {}
+        wanted: dict[str, list[NamedObserver]] = {}
         for group, observer in observers:
             for one in group[0].leaders:
                 if (weight := weight_of(one.value)) is not None:
                     observer.update(weight.numpy())
                 else:
                     wanted.setdefault(one.value.name, []).append(observer)
-        number = observe(self._model, wanted, self._ctx)
-        if not number:
+        seen = observe(self._model, wanted, self._ctx)
+        if not seen.batches:
             raise DovetailError(
                 "the data holds no batch to calibrate on", "give at least one; a hundred samples are usual"
             )
         for group, observer in observers:
-            name = group[0].leaders[0].rule.observer or _DEFAULT_OBSERVER
-            self._set(group, observer.parameters(), f"{name} of {counted(number, 'batch')}")
+            self._set(group, observer.parameters(), f"{observer.choice} of {counted(seen.batches, 'batch')}")
+        if seen.samples < _FEW:
+            what = f"the scales of {counted(len(groups), 'value')} come from {counted(seen.samples, 'sample')}"
+            why = f"{what}; larger numbers saturate, and a hundred samples are usual"
+            self._ctx.remark("analysis", "", "few-samples", why, suggest="--data with more samples")
 
-    def _observer(self, held: Held) -> _Named:
-        table, name = self._ctx.registry.observer, held.rule.observer or _DEFAULT_OBSERVER
-        return _Named(table[name], table.title(name), held)
+    def _observer(self, held: Held) -> NamedObserver:
+        return NamedObserver(held, self._ctx.registry.observer)
 
     def _parameters_at(self, node: ir.Node, port: str, by_use: _ByUse, held: Held) -> Parameters:
         factor = by_use.get((id(node), port))
@@ -205,48 +224,6 @@ class _Calibration:
                 "list quantised types for this port in the backend's file, or another scale",
             )
         return self._found[id(factor)][0]
-
-
-class _Named:
-    """An observer whose failures name it, its distribution and the value."""
-
-    def __init__(self, observer: Any, who: str, held: Held):
-        self._who, self._held = who, held
-        self.format = held.format
-        self._observer = self._called("cannot be made", lambda: observer(held.format))
-        self.extrema = self._extrema if hasattr(self._observer, "extrema") else None
-
-    def _extrema(self, low: Any, high: Any) -> None:
-        self._called("fails on", lambda: self._observer.extrema(low, high))
-
-    def update(self, array: Any) -> None:
-        """Show it some numbers."""
-        self._called("fails on", lambda: self._observer.update(array))
-
-    def parameters(self) -> Parameters:
-        """What it makes of everything that it saw."""
-        found = self._called("finds no scale for", self._observer.parameters)
-        held = self._held
-        sizes = {len(part) for part in found} if isinstance(found, Parameters) else set()
-        wanted = self._called("finds no scale for", lambda: number_of_scales(held.format, held.value.shape))
-        if sizes != {wanted} or not all(scale > 0 for scale in found.scale):
-            raise DovetailError(
-                f"{self._who} gives {found!r} for '{held.value.name}' in {held.format}",
-                "`parameters` returns one positive scale and one zero point, or one per index along the format's axis",
-            )
-        return found
-
-    def _called(self, what: str, call: Any) -> Any:
-        try:
-            return call()
-        except DovetailError:
-            raise
-        except (Exception, SystemExit) as error:
-            text = str(error) if isinstance(error, ValueError) else described(error)
-            raise DovetailError(
-                f"{self._who} {what} '{self._held.value.name}' in {self._held.format}: {text}",
-                "look at the data, or name another observer in the backend's file",
-            ) from error
 
 
 _REPLAY = "replay a plan as it was saved, or leave the entry out and give --data"

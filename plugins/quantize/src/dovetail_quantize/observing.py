@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
+from dovetail.errors import DovetailError
 from dovetail_regions.regions import given_regions
+from dovetail_runtime.data.batch_extents import inputs_of_samples, samples_at_once
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.executor import Executor
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["Watcher", "observe"]
+__all__ = ["Amount", "Watcher", "observe"]
 
 _PART = 32  # nodes
 _WHOLE = 16  # values that leave the engine; those of one part are in memory at the same time
@@ -41,13 +44,25 @@ class Watcher(Protocol):
         """See the numbers of one batch."""
 
 
+class Amount(NamedTuple):
+    """How much data was seen.
+
+    Attributes:
+        batches: Runs of the model.
+        samples: Samples in them.
+    """
+
+    batches: int
+    samples: int
+
+
 class _Shown(NamedTuple):
     watcher: Watcher
     value: str
     extrema: ExtremaNames | None
 
 
-def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context) -> int:
+def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context) -> Amount:
     """Run `model` on the data of the request once, on the host.
 
     Memory holds one batch, and of it the values of two parts that somebody wants to see whole, and those that later
@@ -59,7 +74,7 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
         ctx: The context of the run.
 
     Returns:
-        The number of batches.
+        How much data there was.
 
     Raises:
         DovetailError: The data does not fit, or no engine of the host runs the model.
@@ -69,25 +84,28 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
     engines = engines_of([ctx.host], ctx.registry)
     executor = Executor(work, engines, {"optimise": "none"}, regions=given_regions(work.graph, parts))
     by_runner = [[one for name in runner.outputs for one in shown.get(name, ())] for runner in executor.runners]
-    number = 0
+    number = samples = 0
+    at_once, counting = samples_at_once(model), inputs_of_samples(model)
     with ThreadPoolExecutor(1, "dovetail-calibrate") as thread:
         pending: Future | None = None
         for number, (feeds, _) in enumerate(batches(model, ctx.request.data), start=1):
+            samples += max(len(feeds[name]) for name in counting) if at_once is None else at_once
             if pending is not None:  # one observer may see an input and computed values
                 pending.result()
-            for name, array in feeds.items():
-                for watcher in wanted.get(name, ()):
-                    watcher.update(array)
+            with _naming(number):
+                for name, array in feeds.items():
+                    for watcher in wanted.get(name, ()):
+                        watcher.update(array)
             for done, (_, values) in enumerate(executor.steps(feeds), start=1):
                 if ctx.progress:
                     ctx.progress(f"calibrate, batch {number}", done, len(executor.runners))
                 if pending is not None:
                     pending.result()
                 # What one part gave is looked at while the next one runs: the executor forgets values by then.
-                pending = thread.submit(_show, [(one, _seen(one, values)) for one in by_runner[done - 1]])
+                pending = thread.submit(_show, number, [(one, _seen(one, values)) for one in by_runner[done - 1]])
         if pending is not None:
             pending.result()
-    return number
+    return Amount(number, samples)
 
 
 def _instrumented(work: Model, wanted: Mapping[str, Sequence[Watcher]]) -> tuple[list[list[ir.Node]], dict]:
@@ -123,11 +141,21 @@ def _seen(one: _Shown, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     return [values[name] for name in (one.extrema or (one.value,))]
 
 
-def _show(seen: list[tuple[_Shown, list[np.ndarray]]]) -> None:
-    for one, arrays in seen:
-        if one.extrema is None:
-            one.watcher.update(arrays[0])
-        else:
-            low, high, finite = (array.reshape(-1) for array in arrays)
-            # An infinite number or a NaN makes `finite` NaN, and both extrema with it.
-            one.watcher.extrema(low + finite, high + finite)
+def _show(number: int, seen: list[tuple[_Shown, list[np.ndarray]]]) -> None:
+    with _naming(number):
+        for one, arrays in seen:
+            if one.extrema is None:
+                one.watcher.update(arrays[0])
+            else:
+                low, high, finite = (array.reshape(-1) for array in arrays)
+                # An infinite number or a NaN makes `finite` NaN, and both extrema with it.
+                one.watcher.extrema(low + finite, high + finite)
+
+
+@contextmanager
+def _naming(number: int) -> Iterator[None]:
+    """Let errors name the batch, counted from 0 as readers of data do."""
+    try:
+        yield
+    except DovetailError as error:
+        raise DovetailError(f"batch {number - 1} of the data: {error.message}", error.hint) from error

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Entropy"]
 
 _CANDIDATES = 128
+_KEPT = 0.9  # least share of the numbers within a threshold
 _FEW = 1024  # numbers per slice; their histogram says little about a distribution
 
 
@@ -25,11 +26,12 @@ class Entropy(CountingObserver):
     Definition: the numbers lie in bins (4096 on each side of zero, 1024 if a format has several scales). For each of
     128 thresholds from the smallest with as many bins as there are integers up to the largest magnitude, P is the
     distribution with everything beyond the threshold in the outermost bins. Q spreads what lies within the threshold
-    over as many levels as there are integers in this range, and the sum of a level evenly over those of its bins
-    that are not empty. The threshold with the smallest divergence of Q from P wins, the largest of equals. The bin
-    around zero does not count, because every format holds zero exactly, and the many zeros behind a Relu would hide the
-    rest. With a zero point, both ends are cut at the same magnitude. Fewer than 1024 numbers say nothing about a
-    distribution: they get `minmax`.
+    over as many levels as there are integers in this range, and the sum of a level evenly over those of its bins that
+    are not empty. The threshold with the smallest divergence of Q from P wins, the largest of equals. The bin around
+    zero does not count, because every format holds zero exactly, and the many zeros behind a Relu would hide the rest.
+    With a zero point, both ends are cut at the same magnitude. Thresholds with less than nine tenths of the numbers
+    within are left out: where P and Q have one bin, they do not diverge, whatever is lost. Fewer than 1024 numbers say
+    nothing about a distribution: they get `minmax`.
 
     Source: Migacz, "8-bit Inference with TensorRT", GPU Technology Conference 2017.
 
@@ -71,8 +73,11 @@ def _threshold(counts: np.ndarray, levels: int, format_: Format) -> float:
     thresholds = np.unique(np.linspace(fewest, reach, _CANDIDATES).astype(int))[::-1]
     divergences = []
     for threshold in thresholds:
-        first, last = middle - (threshold - 1) * sides[0], middle + (threshold - 1) * sides[1]
-        divergences.append(_divergence(counts, max(first, 0), min(last, counts.size - 1) + 1, levels))
+        first = max(middle - (threshold - 1) * sides[0], 0)
+        end = min(middle + (threshold - 1) * sides[1], counts.size - 1) + 1
+        if counts[first:end].sum() < _KEPT * counts.sum():
+            break  # the following ones are smaller
+        divergences.append(_divergence(counts, first, end, levels))
     return float(thresholds[int(np.argmin(divergences))])
 
 

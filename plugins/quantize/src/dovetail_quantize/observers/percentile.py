@@ -17,12 +17,12 @@ __all__ = ["Percentile"]
 
 
 class Percentile(CountingObserver):
-    """Covers `share` percent of the numbers of each slice.
+    """Covers a percentage of the numbers of each slice.
 
-    Definition: without a zero point, the range reaches to the smallest magnitude that `share` percent of the magnitudes
-    do not exceed; with one, each end leaves out half of the rest. In a histogram an end is the outer edge of its bin.
-    With fewer numbers than it takes to leave one out (10,000 at 99.99 percent), it is `minmax`; so it is where the
-    share has nothing but zeros, because the rest is then all that the value says.
+    Definition: without a zero point, the range reaches to the smallest magnitude that this percentage of the magnitudes
+    does not exceed; with one, each end leaves out half of the rest. In a histogram an end is the outer edge of its bin.
+    With fewer numbers than it takes to leave one out (10,000 at 99.99 percent), it is `minmax`; so it is where what is
+    covered has nothing but zeros, because the rest is then all that the value says.
 
     Source: McKinstry et al., "Discovering Low-Precision Networks Close to Full-Precision Networks for Efficient
     Embedded Inference", 2018; Wu et al., "Integer Quantization for Deep Learning Inference: Principles and Empirical
@@ -30,14 +30,14 @@ class Percentile(CountingObserver):
 
     Args:
         format_: The format that parameters are wanted for.
-        share: In percent, above 0 and up to 100.
+        percentile: How much is covered, above 0 and up to 100 percent.
     """
 
-    def __init__(self, format_: Format, share: float = 99.99):
-        if not 0 < share <= 100:
-            raise ValueError(f"a share of {share} percent is not above 0 and up to 100")
+    def __init__(self, format_: Format, percentile: float = 99.99):
+        if not 0 < percentile <= 100:
+            raise ValueError(f"a percentile of {percentile} is not above 0 and up to 100")
         super().__init__(format_)
-        self._share = share / 100
+        self._share = percentile / 100
 
     def parameters(self) -> Parameters:
         """The parameters for what was seen.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["inputs_of_samples"]
+__all__ = ["inputs_of_samples", "samples_at_once"]
 
 _BATCH = re.compile("batch", re.IGNORECASE)
 _SHORT = re.compile(r"(^|[\W_])(n|b|bs|nb)([\W_]|$)", re.IGNORECASE)
@@ -28,6 +28,20 @@ def inputs_of_samples(model: Model) -> frozenset[str]:
     outputs = [value.shape for value in model.graph.outputs if value.shape is not None]
     whole = bool(outputs) and not any(_open(extent) for shape in outputs for extent in shape)
     return frozenset(value.name for value in model.graph.inputs if _counts_samples(value, whole))
+
+
+def samples_at_once(model: Model) -> int | None:
+    """How many samples one run takes, where no extent is open for it; None if `inputs_of_samples` has one that is.
+
+    An extent counts samples if all inputs and outputs begin with it; else a run is one sample.
+    """
+    if inputs_of_samples(model):
+        return None
+    given = (value for value in model.graph.inputs if not value.is_initializer())
+    shapes = [value.shape for value in (*given, *model.graph.outputs)]
+    first = {next(iter(shape or ()), None) for shape in shapes}
+    (number,) = first if len(first) == 1 else (1,)
+    return number if isinstance(number, int) and number > 0 else 1
 
 
 def _counts_samples(value: ir.Value, whole: bool) -> bool:

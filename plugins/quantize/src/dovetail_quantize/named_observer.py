@@ -1,0 +1,79 @@
+"""Observers as calibration uses them: made with their options, and named by every failure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError
+from dovetail.planning.holdings import Parameters
+from dovetail.planning.observers import ObserverChoice
+from dovetail.plugin.isolation import described
+from dovetail_schemas.observers import resolve_observer
+
+from dovetail_quantize.slices import number_of_scales
+
+if TYPE_CHECKING:
+    from dovetail.plugin.registry import Table
+    from dovetail_precision.sharing_groups import Held
+
+__all__ = ["NamedObserver"]
+
+_DEFAULT = ObserverChoice("minmax")
+
+
+class NamedObserver:
+    """An observer of one value, whose failures name it, its distribution and the value.
+
+    Args:
+        held: The value, and the observer that its rule names.
+        table: The registered observers.
+
+    Attributes:
+        format: The format that parameters are wanted for.
+        extrema: Takes the extrema of a batch, or None if the observer needs all numbers.
+        choice: Name and options of the observer.
+
+    Raises:
+        DovetailError: There is no such observer, it has no such option, or it cannot be made for this value.
+    """
+
+    def __init__(self, held: Held, table: Table):
+        self.format, self.choice = held.format, held.rule.observer if held.rule.observer.name else _DEFAULT
+        self._held, self._who = held, table.title(self.choice.name) if self.choice.name in table else ""
+        made = resolve_observer(self.choice, table)
+        self._observer = self._called("cannot be made for", lambda: made(held.format, **dict(self.choice.options)))
+        self.extrema = self._extrema if hasattr(self._observer, "extrema") else None
+
+    def update(self, array: Any) -> None:
+        """Show it some numbers."""
+        self._called("fails on", lambda: self._observer.update(array))
+
+    def parameters(self) -> Parameters:
+        """What it makes of everything that it saw."""
+        found = self._called("finds no scale for", self._observer.parameters)
+        held = self._held
+        sizes = {len(part) for part in found} if isinstance(found, Parameters) else set()
+        wanted = self._called("finds no scale for", lambda: number_of_scales(held.format, held.value.shape))
+        if sizes != {wanted} or not all(scale > 0 for scale in found.scale):
+            raise DovetailError(
+                f"{self._who} gives {found!r} for '{held.value.name}' in {held.format}",
+                "`parameters` returns one positive scale and one zero point, or one per index along the format's axis",
+            )
+        return found
+
+    def _extrema(self, low: Any, high: Any) -> None:
+        self._called("fails on", lambda: self._observer.extrema(low, high))
+
+    def _called(self, what: str, call: Any) -> Any:
+        try:
+            return call()
+        except DovetailError:
+            raise
+        except (Exception, SystemExit) as error:
+            text = str(error) if isinstance(error, ValueError) else described(error)
+            node = self._held.uses[0].node.name
+            where = f"{self.choice.source}: " if self.choice.options and self.choice.source else ""
+            raise DovetailError(
+                f"{where}{self._who} {what} '{self._held.value.name}' in {self._held.format}: {text}",
+                f"look at the data, compute '{node}' in floats (--high {node}), or choose another observer",
+            ) from error
