@@ -1,0 +1,48 @@
+"""The emitter `ppl-json`: the model in float32 as PPL reads it, and a file that says what it computes in int8."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from dovetail.plugin import Artifact, DovetailError, EngineError
+from dovetail_lowering import lower
+
+from dovetail_ppl_int8.quant_info import op_info, quant_info
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dovetail.plugin import EmittedRegion
+
+__all__ = ["PplJson"]
+
+MODEL, CONFIGURATION = "model.onnx", "ppl.json"
+
+
+class PplJson:
+    """Writes `model.onnx`, the whole model in float32, and `ppl.json`, which names values and nodes in it.
+
+    PPL quantises by itself: it takes scales from the file, weights from the model, and computes every node in int8 that
+    the file lists.
+    """
+
+    whole = True
+
+    def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
+        """Write them.
+
+        Raises:
+            EngineError: A node has no form at the opset that PPL reads, or a value has two scales.
+        """
+        highest = region.backend.opset[1]
+        try:
+            model = lower(region.source, highest).model
+        except DovetailError as error:
+            raise EngineError(f"PPL reads opset {highest} at the highest: {error.message}", error.hint) from error
+        document = {"quant_info": quant_info(region), "op_info": op_info(model, region.backend.name)}
+        for node in model.nodes():
+            node.meta.clear()  # what was decided here means nothing to PPL
+        model.save(folder / MODEL)
+        (folder / CONFIGURATION).write_text(json.dumps(document, indent=4) + "\n")
+        return Artifact(tuple(sorted(path.name for path in folder.iterdir())))
