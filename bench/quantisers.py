@@ -92,9 +92,7 @@ def _run_nncf(model: str, path: str, data: str, preset: str) -> None:
 
     feeds = [dict(np.load(file)) for file in sorted(Path(data).iterdir())]
     presets = {"performance": tool.QuantizationPreset.PERFORMANCE, "mixed": tool.QuantizationPreset.MIXED}
-    quantised = tool.quantize(
-        onnx.load(model), tool.Dataset(feeds), preset=presets[preset], subset_size=len(feeds), fast_bias_correction=False
-    )
+    quantised = tool.quantize(onnx.load(model), tool.Dataset(feeds), preset=presets[preset], subset_size=len(feeds))
     onnx.save(quantised, path)
 
 

@@ -84,9 +84,9 @@ LSTM = f"""(float[1,3,16,16] image) => (float[8,1,1,5] y) {WEIGHTS}, int64[3] ro
 NETS = {"nms": NMS, "topk": TOPK, "resize": RESIZE, "attention": ATTENTION, "lstm": LSTM}
 
 
-def write(folder, name, samples=8):
-    """Write a net as `net.onnx`, with random weights; return its path and images for it."""
-    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {name} {NETS[name]}')
+def write(folder, graph, samples=8):
+    """Write a graph as `net.onnx`, with random weights; return its path and images for it."""
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> net {graph}')
     rng = np.random.default_rng(0)
     for value in list(proto.graph.value_info):
         shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
@@ -104,7 +104,7 @@ def write(folder, name, samples=8):
 def compiled(request, tmp_path_factory):
     """The name of a net, its file, images, and the result, which is also saved in `out` beside the file."""
     folder = tmp_path_factory.mktemp(request.param)
-    path, images = write(folder, request.param)
+    path, images = write(folder, NETS[request.param])
     result = dovetail.compile(path, "ppl-int8", data=images)
     result.save(folder / "out")
     return request.param, path, images, result
@@ -200,17 +200,21 @@ def test_a_replay_needs_no_data(compiled, tmp_path):
     assert all(np.array_equal(first[output], second[output]) for output in first)
 
 
-def test_a_model_that_ppl_cannot_read_stays_in_floats(tmp_path, capsys):
-    """PPL reads the whole model, so one node that it cannot read is a reason for all of them."""
-    NETS["grid"] = NETS["topk"].replace("[flat] row = Reshape (features, rows)", """
-      [sampled] g = GridSample (features, grid)
-      [flat] row = Reshape (g, rows)""").replace("int64[1] five", "float[1,16,16,2] grid, int64[1] five")  # fmt: skip
-    path, images = write(tmp_path, "grid")
+def test_a_model_that_ppl_may_not_read_comes_with_a_remark(tmp_path, capsys):
+    """PPL reads the whole model, and no opset that it reads has a GridSample."""
+    graph = NETS["topk"].replace("int64[1] five", "float[1,16,16,2] grid, int64[1] five")
+    graph = graph.replace("(features, rows)", "(sampled, rows)")
+    graph = graph.replace("[flat]", "[grid_sample] sampled = GridSample (features, grid)\n  [flat]")
+    path, images = write(tmp_path, graph)
     np.savez(tmp_path / "data.npz", **images[0])
     out = tmp_path / "out"
-    arguments = ["compile", str(path), "--backend", "ppl-int8", "--data", str(tmp_path / "data.npz"), "-o", str(out)]
-    assert main(arguments) == 0
-    assert not (out / "artifacts").exists()
-    assert main(["explain", str(out), "first", "--model", str(path)]) == 0
+    assert (
+        main(["compile", str(path), "--backend", "ppl-int8", "--data", str(tmp_path / "data.npz"), "-o", str(out)]) == 0
+    )
+    given = onnx.load(out / "artifacts" / "ppl-int8" / "model" / "model.onnx")
+    assert [one.version for one in given.opset_import] == [17]
+    capsys.readouterr()
+    assert main(["explain", str(out), "first"]) == 0
     said = capsys.readouterr().out
-    assert "ppl-int8" in said and "PPL reads opset 13 at the highest" in said and "sampled" in said
+    assert "ppl-int8, uint8[symmetric]" in said
+    assert "PPL reads opset 13 at the highest, and model.onnx has opset 17" in said and "'grid_sample'" in said

@@ -49,6 +49,11 @@ class RefusesTheModel(Listing):
         raise EngineError("Softmax cannot be read", node="softmax")
 
 
+class HasNotes(Listing):
+    def emit(self, region, folder):
+        return Artifact((), notes=("the tools of Acme are older than this model",))
+
+
 class GivesNode(Listing):
     def emit(self, region, folder):
         return Artifact((), StandIn("Program", "com.acme.npu"))
@@ -120,6 +125,13 @@ def test_other_emitters_of_the_backend_are_asked_for_regions(compiled):
     written = {name for name, _ in result.artifacts.files()}
     regions = {f"region_{node.region}" for node in result.plan.nodes if node.backend == "whole-npu"}
     assert written == {f"whole-npu/{name}/{name}.txt" for name in regions} | {"whole-npu/model/nodes.txt"}
+
+
+def test_notes_of_an_emitter_are_remarks(compiled):
+    result = compiled(HasNotes)
+    (remark,) = (remark for remark in result.plan.remarks if remark.rule == "artifact")
+    assert remark.why.startswith("emitter 'listing-0'") and remark.why.endswith("older than this model")
+    assert on_backend(result) == PRODUCTS
 
 
 def test_a_node_cannot_stand_for_the_whole_model(compiled):

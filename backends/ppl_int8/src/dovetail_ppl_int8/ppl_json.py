@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import Artifact, DovetailError, EngineError
+from dovetail.plugin import Artifact, DovetailError
 from dovetail_lowering import lower
 
 from dovetail_ppl_int8.quant_info import op_info, quant_info
@@ -32,17 +32,21 @@ class PplJson:
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write them.
 
+        A model with nodes that have no form at the opset that PPL reads is written as it is, with a note: they are on
+        other backends, and a later PPL may read them.
+
         Raises:
-            EngineError: A node has no form at the opset that PPL reads, or a value has two scales.
+            EngineError: A value has two scales.
         """
-        highest = region.backend.opset[1]
+        highest, notes = region.backend.opset[1], ()
         try:
             model = lower(region.source, highest).model
         except DovetailError as error:
-            raise EngineError(f"PPL reads opset {highest} at the highest: {error.message}", error.hint) from error
+            model = region.source
+            notes = (f"PPL reads opset {highest} at the highest, and {MODEL} has opset {model.opset}: {error.message}",)
         document = {"quant_info": quant_info(region), "op_info": op_info(model, region.backend.name)}
         for node in model.nodes():
             node.meta.clear()  # what was decided here means nothing to PPL
         model.save(folder / MODEL)
         (folder / CONFIGURATION).write_text(json.dumps(document, indent=4) + "\n")
-        return Artifact(tuple(sorted(path.name for path in folder.iterdir())))
+        return Artifact(tuple(sorted(path.name for path in folder.iterdir())), notes=notes)

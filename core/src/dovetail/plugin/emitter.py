@@ -45,10 +45,12 @@ class Artifact:
     Attributes:
         files: Names of the files that it wrote into its folder, which all belong to the result.
         node: The operator that stands for the region from now on; None where an engine runs the region itself.
+        notes: What is not as it should be in these files, one sentence each; they become remarks.
     """
 
     files: tuple[str, ...] = ()
     node: StandIn | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ class EmitArtifacts(Pass):
             given = _for_emitter(model, region, backend, sources[region.index], ctx.holdings)
             try:
                 made.append((region, emitted(given, emitters, ctx)))
+                _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
                 _refuse(region.nodes, region.backend, refused, ctx)
         if not ctx.refusals.fresh:
@@ -79,14 +80,14 @@ def _emit_whole_model(model: Model, regions: Iterable[Region], backends: Mapping
             continue
         source = (ctx.decided or model).clone()
         own = [node for node in source.graph if (place := get_placement(node)) is not None and place.backend == name]
-        nodes, holdings = tuple(node.name for node in own), _holdings_of(own, ctx.holdings)
-        given = EmittedRegion("model", backends[name], model.clone(), source, nodes, holdings)
+        names, holdings = tuple(node.name for node in own), _holdings_of(own, ctx.holdings)
+        given = EmittedRegion("model", backends[name], model.clone(), source, names, holdings)
+        nodes = [node for region in regions if region.backend == name for node in region.nodes]
         try:
-            emitted(given, emitters, ctx)
-        except NotEmitted as refused:
-            _refuse([node for region in regions if region.backend == name for node in region.nodes], name, refused, ctx)
-        else:
+            _remark_notes(names[0], emitted(given, emitters, ctx), ctx)
             ctx.count("models emitted")
+        except NotEmitted as refused:
+            _refuse(nodes, name, refused, ctx)
 
 
 def _sources(decided: Model, regions: list[Region]) -> Iterator[tuple[int, Model]]:
@@ -113,6 +114,12 @@ def _holdings_of(nodes: Iterable[ir.Node], holdings: Iterable[Holding]) -> tuple
     """The holdings of the values that these nodes compute and read."""
     values = {value.name for node in nodes for value in (*node.inputs, *node.outputs) if value is not None}
     return tuple(holding for holding in holdings if holding.value in values)
+
+
+def _remark_notes(first: str, artifact: Artifact, ctx: Context) -> None:
+    """Say at the first node what emitters found about their files."""
+    for note in artifact.notes:
+        ctx.remark("missed", first, "artifact", note)
 
 
 def _refuse(nodes: Sequence[ir.Node], backend: str, refused: NotEmitted, ctx: Context) -> None:

@@ -57,6 +57,7 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
     """
     target = ctx.artifacts.root / region.backend.name / region.name
     files: dict[str, str] = {}
+    notes: list[str] = []
     node: StandIn | None = None
     for name in emitters:
         who = ctx.registry.emitter.title(name)
@@ -69,13 +70,14 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
             if node is not None:
                 raise DovetailError(f"{who} gives a second node for {region.name} of {region.backend.name}", _ONE_NODE)
             node = made.node
+        notes += (f"{who}: {note}" for note in made.notes)
         for file in _checked(made, own.root, who):
             if file in files:
                 raise DovetailError(f"{who} writes '{file}', and so does {files[file]}", "leave one of them out")
             files[file] = who
             (target / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(own.root / file, target / file)
-    return Artifact(tuple(files), node)
+    return Artifact(tuple(files), node, tuple(notes))
 
 
 _WHOLE = "a node stands for one region; an emitter that says `whole = True` only writes files"
@@ -90,7 +92,8 @@ def _asked(emitter, region: EmittedRegion, folder: Path, who: str) -> Artifact:
         raise NotEmitted(f"{who}: {error.message}", getattr(error, "node", "")) from error
     except (Exception, SystemExit) as error:
         raise NotEmitted(f"{who} failed: {described(error)}") from error
-    if not isinstance(made, Artifact) or not isinstance(made.node, StandIn | None):
+    whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
+    if not whole or not isinstance(made.node, StandIn | None):
         raise DovetailError(f"{who} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
     return made
 
