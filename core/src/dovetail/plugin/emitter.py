@@ -1,4 +1,4 @@
-"""What emitters implement: they make files of regions for a backend's own tools, or compile regions ahead of time."""
+"""What emitters implement: they make files for a backend's own tools, or compile regions ahead of time."""
 
 from __future__ import annotations
 
@@ -45,24 +45,26 @@ class Artifact:
     Attributes:
         files: Names of the files that it wrote into its folder, which all belong to the result.
         node: The operator that stands for the region from now on; None where an engine runs the region itself.
+        notes: What is not as it should be in these files, one sentence each; they become remarks.
     """
 
     files: tuple[str, ...] = ()
     node: StandIn | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class EmittedRegion:
-    """A region for an emitter.
+    """A region for an emitter, or the whole model for one that says `whole = True`.
 
     Attributes:
-        name: Its name in the result: `region_3`.
+        name: Its name in the result: `region_3`, or `model`.
         backend: The backend, with its options chosen.
         model: The region as engines load it, with its conversions, at the working opset.
         source: The same nodes as the source model computes them, before any conversion: floats, with the weights of the
             source model. Its inputs and outputs are values of the source model.
-        nodes: The names of its nodes.
-        holdings: The quantised forms of the values that its nodes compute and read, with their parameters.
+        nodes: The names of its nodes; of the whole model, those on the backend.
+        holdings: The quantised forms of the values that these nodes compute and read, with their parameters.
     """
 
     name: str
@@ -74,11 +76,17 @@ class EmittedRegion:
 
 
 class Emitter(Protocol):
-    """Makes files for the tools of a backend, or compiles a region ahead of time."""
+    """Makes files for the tools of a backend, or compiles a region ahead of time.
+
+    It is asked once for each region of the backend. An emitter whose class has the attribute `whole = True` is asked
+    once for the whole model instead, for tools that read all of it and decide by a file what they run how. It gives
+    files alone, for a node stands for one region.
+    """
 
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write what the backend's tools need of `region` into `folder`, and nothing outside of it.
 
         Raises:
-            EngineError: The region, or the node that the error names, cannot be had; it is placed elsewhere.
+            EngineError: The region, or the node that the error names, cannot be had; it is placed elsewhere. For the
+                whole model that is every node on the backend, unless the error names one of them.
         """

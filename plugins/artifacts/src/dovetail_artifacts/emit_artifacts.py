@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,14 @@ from dovetail.artifacts import ArtifactFolder, artifact_of
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.identity import key_of
+from dovetail.planning.placement import get_placement
 from dovetail.plugin import EmittedRegion
 from dovetail_placement.form_regions import number_regions
 from dovetail_regions.extraction import extract
 from dovetail_regions.regions import Region, annotated_regions, regions_from
 
 from dovetail_artifacts.border import Border
-from dovetail_artifacts.emitting import NotEmitted, emitted
+from dovetail_artifacts.emitting import NotEmitted, emitted, takes_whole_model
 from dovetail_artifacts.outlining import outline_region, replace_region
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ __all__ = ["EmitArtifacts"]
 
 @dataclass(frozen=True)
 class EmitArtifacts(Pass):
-    """Let the emitters that backends name under `emit: {artifacts: [...]}` make files of the backends' regions.
+    """Let the emitters that backends name under `emit: {artifacts: [...]}` make files of regions, or of the model.
 
     Given:  region 0 of a backend that is compiled ahead of time:  a = Conv(x, w)   y = Relu(a)
     Result: artifacts/acme/region_0/net.blob, and y = com.acme::Blob(x) in the place of the region
@@ -54,14 +55,39 @@ class EmitArtifacts(Pass):
         sources = dict(_sources(ctx.decided or model, regions))
         made: list[tuple[Region, Artifact]] = []
         for region in regions:
-            given = _for_emitter(model, region, backends[region.backend], sources[region.index], ctx.holdings)
+            backend = backends[region.backend]
+            emitters = [name for name in backend.artifacts if not takes_whole_model(name, ctx)]
+            if not emitters:
+                continue
+            given = _for_emitter(model, region, backend, sources[region.index], ctx.holdings)
             try:
-                made.append((region, emitted(given, ctx)))
+                made.append((region, emitted(given, emitters, ctx)))
+                _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
-                _refuse(region, refused, ctx)
+                _refuse(region.nodes, region.backend, refused, ctx)
+        if not ctx.refusals.fresh:
+            _emit_whole_model(model, regions, backends, ctx)
         if ctx.refusals.fresh:
             return False
         return _replace(model, made, ctx)
+
+
+def _emit_whole_model(model: Model, regions: Iterable[Region], backends: Mapping[str, Backend], ctx: Context) -> None:
+    """Ask the emitters that want the whole model, for each backend that has nodes in it."""
+    for name in dict.fromkeys(region.backend for region in regions):
+        emitters = [emitter for emitter in backends[name].artifacts if takes_whole_model(emitter, ctx)]
+        if not emitters:
+            continue
+        source = (ctx.decided or model).clone()
+        own = [node for node in source.graph if (place := get_placement(node)) is not None and place.backend == name]
+        names, holdings = tuple(node.name for node in own), _holdings_of(own, ctx.holdings)
+        given = EmittedRegion("model", backends[name], model.clone(), source, names, holdings)
+        nodes = [node for region in regions if region.backend == name for node in region.nodes]
+        try:
+            _remark_notes(names[0], emitted(given, emitters, ctx), ctx)
+            ctx.count("models emitted")
+        except NotEmitted as refused:
+            _refuse(nodes, name, refused, ctx)
 
 
 def _sources(decided: Model, regions: list[Region]) -> Iterator[tuple[int, Model]]:
@@ -80,16 +106,27 @@ def _for_emitter(
     model: Model, region: Region, backend: Backend, source: Model, holdings: Iterable[Holding]
 ) -> EmittedRegion:
     names = tuple(node.name for node in source.graph)
-    values = {value.name for node in source.graph for value in (*node.inputs, *node.outputs) if value is not None}
-    own = tuple(holding for holding in holdings if holding.value in values)
+    own = _holdings_of(source.graph, holdings)
     return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own)
 
 
-def _refuse(region: Region, refused: NotEmitted, ctx: Context) -> None:
-    """Refuse the node that the emitter names, or the whole region."""
-    named = [node for node in region.nodes if refused.node and refused.node in (node.name, key_of(node))]
-    for node in named or region.nodes:
-        ctx.refuse(node, region.backend, refused.why, rule="not-emitted", kind="failed")
+def _holdings_of(nodes: Iterable[ir.Node], holdings: Iterable[Holding]) -> tuple[Holding, ...]:
+    """The holdings of the values that these nodes compute and read."""
+    values = {value.name for node in nodes for value in (*node.inputs, *node.outputs) if value is not None}
+    return tuple(holding for holding in holdings if holding.value in values)
+
+
+def _remark_notes(first: str, artifact: Artifact, ctx: Context) -> None:
+    """Say at the first node what emitters found about their files."""
+    for note in artifact.notes:
+        ctx.remark("missed", first, "artifact", note)
+
+
+def _refuse(nodes: Sequence[ir.Node], backend: str, refused: NotEmitted, ctx: Context) -> None:
+    """Refuse the node that the emitter names, or all that it was asked for."""
+    named = [node for node in nodes if refused.node and refused.node in (node.name, key_of(node))]
+    for node in named or nodes:
+        ctx.refuse(node, backend, refused.why, rule="not-emitted", kind="failed")
 
 
 def _replace(model: Model, made: list[tuple[Region, Artifact]], ctx: Context) -> bool:

@@ -1,8 +1,9 @@
-"""Run the emitters of a backend on one region, and check what they wrote."""
+"""Run emitters of a backend on one region or on the whole model, and check what they wrote."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion
 
-__all__ = ["NotEmitted", "emitted"]
+__all__ = ["NotEmitted", "emitted", "takes_whole_model"]
 
 
 class NotEmitted(Exception):
@@ -31,10 +32,24 @@ class NotEmitted(Exception):
         self.why, self.node = why, node
 
 
-def emitted(region: EmittedRegion, ctx: Context) -> Artifact:
-    """What the emitters of the region's backend made of it, in the folder of the region.
+def takes_whole_model(emitter: str, ctx: Context) -> bool:
+    """Whether an emitter is asked once for the whole model, and not for each region.
+
+    Raises:
+        DovetailError: It is not installed.
+    """
+    return bool(getattr(ctx.registry.emitter[emitter], "whole", False))
+
+
+def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Artifact:
+    """What emitters made of a region, in the folder of the region.
 
     Each emitter writes into a folder of its own; the files of all of them are then put together.
+
+    Args:
+        region: A region of their backend, or the whole model.
+        emitters: Their names.
+        ctx: Has the emitters, and the folder of the artifacts.
 
     Raises:
         NotEmitted: An emitter refuses the region, or fails.
@@ -42,25 +57,30 @@ def emitted(region: EmittedRegion, ctx: Context) -> Artifact:
     """
     target = ctx.artifacts.root / region.backend.name / region.name
     files: dict[str, str] = {}
+    notes: list[str] = []
     node: StandIn | None = None
-    for name in region.backend.artifacts:
+    for name in emitters:
         who = ctx.registry.emitter.title(name)
         emitter = ctx.registry.emitter[name]
         own = ArtifactFolder()
         made = _asked(emitter, region, own.root, who)
         if made.node is not None:
+            if takes_whole_model(name, ctx):
+                raise DovetailError(f"{who} gives a node for the whole model of {region.backend.name}", _WHOLE)
             if node is not None:
                 raise DovetailError(f"{who} gives a second node for {region.name} of {region.backend.name}", _ONE_NODE)
             node = made.node
+        notes += (f"{who}: {note}" for note in made.notes)
         for file in _checked(made, own.root, who):
             if file in files:
                 raise DovetailError(f"{who} writes '{file}', and so does {files[file]}", "leave one of them out")
             files[file] = who
             (target / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(own.root / file, target / file)
-    return Artifact(tuple(files), node)
+    return Artifact(tuple(files), node, tuple(notes))
 
 
+_WHOLE = "a node stands for one region; an emitter that says `whole = True` only writes files"
 _ONE_NODE = "one emitter of a backend may compile the region; the others only write files"
 
 
@@ -72,7 +92,8 @@ def _asked(emitter, region: EmittedRegion, folder: Path, who: str) -> Artifact:
         raise NotEmitted(f"{who}: {error.message}", getattr(error, "node", "")) from error
     except (Exception, SystemExit) as error:
         raise NotEmitted(f"{who} failed: {described(error)}") from error
-    if not isinstance(made, Artifact) or not isinstance(made.node, StandIn | None):
+    whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
+    if not whole or not isinstance(made.node, StandIn | None):
         raise DovetailError(f"{who} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
     return made
 

@@ -1,0 +1,13 @@
+"""int8 on NVIDIA GPUs through OpenPPL."""
+
+from dovetail.plugin import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Register the backend `ppl-int8` its pass, and the emitter of its files."""
+    registry.pass_("clip-integers", "dovetail_ppl_int8.clip_integers:ClipIntegers")
+    registry.emitter("ppl-json", "dovetail_ppl_int8.ppl_json:PplJson")
+    registry.backend("ppl-int8", "dovetail_schemas:backends/ppl_int8.yaml")

@@ -1,0 +1,163 @@
+"""The `clip-integers` pass: activations on integers, so that ONNX Runtime computes what is around them in integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir.editing import insert_after_value
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.passes import Pass
+from dovetail.planning.placement import get_placement, origin_of, set_origin, set_placement
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["ClipIntegers"]
+
+_BACKEND = "ppl-int8"
+_ACTIVATIONS = ("Clip", "Relu")
+_CLIP_TAKES_INTEGERS = 12  # opset
+
+
+@dataclass(frozen=True)
+class ClipIntegers(Pass):
+    """Compute Relu and Clip of `ppl-int8` on integers.
+
+    Given:  %a = Conv(...)   %r = Relu(%a)   %q = QuantizeLinear(%r, %scale, 128)
+    Result: %a = Conv(...)   %b = QuantizeLinear(%a, %scale, 128)   %q = Clip(%b, 128)
+
+    These are the same integers, because rounding keeps the order of numbers. PPL's kernels clip while they compute, and
+    ONNX Runtime has kernels in integers for what QuantizeLinear follows directly: with the activation in between it
+    would compute the convolution in floats.
+
+    An input that is quantised already must have the scale of the result.
+    """
+
+    name = "clip-integers"
+    stage = "quantise"
+    requires = ("quantise",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Replace the activations of the main graph; nothing else is quantised."""
+        if model.opset < _CLIP_TAKES_INTEGERS:
+            return False
+        clips = _Clips(model, ctx)
+        for node in list(model.graph):
+            placement = get_placement(node)
+            if node.op_type in _ACTIVATIONS and not node.domain and placement and placement.backend == _BACKEND:
+                clips.replace(node)
+        if clips.made:
+            ctx.count("clipped", clips.made)
+            model.touch()
+        return clips.made > 0
+
+
+class _Clips:
+    """Replaces activations of one model."""
+
+    def __init__(self, model: Model, ctx: Context):
+        self._graph, self._ctx = model.graph, ctx
+        self._names = ctx.analysis(FreshNames, model)
+        self._bounds: dict[tuple[int, str], ir.Value] = {}
+        self.made = 0
+
+    def replace(self, node: ir.Node) -> None:
+        """Replace one if its result is read in one quantised form alone."""
+        result = node.outputs[0]
+        readers = [reader for reader, _ in result.uses()]
+        if len(readers) != 1 or readers[0].op_type != "QuantizeLinear" or result.is_graph_output():
+            return
+        (quantize,) = readers
+        bounds = _quantised_bounds(node, quantize)
+        integers = None if bounds is None else self._input_of(node, quantize)
+        if integers is None:
+            return
+        self._insert(node, quantize, integers, bounds)
+        self._ctx.remark("passed", node, "clipped-in-integers", "it is computed on integers: both sides have one scale")
+        self.made += 1
+
+    def _input_of(self, node: ir.Node, quantize: ir.Node) -> ir.Value | None:
+        """The input of an activation in the integers of its result; None if it cannot be had in these."""
+        value = node.inputs[0]
+        producer = value.producer()
+        if producer is not None and producer.op_type == "DequantizeLinear":
+            return producer.inputs[0] if _same_parameters(producer, quantize) else None
+        if producer is None or len(value.uses()) > 1 or value.is_graph_output():
+            return None
+        moved = ir.node(
+            "QuantizeLinear", [value, *quantize.inputs[1:]], quantize.attributes, name=self._names.fresh(quantize.name)
+        )
+        self._describe(moved, quantize)
+        insert_after_value(self._graph, value, moved)
+        return moved.outputs[0]
+
+    def _insert(self, node: ir.Node, quantize: ir.Node, integers: ir.Value, bounds: tuple[int | None, ...]) -> None:
+        held = [None if bound is None else self._bound(bound, integers.dtype) for bound in bounds]
+        clip = ir.node("Clip", [integers, *held], name=node.name)
+        self._describe(clip, quantize)
+        set_placement(clip, get_placement(node))
+        set_origin(clip, origin_of(node))
+        self._graph.insert_after(quantize, clip)
+        quantize.outputs[0].replace_all_uses_with(clip.outputs[0])
+        source, result = node.inputs[0].producer(), node.outputs[0]
+        self._graph.remove([quantize, node], safe=True)
+        # Refusals find a node by the name of its result.
+        clip.outputs[0].name, result.name = result.name, None
+        if source.op_type == "DequantizeLinear" and not source.outputs[0].uses():
+            self._graph.remove(source, safe=True)
+
+    def _describe(self, made: ir.Node, quantize: ir.Node) -> None:
+        """Give a node that computes integers the type, shape and place of those that `quantize` computes."""
+        result = quantize.outputs[0]
+        made.outputs[0].name = self._names.fresh(result.name)
+        made.outputs[0].type, made.outputs[0].shape = result.type, result.shape
+        set_placement(made, get_placement(quantize))
+
+    def _bound(self, number: int, dtype: ir.DataType) -> ir.Value:
+        """An initializer with one integer, shared by all nodes that clip there."""
+        key = (number, dtype.name)
+        if key not in self._bounds:
+            tensor = ir.tensor(np.array(number, dtype.numpy()))
+            name = self._names.fresh(f"clip_at_{number}")
+            value = ir.Value(name=name, type=ir.TensorType(dtype), shape=tensor.shape, const_value=tensor)
+            self._graph.register_initializer(value)
+            self._bounds[key] = value
+        return self._bounds[key]
+
+
+def _quantised_bounds(node: ir.Node, quantize: ir.Node) -> tuple[int | None, ...] | None:
+    """The bounds of an activation as integers, as QuantizeLinear rounds them; None if they are not known."""
+    scale, zero_point = (_constant(value) for value in quantize.inputs[1:3])
+    if scale is None or zero_point is None or scale.size > 1:
+        return None
+    if node.op_type == "Relu":
+        return (int(zero_point),)
+    found: list[int | None] = []
+    for value in node.inputs[1:]:
+        bound = None if value is None else _constant(value)
+        if value is not None and bound is None:
+            return None
+        found.append(None if bound is None else _quantised(bound, scale, zero_point))
+    return tuple(found)
+
+
+def _quantised(number: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> int:
+    limits = np.iinfo(zero_point.dtype)
+    quotient = float(np.rint(np.float32(number.item()) / np.float32(scale.item())))
+    return int(np.clip(quotient + zero_point.item(), limits.min, limits.max))
+
+
+def _same_parameters(first: ir.Node, second: ir.Node) -> bool:
+    pairs = zip(first.inputs[1:3], second.inputs[1:3])
+    return all(
+        one is other or one is not None and other is not None and np.array_equal(_constant(one), _constant(other))
+        for one, other in pairs
+    )
+
+
+def _constant(value: ir.Value) -> np.ndarray | None:
+    return None if value.const_value is None or value.is_graph_input() else value.const_value.numpy()

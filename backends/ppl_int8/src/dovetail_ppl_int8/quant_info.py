@@ -1,0 +1,108 @@
+"""What PPL's file says: the parameters of values by name, and the nodes in int8.
+
+The keys are those that OpenPPL's quantiser PPQ writes. The numbers are of int8 without a zero point: the integers of
+what is held here as uint8 with a zero point of 128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail.planning.placement import get_placement
+from dovetail.plugin import EngineError
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.plugin import EmittedRegion, Holding
+
+__all__ = ["op_info", "quant_info"]
+
+_BITS = 8
+_LOWEST, _HIGHEST = -128, 127
+_PRODUCTS, _ACTIVATIONS = ("Conv", "Gemm"), ("Clip", "Relu")
+
+
+def quant_info(region: EmittedRegion) -> dict[str, dict[str, Any]]:
+    """The entry of every value that is held in 8 bits.
+
+    Biases have none, for PPL makes their 32 bits itself, nor has what a product hands to an activation that PPL
+    computes together with it. `hash` is a number of its own for each value, `dominator` that of the first value with
+    these parameters.
+
+    Raises:
+        EngineError: A value has two scales, for which there is no place in the file; names a node that reads it.
+    """
+    found: dict[str, Holding] = {}
+    fused = _fused_values(region)
+    for holding in region.holdings:
+        if holding.format.dtype.bitwidth != _BITS or holding.value in fused:
+            continue
+        other = found.setdefault(holding.value, holding)
+        if _numbers(other) != _numbers(holding):
+            why = f"'{holding.value}' has two scales, and PPL takes one per value"
+            raise EngineError(why, node=_reader(holding, region))
+    first: dict[str, int] = {}
+    return {
+        name: _entry(holding, number, first.setdefault(holding.group, number))
+        for number, (name, holding) in enumerate(found.items(), start=1)
+    }
+
+
+def op_info(model: Model, backend: str) -> dict[str, dict[str, str]]:
+    """The nodes of a model that `backend` computes in int8; all others are left out."""
+    found = {}
+    for node in model.graph:
+        placement = get_placement(node)
+        if placement is not None and placement.backend == backend:
+            found[node.name] = {"data_type": "INT8"}
+    return found
+
+
+def _fused_values(region: EmittedRegion) -> set[str]:
+    """The results of products that are read by nothing but an activation in int8."""
+    own = set(region.nodes)
+    found = set()
+    for node in region.source.graph:
+        if node.op_type in _ACTIVATIONS and node.name in own:
+            value = node.inputs[0]
+            producer = value.producer()
+            product = producer is not None and producer.op_type in _PRODUCTS and producer.name in own
+            if product and len(value.uses()) == 1 and not value.is_graph_output():
+                found.add(value.name)
+    return found
+
+
+def _entry(holding: Holding, number: int, dominator: int) -> dict[str, Any]:
+    per_channel = holding.format.axis is not None
+    scale = list(holding.parameters.scale)
+
+    def one_or_all(numbers: Iterable[float]) -> float | list[float]:
+        numbers = list(numbers)
+        return numbers if per_channel else numbers[0]
+
+    return {
+        "bit_width": _BITS,
+        "per_channel": per_channel,
+        "quant_flag": True,
+        "sym": True,
+        "scale": one_or_all(scale),
+        "zero_point": one_or_all(0 for _ in scale),
+        "tensor_min": one_or_all(one * _LOWEST for one in scale),
+        "tensor_max": one_or_all(one * _HIGHEST for one in scale),
+        "q_min": _LOWEST,
+        "q_max": _HIGHEST,
+        "hash": number,
+        "dominator": dominator,
+    }
+
+
+def _numbers(holding: Holding) -> Mapping[str, Any]:
+    return {"scale": holding.parameters.scale, "axis": holding.format.axis}
+
+
+def _reader(holding: Holding, region: EmittedRegion) -> str:
+    """A node of the backend that reads a holding, which can be placed elsewhere."""
+    own = set(region.nodes)
+    readers = (reader.rpartition(":")[0] for reader in holding.readers)
+    return next((reader for reader in readers if reader in own), "")
