@@ -19,5 +19,6 @@ def register(registry):
     registry.strategy("pointwise", "dovetail_placement.strategies.pointwise:Pointwise")
     registry.strategy("all-in", "dovetail_placement.strategies.all_in:AllIn")
     registry.strategy("perseus", "dovetail_placement.strategies.perseus:Perseus")
+    registry.strategy("roles", "dovetail_placement.strategies.roles:Roles")
     registry.strategy("host", "dovetail_placement.strategies.host:Host")
     registry.region_former("waves", "dovetail_placement.form_regions:Waves")

@@ -1,0 +1,209 @@
+"""The `roles` strategy: active operators always, passive ones between them, manual ones where somebody asks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.planning.claim import Claims, claim_of
+from dovetail.plugin import Remedy
+
+from dovetail_placement.search.sockets import carries_numbers
+from dovetail_placement.strategies.integers import Candidates
+from dovetail_placement.strategies.refusals import remark_refusal
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.planning.claim import Claim
+    from dovetail.plugin.backend import Backend
+    from dovetail.plugin.strategy import View
+
+    from dovetail_placement.search import Edge, SearchGraph
+
+__all__ = ["Roles"]
+
+
+class _Loss(NamedTuple):
+    """Why a node cannot stay.
+
+    Attributes:
+        rule: `passive` or `tail`.
+        why: In one clause.
+        because: The node that is in the way, if there is one.
+        side: Where something is missing: `before` or `after`.
+    """
+
+    rule: str
+    why: str
+    because: ir.Node | None
+    side: str
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Claims nodes by the role that the backend's file gives their operator.
+
+    Active operators are claimed wherever the file accepts them. Passive ones move the integers of others: they are
+    claimed if everything that they move comes from nodes on the backend, and a node on the backend reads what they
+    give. Manual ones are claimed only where they are pinned.
+
+    Source: the quantisation logic of Horizon's toolchain, as its vendor describes it; other integer accelerators that
+    keep sums in more bits at the end of a region have the same rule for their tails.
+
+    Attributes:
+        ends: Operators that a region may end with, because their result leaves it in full precision. Other active
+            operators need a reader on the backend, too. Empty: a region may end with any active operator.
+        edit: The edit that `dovetail explain` suggests beside a node without a neighbour, such as an identity
+            convolution; empty for none.
+    """
+
+    ends: tuple[str, ...] = ()
+    edit: str = ""
+
+    def claim(self, view: View, backend: Backend) -> Claims:
+        """Claim the nodes of `view` that can stay if nothing else on the backend is lost."""
+        candidates = Candidates(view)
+        wanted: dict[ir.Node, Claim] = {}
+        for node in view.nodes():
+            if not _remarked(candidates, node):
+                wanted[node] = claim_of(node, view.verdict(node))
+        here = wanted | {node: claim for node, claim in _pinned(candidates) if node not in wanted}
+        lost = self._losses(candidates.graph, here)
+        for node, loss in lost.items():
+            _remark(view, node, loss)
+        return Claims([claim for node, claim in wanted.items() if node not in lost])
+
+    def fix_up(self, view: View, claims: Claims) -> Claims:
+        """Give back what lost its neighbours to other backends and to pins."""
+        here = {claim.node: claim for claim in claims.claims}
+        lost = self._losses(Candidates(view).graph, here)
+        for node, loss in lost.items():
+            _remark(view, node, loss)
+        return Claims([claim for claim in claims.claims if claim.node not in lost])
+
+    def remedies(self, view: View, node: ir.Node) -> Iterable[Remedy]:
+        """A pin for a manual node; for others the edit at the side where a neighbour is missing."""
+        verdict, name = view.verdict(node), view.backend.name
+        if verdict.ok is False or not verdict.role:
+            return
+        if verdict.role == "manual":
+            pin = f"{node.name}={name}"
+            yield Remedy(f"--pin {pin}", pins=(pin,))
+            return
+        here = {other: found[1] for other in view.model.graph if (found := view.claimed(other)) and found[0] == name}
+        loss = self._loss(Candidates(view).graph, node, verdict.role, here)
+        sides = ("after", "before") if loss is None or loss.side == "after" else ("before", "after")
+        for edits in ((sides[0],), (sides[1],), sides) if self.edit else ():
+            chosen = tuple(f"{self.edit}={node.name}:{side}" for side in edits)
+            yield Remedy(" ".join(f"--edit {edit}" for edit in chosen), edits=chosen)
+
+    def _losses(self, graph: SearchGraph, here: dict[ir.Node, Claim]) -> dict[ir.Node, _Loss]:
+        """What cannot stay, with the reasons, in the order in which it is lost.
+
+        Every loss is looked at once from each neighbour, so the time is linear in the edges.
+        """
+        left, lost = dict(here), {}
+        readers = {node: sum(edge.target in here for edge in _moved(graph.readers[node])) for node in here}
+        queue = deque(reversed([node for node in graph.nodes if node in here]))
+        while queue:
+            node = queue.popleft()
+            claim = left.get(node)
+            if claim is None or claim.pinned:
+                continue
+            loss = self._loss(graph, node, claim.role, left, readers[node])
+            if loss is None:
+                continue
+            lost[node] = loss
+            del left[node]
+            for edge in _moved(graph.producers[node]):
+                if edge.source in left:
+                    readers[edge.source] -= 1
+                    if not readers[edge.source]:
+                        queue.append(edge.source)
+            queue.extend(edge.target for edge in _moved(graph.readers[node]) if edge.target in left)
+        return lost
+
+    def _loss(
+        self, graph: SearchGraph, node: ir.Node, role: str, here: dict[ir.Node, Claim], readers: int | None = None
+    ) -> _Loss | None:
+        """Why a node cannot stay among those that are `here`; None if it can.
+
+        Args:
+            graph: The graph.
+            node: The node.
+            role: Its role.
+            here: The nodes on the backend.
+            readers: How many of these read it; counted if None.
+        """
+        alone = not (any(edge.target in here for edge in _moved(graph.readers[node])) if readers is None else readers)
+        if role == "passive":
+            return _before(graph, node, here) or (_after(graph, node, "passive") if alone else None)
+        if alone and self.ends and node.op_type not in self.ends:
+            return _after(graph, node, "tail", self.ends)
+        return None
+
+
+def _moved(edges: Iterable[Edge]) -> Iterator[Edge]:
+    """The edges along which numbers flow, and not extents or indices."""
+    return (edge for edge in edges if edge.kind == "data")
+
+
+def _before(graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]) -> _Loss | None:
+    """Whether something that a passive node moves is not computed here."""
+    edges = {edge.input: edge for edge in graph.producers[node]}
+    for index, value in enumerate(node.inputs):
+        edge = edges.get(index)
+        if edge is None and value is not None and value.is_graph_input() and carries_numbers(value):
+            return _Loss("passive", f"it reads '{value.name}', an input of the model", None, "before")
+        if edge is not None and edge.kind == "data" and edge.source not in here:
+            why = f"'{edge.source.name}' ({edge.source.op_type}), which it reads, is not there"
+            return _Loss("passive", why, edge.source, "before")
+    return None
+
+
+def _after(graph: SearchGraph, node: ir.Node, rule: str, ends: tuple[str, ...] = ()) -> _Loss:
+    """Nothing on the backend reads a node."""
+    reader = next((edge.target for edge in graph.readers[node]), None)
+    why = "nothing reads it" if reader is None else f"'{reader.name}' ({reader.op_type}), which reads it, is not there"
+    if reader is None and any(value.is_graph_output() for value in node.outputs):
+        why = "it gives an output of the model"
+    if rule == "tail":
+        why = f"{why}, and only {', '.join(ends)} may end a region"
+    return _Loss(rule, why, reader, "after")
+
+
+def _remark(view: View, node: ir.Node, loss: _Loss) -> None:
+    what = "it is passive, and " if loss.rule == "passive" else ""
+    because = (loss.because,) if loss.because is not None else ()
+    view.remark("missed", node, loss.rule, f"not on {view.backend.name}: {what}{loss.why}", because=because)
+
+
+def _pinned(candidates: Candidates) -> Iterator[tuple[ir.Node, Claim]]:
+    view = candidates.view
+    for node in candidates.graph.nodes:
+        found = view.claimed(node)
+        if found is not None and found[0] == view.backend.name:
+            yield node, found[1]
+
+
+def _remarked(candidates: Candidates, node: ir.Node) -> bool:
+    """Say why a node stays away whatever its neighbours are; return False if it need not."""
+    view, name = candidates.view, candidates.view.backend.name
+    whole = view.whole(node)
+    refused = next((part for part in whole if view.verdict(part).ok is False), None)
+    if node in candidates.shape_arithmetic:
+        view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantised")
+    elif refused is not None:
+        remark_refusal(view, node, refused)
+    elif len(whole) > 1:
+        view.remark("missed", node, "control-flow", "numbers in bodies are not quantised")
+    elif view.verdict(node).role == "manual":
+        why = f"not on {name}: {node.op_type} is quantised only where somebody asks for it"
+        view.remark("missed", node, "manual", why, suggest=f"--pin {node.name}={name}")
+    elif not view.verdict(node).role:
+        view.remark("missed", node, "no-role", f"not on {name}: its file gives {node.op_type} no role")
+    else:
+        return False
+    return True
