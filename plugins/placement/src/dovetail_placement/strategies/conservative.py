@@ -25,10 +25,11 @@ class Conservative(IntegerStrategy):
 
     def select(self, candidates: Candidates) -> set[ir.Node]:
         """The products, and what they reach."""
+        taken = candidates.taken
         return match(
             candidates.graph,
             start=candidates.is_product,
-            relay=lambda edge: edge.carries and candidates.takes(edge.target),
+            relay=lambda edge: edge.carries and edge.target in taken,
             end=None,
         )
 

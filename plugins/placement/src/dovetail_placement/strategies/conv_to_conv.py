@@ -33,22 +33,22 @@ class ConvToConv(IntegerStrategy):
 
     def select(self, candidates: Candidates) -> set[ir.Node]:
         """The paths, with the convolutions at both ends."""
-        is_end = self._end_of(candidates)
-        return match(candidates.graph, start=is_end, relay=_in_integers(candidates), end=is_end, along=_carries)
+        ends = self._ends(candidates)
+        return match(candidates.graph, start=ends, relay=_in_integers(candidates), end=ends, along=_carries)
 
     def why_not(self, candidates: Candidates) -> Reasons:
         """At which side no path leads to a convolution, and what stands between."""
-        is_end, ends = self._end_of(candidates), " or ".join(self.ends)
-        behind = match(candidates.graph, start=is_end, relay=_in_integers(candidates), end=None)
+        ends, names = self._ends(candidates), " or ".join(self.ends)
+        behind = match(candidates.graph, start=ends, relay=_in_integers(candidates), end=None)
         before, after = obstacles(candidates, DOWN), obstacles(candidates, UP)
 
         def reason(node: ir.Node) -> tuple[str, tuple[ir.Node, ...]]:
-            if is_end(node):
-                why, obstacle = f"joins it with another {ends}", before.get(node) or after.get(node)
+            if node in ends:
+                why, obstacle = f"joins it with another {names}", before.get(node) or after.get(node)
             elif node in behind:
-                why, obstacle = f"leads from it to a {ends}", after.get(node)
+                why, obstacle = f"leads from it to a {names}", after.get(node)
             else:
-                why, obstacle = f"leads from a {ends} to it", before.get(node)
+                why, obstacle = f"leads from a {names} to it", before.get(node)
             why = f"no path of operators in integers {why}"
             if obstacle is None:
                 return why, ()
@@ -56,8 +56,8 @@ class ConvToConv(IntegerStrategy):
 
         return reason
 
-    def _end_of(self, candidates: Candidates):
-        return lambda node: node.op_type in self.ends and candidates.takes(node)
+    def _ends(self, candidates: Candidates) -> set[ir.Node]:
+        return {node for node in candidates.taken if node.op_type in self.ends}
 
 
 def _carries(edge: Edge) -> bool:
@@ -65,4 +65,5 @@ def _carries(edge: Edge) -> bool:
 
 
 def _in_integers(candidates: Candidates):
-    return lambda edge: edge.carries and candidates.takes(edge.target)
+    taken = candidates.taken
+    return lambda edge: edge.carries and edge.target in taken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail.planning.claim import Claim, Claims, claim_of
@@ -37,27 +38,35 @@ class Candidates:
         self.groups = operator_facts().groups
         self.shape_arithmetic = view.analysis(ShapeArithmetic).nodes
         self._offered = set(view.nodes())
-        self._taken: dict[ir.Node, bool] = {}
 
-    def takes(self, node: ir.Node) -> bool:
-        """Whether the backend's file accepts a node in integers, and integers are right for what it computes.
+    @cached_property
+    def taken(self) -> frozenset[ir.Node]:
+        """The nodes that the backend's file accepts in integers, where integers are right for what they compute.
 
         Nodes that are pinned or that other backends have count like any other: a choice for one node changes neither
         the paths through it nor what becomes of the rest.
         """
-        known = self._taken.get(node)
-        if known is None:
-            known = self._taken[node] = self._judged(node)
-        return known
+        # Verdicts on equal nodes share their types, which are kept alive beside the answer.
+        known: dict[int, tuple[object, bool]] = {}
+        return frozenset(node for node in self.graph.nodes if self._judged(node, known))
 
-    def _judged(self, node: ir.Node) -> bool:
+    def takes(self, node: ir.Node) -> bool:
+        """Whether a node is one of `taken`."""
+        return node in self.taken
+
+    def _judged(self, node: ir.Node, known: dict[int, tuple[object, bool]]) -> bool:
         if node in self.shape_arithmetic or not any(map(carries_numbers, node.outputs)):
             return False
         if node not in self._offered and self.view.claimed(node) is None:  # it was refused before
             return False
-        return self.accepts(node) and any(
-            format_.quantised for formats in self.view.verdict(node).types.values() for format_ in formats
-        )
+        if not self.accepts(node):
+            return False
+        types = self.view.verdict(node).types
+        found = known.get(id(types))
+        if found is None:
+            quantised = any(format_.quantised for formats in types.values() for format_ in formats)
+            found = known[id(types)] = types, quantised
+        return found[1]
 
     def accepts(self, node: ir.Node) -> bool:
         """Whether the backend's file accepts a node in any type; control flow is left to others, with its bodies."""

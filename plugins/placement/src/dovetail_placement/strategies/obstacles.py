@@ -24,14 +24,18 @@ def obstacles(candidates: Candidates, direction: Direction) -> dict[ir.Node, ir.
 
     One walk: the obstacle of a node is a neighbour that is one, or that of its first neighbour that has one.
     """
-    graph, found = candidates.graph, {}
+    graph, taken, found = candidates.graph, candidates.taken, {}
     for node in graph.nodes if direction == DOWN else reversed(graph.nodes):
         if direction == DOWN:
             near = [edge.source for edge in graph.producers[node] if edge.carries]
         else:  # what turns numbers into indices is in the way, too
             near = [edge.target for edge in graph.readers[node] if edge.kind == "data"]
-        obstacle = next((other for other in near if not candidates.takes(other)), None)
-        obstacle = obstacle or next((found[other] for other in near if other in found), None)
+        obstacle = None
+        for other in near:
+            if other not in taken:
+                obstacle = other
+                break
+            obstacle = obstacle or found.get(other)
         if obstacle is not None:
             found[node] = obstacle
     return found
