@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ class Plan:
         edits: The edits that were applied; see `dovetail.planning.edits.Edit`.
         remarks: The reasons.
         summary: Coverage, regions, joins.
+        files: Files that belong to the plan, by name; `files` in its summary has the SHA-256 of each.
         source: The file of the source model, hashed when the plan is saved; None if there is none.
         registry: Has the stores that write it; None for those of all installed plugins.
     """
@@ -52,6 +54,7 @@ class Plan:
     remarks: list[Remark] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     sources: list[SourceNode] = field(default_factory=list)
+    files: Mapping[str, Path] = field(default_factory=dict, repr=False, compare=False)
     source: Path | None = field(default=None, repr=False, compare=False)
     registry: Registry | None = field(default=None, repr=False, compare=False)
 

@@ -16,6 +16,7 @@ from dovetail.planning.remark import Remark
 from dovetail_results.annotated import annotated
 from dovetail_results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
 from dovetail_results.plan_file import parse_plan, parse_remarks, read_plan
+from dovetail_results.plan_files import files_beside
 from dovetail_results.reading import FoundResult, SavedFolder, open_result, seal_of
 from dovetail_results.saved_plan import SavedPlan
 
@@ -78,7 +79,7 @@ def _read_plan(model: Model, found: FoundResult) -> Plan:
             remarks = parse_remarks(found.texts[REMARKS].decode(errors="replace"), str(found.folder / REMARKS))
         if PLAN in found.texts:
             fields, _ = parse_plan(found.texts[PLAN].decode(errors="replace"), str(found.folder / PLAN))
-            plan = Plan(**fields)
+            plan = Plan(**fields, files=files_beside(fields["summary"], found.folder / PLAN))
         else:
             plan = Plan.extract(model)
     plan.remarks = remarks

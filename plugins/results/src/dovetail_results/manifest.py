@@ -11,11 +11,13 @@ from typing import Any
 from dovetail import __version__
 from dovetail.errors import DovetailError
 
-__all__ = ["ARTIFACTS", "MANIFEST", "MODEL", "PLAN", "REMARKS", "FileRecord", "Manifest", "plain_name"]
+__all__ = ["ARTIFACTS", "ATTACHED", "MANIFEST", "MODEL", "PLAN", "REMARKS", "FileRecord", "Manifest", "plain_name"]
 
 MODEL, PLAN, REMARKS, MANIFEST = "model.onnx", "plan.yaml", "remarks.json", "result.json"
 ARTIFACTS = "artifacts"
 """The folder in a result with what backends make of regions: `artifacts/<backend>/<region>/`."""
+ATTACHED = ".npz"
+"""How the names of arrays end that belong to the plan; such files may be large, and are not read with the others."""
 
 VERSION = 1
 _LARGEST = 1 << 24  # bytes

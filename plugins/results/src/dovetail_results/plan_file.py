@@ -19,6 +19,7 @@ from dovetail_files.writing import write_text
 
 from dovetail_results.document import document_lines, json_text, parse_document
 from dovetail_results.manifest import PLAN, REMARKS
+from dovetail_results.plan_files import copy_beside, files_beside
 from dovetail_results.plan_rows import NODE_FIELDS, join_of, join_row, node_of, node_row, source_of
 from dovetail_results.reading import find_result
 from dovetail_results.remark_file import grouped, ungrouped
@@ -48,6 +49,7 @@ def save_plan(plan: Plan, path: Path) -> None:
         plan.model["sha256"] = file_sha256(plan.source)
     text = json.dumps(plan.as_dict(), indent=1) + "\n" if path.suffix == ".json" else plan_text(plan)
     write_text(path, text)
+    copy_beside(plan.files, path)
 
 
 def plan_text(plan: Plan, remarks: dict[str, Any] | None = None) -> str:
@@ -106,6 +108,7 @@ def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> dict[str, Any]:
         else:
             why = f"{REMARKS} is not the file that was saved with this plan, so the reasons are unknown"
             fields["remarks"] = [Remark("analysis", "", "plan", "remarks", why)]
+    fields["files"] = files_beside(fields["summary"], path)
     return fields
 
 

@@ -15,7 +15,7 @@ from dovetail_onnx.seal import SEAL, read_seal
 from dovetail_onnx.skeleton import skeleton_of
 
 from dovetail_results.committing import finish, stagings
-from dovetail_results.manifest import ARTIFACTS, MANIFEST, MODEL, FileRecord, Manifest
+from dovetail_results.manifest import ARTIFACTS, ATTACHED, MANIFEST, MODEL, FileRecord, Manifest
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -162,7 +162,7 @@ def _look(folder: Path, text: bytes, manifest: Manifest, commit: tuple[int, ...]
     written = commit[0] if commit else 0
     model, texts, altered = None, {}, set()
     for name, record in manifest.files.items():
-        if name.startswith(f"{ARTIFACTS}/"):
+        if name.startswith(f"{ARTIFACTS}/") or name.endswith(ATTACHED):
             if not _is_file(folder / name, record, manifest, written):
                 if any((place / name).is_file() for place in places[1:]):
                     return "its files are being replaced"

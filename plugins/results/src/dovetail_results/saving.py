@@ -17,6 +17,7 @@ from dovetail_onnx.skeleton import skeleton_of
 
 from dovetail_results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
 from dovetail_results.plan_file import plan_text, remarks_text
+from dovetail_results.plan_files import attached_files
 from dovetail_results.reading import SavedFolder, find_result, seal_of
 from dovetail_results.stamp import STAMP
 from dovetail_results.writing import Staging, copied, staged
@@ -53,6 +54,8 @@ def save_result(
                 compiled.plan.model |= {"path": compiled.source.name, "sha256": source.result()}
             compiled.plan.model["result"] = seal
             _write_texts(compiled, staging)
+        for name, path in attached_files(compiled, saved).items():
+            staging.copy(name, path)
         if compiled.artifacts is not None:
             for name, path in compiled.artifacts.files():
                 staging.copy(f"{ARTIFACTS}/{name}", path)
