@@ -88,6 +88,7 @@ class Backend:
         types: The named types.
         region: What a region must satisfy.
         border: Where conversions stand.
+        refine: The refinements of quantised weights that are made unless the request names others.
         strategy: Name of the strategy that claims nodes for it; empty for none.
         min_region: The smallest region worth having, in nodes.
         regions: Name of the region former that cuts its nodes into regions; empty for the default.
@@ -114,6 +115,7 @@ class Backend:
     types: Mapping[str, TypeSpec]
     region: RegionRule
     border: Border
+    refine: tuple[str, ...]
     strategy: str
     min_region: int
     regions: str

@@ -28,12 +28,13 @@ _Layer = tuple[Source, Entries]
 
 VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "types", "groups", "unlisted", "ops", "region", "border",
-    "place", "emit", "policies",
+    "refine", "place", "emit", "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
 _MERGED = ("precision", "types", "groups", "region", "border", "place", "emit")
 _PRECISION = ("low", "high", "accumulate", "typed")
+_REFINE = ("equalise", "smooth", "rounding", "bias", "none")
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
 _FOLDERS = {"policy": ("../policies", "."), "backend": (".", "../backends")}
@@ -205,6 +206,7 @@ def _build(
         types=types,
         region=_region(_section(top, "region", ("limits", "need")), smallest),
         border=Border(*(border.choice(key, ("inside", "outside"), "outside") for key in ("in", "out"))),
+        refine=_refine(top.get("refine")),
         strategy=strategy.text("strategy") if strategy else "",
         min_region=_count(smallest, "min_region") if smallest else 1,
         regions=former.text("regions") if former else "",
@@ -247,6 +249,17 @@ def _opset(node: Node) -> tuple[int, int]:
     if not match or int(match[1]) > int(match[2] or match[1]):
         raise node.error(f"opset: '{text}' is no version and no range of two versions (10..11)")
     return int(match[1]), int(match[2] or match[1])
+
+
+def _refine(node: Node | None) -> tuple[str, ...]:
+    words = node.words("refine") if node else []
+    for word in words:
+        if word.raw not in _REFINE:
+            near = near_miss(word.raw, _REFINE)
+            raise word.error(f"refine: unknown refinement '{word.raw}'{near}; there are {', '.join(_REFINE)}")
+        if word.raw == "none" and len(words) > 1:
+            raise word.error("refine: 'none' excludes all others")
+    return tuple(word.raw for word in words if word.raw != "none")
 
 
 def _count(node: Node, what: str) -> int:

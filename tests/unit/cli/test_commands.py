@@ -38,6 +38,7 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "data": None,
         "plan": None,
         "try_engines": None,
+        "refine": None,
         "verify": None,
         "input_shapes": (),
     }

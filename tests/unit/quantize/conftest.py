@@ -53,11 +53,11 @@ class Half:
 
 
 def with_weights(text):
-    """A model in ONNX text whose initializers without data get normal numbers."""
+    """A model, in ONNX text or parsed, whose initializers without data get normal numbers."""
     import onnx
 
     rng = np.random.default_rng(0)
-    proto = onnx.parser.parse_model(text)
+    proto = onnx.parser.parse_model(text) if isinstance(text, str) else text
     for value in list(proto.graph.value_info):
         shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         array = (rng.standard_normal(shape) * 0.3).astype(np.float32)

@@ -14,9 +14,16 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry: Registry) -> None:
-    """Register passes, observers and conversions."""
+    """Register passes, the option of compiling, observers and conversions."""
     registry.pass_("calibrate", "dovetail_quantize.calibrate:Calibrate")
     registry.pass_("quantise", "dovetail_quantize.quantise:Quantise")
+    registry.option("refine", "dovetail_quantize.refining.option:REFINE")
+    registry.pass_("equalise", "dovetail_quantize.refining.equalise:Equalise")
+    registry.pass_("smooth", "dovetail_quantize.refining.smooth:Smooth")
+    registry.pass_("reserve-biases", "dovetail_quantize.refining.reserve:ReserveBiases")
+    registry.pass_("round-weights", "dovetail_quantize.refining.rounding:RoundWeights")
+    registry.pass_("correct-biases", "dovetail_quantize.refining.bias:CorrectBiases")
+    registry.pass_("record-refinements", "dovetail_quantize.refining.recording:RecordRefinements")
     registry.observer("minmax", "dovetail_quantize.observers.minmax:MinMax")
     registry.observer("percentile", "dovetail_quantize.observers.percentile:Percentile")
     registry.observer("mse", "dovetail_quantize.observers.mse:MeanSquaredError")

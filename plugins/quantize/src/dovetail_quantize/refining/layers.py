@@ -1,0 +1,176 @@
+"""Layers: products with a constant weight, seen as matrices from input channels to output channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.planning.placement import get_placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Layer", "Layout", "is_own", "layer_of", "layers_of", "refined_layers"]
+
+_WEIGHT, _BIAS = 1, 2
+_WEIGHT_PORTS = {"Conv": "W", "ConvTranspose": "W", "Gemm": "B", "MatMul": "B"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a weight has its groups, output channels, input channels and kernel elements.
+
+    Attributes:
+        shape: The shape of the weight.
+        groups: Number of groups.
+        inputs_first: Input channels come before output channels.
+    """
+
+    shape: tuple[int, ...]
+    groups: int = 1
+    inputs_first: bool = False
+
+    def matrices(self, array: np.ndarray) -> np.ndarray:
+        """A weight as an array of groups, output channels, input channels and kernel elements; a view if possible."""
+        split = array.reshape(self.groups, self.shape[0] // self.groups, self.shape[1], -1)
+        return split.swapaxes(1, 2) if self.inputs_first else split
+
+    def weight(self, matrices: np.ndarray) -> np.ndarray:
+        """The inverse of `matrices`."""
+        return (matrices.swapaxes(1, 2) if self.inputs_first else matrices).reshape(self.shape)
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Groups, and output and input channels of each."""
+        rows, columns = self.shape[0] // self.groups, self.shape[1]
+        return (self.groups, columns, rows) if self.inputs_first else (self.groups, rows, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A product with a constant weight that only this node reads.
+
+    Attributes:
+        node: The node.
+        layout: The layout of its weight.
+        added_to: The node that adds the bias, where the operator has no port for one; None if nothing does.
+    """
+
+    node: ir.Node
+    layout: Layout
+    added_to: ir.Node | None = None
+
+    @property
+    def weight(self) -> ir.Value:
+        """The weight."""
+        return self.node.inputs[_WEIGHT]
+
+    @property
+    def weight_at(self) -> tuple[ir.Node, int]:
+        """The node and the index of the input that reads the weight."""
+        return self.node, _WEIGHT
+
+    @property
+    def bias_at(self) -> tuple[ir.Node, int] | None:
+        """The node and the index of the input that reads the bias; None if there is none."""
+        if self.added_to is not None:
+            return self.added_to, 1 - self.added_to.inputs.index(self.node.outputs[0])
+        with_port = self.node.op_type != "MatMul" and len(self.node.inputs) > _BIAS
+        return (self.node, _BIAS) if with_port and self.node.inputs[_BIAS] is not None else None
+
+    @property
+    def bias(self) -> ir.Value | None:
+        """The bias."""
+        return None if self.bias_at is None else self.bias_at[0].inputs[self.bias_at[1]]
+
+    @property
+    def output(self) -> ir.Value:
+        """What it computes, before a bias that another node adds."""
+        return self.node.outputs[0]
+
+    @property
+    def is_convolution(self) -> bool:
+        """Whether its channels are axis 1 of what it reads and computes; otherwise they are the last axis."""
+        return "Conv" in self.node.op_type
+
+    @property
+    def channels(self) -> int:
+        """The number of output channels."""
+        groups, outputs, _ = self.layout.extents
+        return groups * outputs
+
+    def quantised(self) -> bool:
+        """Whether the plan holds its weight in integers."""
+        placement = get_placement(self.node)
+        format_ = placement.port_format(_WEIGHT_PORTS[self.node.op_type]) if placement is not None else None
+        return format_ is not None and format_.quantised
+
+
+def layer_of(node: ir.Node | None) -> Layer | None:
+    """A node as a layer; None if it is none, or if others read its weight or bias, too."""
+    if node is None or node.domain not in ("", "ai.onnx") or node.op_type not in _WEIGHT_PORTS:
+        return None
+    if len(node.inputs) <= _WEIGHT or not is_own(node.inputs[_WEIGHT]):
+        return None
+    shape = tuple(node.inputs[_WEIGHT].const_value.shape)
+    layout = _layout(node, shape)
+    if layout is None or 0 in shape:
+        return None
+    layer = Layer(node, layout, _adding(node, layout) if node.op_type == "MatMul" else None)
+    bias = layer.bias
+    if bias is not None and not (is_own(bias) and bias.const_value.size == layer.channels):
+        return None
+    return layer
+
+
+def layers_of(nodes: Iterable[ir.Node]) -> list[Layer]:
+    """The layers among nodes, in their order."""
+    return [layer for node in nodes if (layer := layer_of(node)) is not None]
+
+
+def refined_layers(nodes: Iterable[ir.Node], step: str, steps: dict[str, tuple[str, ...]]) -> list[Layer]:
+    """The quantised layers among nodes on backends that have a refinement."""
+    return [
+        layer for layer in layers_of(nodes)
+        if layer.quantised() and step in steps.get(get_placement(layer.node).backend, ())
+    ]  # fmt: skip
+
+
+def _layout(node: ir.Node, shape: tuple[int, ...]) -> Layout | None:
+    attributes = node.attributes
+    if node.op_type in ("Conv", "ConvTranspose"):
+        groups = attributes.get_int("group", 1)
+        fits = len(shape) > 2 and groups > 0 and shape[0] % groups == 0
+        return Layout(shape, groups, node.op_type == "ConvTranspose") if fits else None
+    if len(shape) != 2:
+        return None
+    if node.op_type == "MatMul":
+        return Layout(shape, inputs_first=True)
+    plain = attributes.get_int("transA", 0) == 0
+    plain &= attributes.get_float("alpha", 1.0) == attributes.get_float("beta", 1.0) == 1.0
+    return Layout(shape, inputs_first=not attributes.get_int("transB", 0)) if plain else None
+
+
+def _adding(node: ir.Node, layout: Layout) -> ir.Node | None:
+    """The node that adds a constant per channel to a product, if it is the only one that reads it."""
+    value, channels = node.outputs[0], layout.shape[1]
+    uses = value.uses()
+    reader = uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
+    if reader is None or reader.op_type != "Add" or reader.domain not in ("", "ai.onnx"):
+        return None
+    other = reader.inputs[1 - uses[0].idx]
+    return reader if is_own(other) and tuple(other.const_value.shape) == (channels,) else None
+
+
+def is_own(value: ir.Value | None) -> bool:
+    """Whether a value is a float32 constant that a single node reads once."""
+    constant = value is not None and value.is_initializer() and not value.is_graph_input()
+    return (
+        constant
+        and not value.is_graph_output()
+        and value.const_value is not None
+        and value.const_value.dtype == ir.DataType.FLOAT
+        and len(value.uses()) == 1
+    )

@@ -1,0 +1,62 @@
+"""The option `--refine` of `compile`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail_quantize.refining.steps import STEPS, parse_steps
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.plugin import CompileJob, Proceed
+
+__all__ = ["REFINE"]
+
+
+class Refine:
+    """The option: `dovetail compile --refine bias,rounding`, and `dovetail.compile(..., refine="bias,rounding")`.
+
+    Keyword arguments of `dovetail.compile`:
+        refine: The refinements of quantised weights, as a text with commas or as names: `equalise`, `smooth`,
+            `rounding`, `bias`; `none` for none. By default (None), those that each backend's file names.
+    """
+
+    commands = ("compile",)
+    keywords = ("refine",)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add `--refine`."""
+        parser.add_argument(
+            "--refine",
+            metavar="STEPS",
+            help=f"change quantised weights so that less is lost: some of {','.join(STEPS)}, or none; by default what "
+            "each backend's file says",
+        )
+
+    def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
+        """The keyword arguments.
+
+        Raises:
+            UsageError: There is no such refinement.
+        """
+        if args.refine is not None:
+            parse_steps(args.refine)
+        return {"refine": args.refine}
+
+    def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """The refinements, in the order in which they run; nothing where the backends' files decide.
+
+        Raises:
+            UsageError: There is no such refinement.
+        """
+        given = keywords.get("refine")
+        return {} if given is None else {"steps": list(parse_steps(given))}
+
+    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+        """Compile; passes do the work."""
+        return proceed()
+
+
+REFINE = Refine()

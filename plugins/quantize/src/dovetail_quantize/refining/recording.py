@@ -1,0 +1,37 @@
+"""The `record-refinements` pass: write down in the plan what was refined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.passes import Pass
+
+from dovetail_quantize.refining.record import Record
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["RecordRefinements"]
+
+
+@dataclass(frozen=True)
+class RecordRefinements(Pass):
+    """Write down which refinements were made, and keep what follows from data in a file beside the plan.
+
+    Given:  the biases of 12 layers were corrected
+    Result: `refined` in the summary of the plan, with the steps of every backend, the number of layers that each
+            changed, and the name of the file with the corrections; a replay reads it
+    """
+
+    name = "record-refinements"
+    stage = "calibrate"
+    requires = ("calibrate",)
+    after = ("equalise", "smooth", "round-weights", "correct-biases")
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Fill the summary of the plan that is being carried out."""
+        if ctx.holdings and not ctx.refusals.fresh:
+            Record.of(ctx).finish(ctx)
+        return False

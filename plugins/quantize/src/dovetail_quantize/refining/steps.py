@@ -1,0 +1,109 @@
+"""The refinements: their names, and which of them a request, a backend or a replayed plan asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, UsageError
+from dovetail.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.passes import Context
+
+__all__ = [
+    "BIAS",
+    "EQUALISE",
+    "FROM_DATA",
+    "OPTION",
+    "RECORD",
+    "ROUNDING",
+    "SMOOTH",
+    "STEPS",
+    "parse_steps",
+    "steps_of",
+]
+
+EQUALISE, SMOOTH, ROUNDING, BIAS = STEPS = ("equalise", "smooth", "rounding", "bias")
+"""All refinements, in the order in which they run."""
+
+FROM_DATA = (SMOOTH, ROUNDING, BIAS)
+"""Those that need data; what they find is saved, and a replay reads it."""
+
+_SCALING = (EQUALISE, SMOOTH)
+OPTION, RECORD, _NONE = "refine", "refined", "none"
+
+
+def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
+    """The refinements that a text (`bias,rounding`) or names stand for, in the order in which they run.
+
+    Raises:
+        UsageError: There is no such refinement, or `none` stands beside others.
+    """
+    parts = given.split(",") if isinstance(given, str) else list(given)
+    names = [part.strip() if isinstance(part, str) else part for part in parts]
+    for name in names:
+        if name not in (*STEPS, _NONE):
+            near = did_you_mean(name, (*STEPS, _NONE)) if isinstance(name, str) else ""
+            raise UsageError(f"unknown refinement {name!r}{near}", f"there are {', '.join(STEPS)}, and {_NONE}")
+    if _NONE in names and set(names) != {_NONE}:
+        others = ", ".join(name for name in names if name != _NONE)
+        raise UsageError(f"refinement '{_NONE}' excludes {others}", f"name {others} alone, or {_NONE}")
+    return tuple(step for step in STEPS if step in names)
+
+
+def steps_of(ctx: Context) -> Mapping[str, tuple[str, ...]]:
+    """The refinements of every chosen backend, by its name.
+
+    A replayed plan has the ones that it was made with, because its scales belong to weights that were refined so.
+    Otherwise the request names them, or each backend's file does.
+
+    Raises:
+        DovetailError: The request and the replayed plan contradict each other, or a backend names an unknown one.
+    """
+    asked = ctx.request.options.get(OPTION, {}).get("steps")
+    names = [backend.name for backend in ctx.backends]
+    wanted = {name: parse_steps(asked) for name in names} if asked is not None else _defaults(ctx)
+    values = getattr(ctx.request.plan, "values", None)
+    if not values:
+        return wanted
+    recorded = _recorded(ctx)
+    if recorded is None:
+        # The scales in the plan belong to weights as they are, so scaling these is out of the question.
+        bad = sorted({step for steps in wanted.values() for step in steps if step in _SCALING}, key=STEPS.index)
+        if asked is not None and bad:
+            raise DovetailError(
+                f"the plan has scales of a model without {' and '.join(bad)}, and --refine asks for it",
+                "leave it out, or compile without --plan",
+            )
+        return wanted if asked is not None else dict.fromkeys(names, ())
+    kept = {name: recorded.get(name, ()) for name in names}
+    if asked is not None and any(kept[name] != wanted[name] for name in names):
+        made = "; ".join(f"{name}: {', '.join(steps) or _NONE}" for name, steps in kept.items())
+        raise DovetailError(
+            f"the plan was made with other refinements ({made}) than --refine asks for",
+            "leave --refine out, or compile without --plan",
+        )
+    return kept
+
+
+def _defaults(ctx: Context) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for backend in ctx.backends:
+        try:
+            found[backend.name] = parse_steps(getattr(backend, "refine", None) or ())
+        except UsageError as error:
+            raise DovetailError(f"backend '{backend.name}': {error.message}", error.hint) from None
+    return found
+
+
+def _recorded(ctx: Context) -> dict[str, tuple[str, ...]] | None:
+    """What the replayed plan says; None if it says nothing."""
+    record: Any = ctx.request.plan.summary.get(RECORD)
+    if record is None:
+        return None
+    try:
+        return {str(name): parse_steps(steps) for name, steps in record["steps"].items()}
+    except (KeyError, TypeError, AttributeError, UsageError) as error:
+        why = error.message if isinstance(error, UsageError) else "'steps' is no mapping from backends to names"
+        raise DovetailError(f"plan: '{RECORD}' in its summary: {why}", "replay a plan as it was saved") from None

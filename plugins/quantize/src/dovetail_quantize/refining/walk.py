@@ -1,0 +1,128 @@
+"""Run a float model and its quantised twin side by side, block by block, and refine the layers of each block.
+
+The values between blocks lie in temporary files, so that every node runs once per batch in the float model, and twice
+in the twin: before and after its block is refined. Memory holds one block and one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from dovetail.errors import DovetailError
+from dovetail_runtime.data.batches import batches
+
+from dovetail_quantize.refining.blocks import blocks_of, same_blocks
+from dovetail_quantize.refining.constants import RefinedTensor
+from dovetail_quantize.refining.side import Side
+from dovetail_quantize.refining.spool import Spool
+from dovetail_quantize.refining.twin import QuantisedTwin
+
+if TYPE_CHECKING:
+    import numpy as np
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+    from dovetail_quantize.refining.layers import Layer
+
+__all__ = ["Refiner", "needs_data", "walk"]
+
+
+class Refiner(Protocol):
+    """Refines one layer."""
+
+    def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
+        """See one batch.
+
+        Args:
+            inputs: What the layer reads in the quantised model.
+            computed: What it computes there.
+            wanted: What it computes in the float model.
+
+        Raises:
+            DovetailError: A number is infinite or NaN.
+        """
+
+    def refine(self, twin: QuantisedTwin) -> bool:
+        """Change the layer once all batches were seen, and its twin with it; return whether that changed."""
+
+
+def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[Layer, int], Refiner], what: str) -> None:
+    """Refine layers from the first to the last: each sees what the refined ones before it compute.
+
+    Args:
+        model: The calibrated float model; the refiners change its constants.
+        ctx: Its run, with data and holdings.
+        layers: The layers to refine.
+        make: Makes the refiner of a layer, given how many there are at the same time.
+        what: What is done, for the progress bar.
+
+    Raises:
+        DovetailError: The data does not fit, or holds numbers that are not finite.
+    """
+    nodes = list(model.graph)
+    blocks = blocks_of(nodes, [layer.node for layer in layers])
+    block_of = {node: number for number, block in enumerate(blocks) for node in block}
+    by_block: list[list[Layer]] = [[] for _ in blocks]
+    for layer in layers:
+        by_block[block_of[layer.node]].append(layer)
+    inputs = Spool()
+    number = _keep_inputs(model, ctx, inputs)
+    floats = model.clone()
+    for value in floats.graph.initializers.values():
+        if isinstance(value.const_value, RefinedTensor):
+            value.const_value = value.const_value.source  # what was rounded is not what is wanted
+    copies = dict(zip(model.graph, list(floats.graph)))
+    twin = QuantisedTwin(model, ctx)
+    read = {layer: twin.nodes[layer.node].inputs[0] for layer in layers}
+    computed = {layer: twin.nodes[layer.node].outputs[0] for layer in layers}
+    wanted = {layer: copies[layer.node].outputs[0] for layer in layers}
+    exact = Side(floats, [[copies[node] for node in block] for block in blocks], wanted.values(), inputs, ctx)
+    twin_blocks = same_blocks(twin.model.graph, {twin.nodes[node]: at for node, at in block_of.items()}, len(blocks))
+    rounded = Side(twin.model, twin_blocks, [*read.values(), *computed.values()], inputs, ctx)
+    last = max(block_of[layer.node] for layer in layers)
+    for block in range(last + 1):
+        if ctx.progress:
+            ctx.progress(what, block + 1, last + 1)
+        refiners = [(layer, make(layer, len(by_block[block]))) for layer in by_block[block]]
+        runners = exact.runner(block), rounded.runner(block)
+        with exact.writing() as write_exact, rounded.writing() as write_rounded:
+            for float_inputs, twin_inputs in zip(exact.read(block, number), rounded.read(block, number)):
+                floats_there, there = runners[0].run(float_inputs), {**twin_inputs, **runners[1].run(twin_inputs)}
+                for layer, refiner in refiners:
+                    refiner.see(there[read[layer].name], there[computed[layer].name], floats_there[wanted[layer].name])
+                write_exact(exact.leaving(block, floats_there))
+                write_rounded(rounded.leaving(block, there))
+        changed = [refiner.refine(twin) for _, refiner in refiners]
+        if any(changed) and block < last:
+            runner = rounded.runner(block)
+            with rounded.writing() as write_rounded:
+                for twin_inputs in rounded.read(block, number):
+                    write_rounded(rounded.leaving(block, runner.run(twin_inputs)))
+        exact.forget(block)
+        rounded.forget(block)
+
+
+def needs_data(ctx: Context, step: str) -> None:
+    """Refuse to refine without data.
+
+    Raises:
+        DovetailError: There is none.
+    """
+    if ctx.request.data is None:
+        raise DovetailError(
+            f"refinement '{step}' needs data, and there is none",
+            "give --data with inputs like those that the model will see, or leave it out of --refine",
+        )
+
+
+def _keep_inputs(model: Model, ctx: Context, spool: Spool) -> int:
+    """Keep the data of the request, which may be a stream; return the number of batches."""
+    number = 0
+    with spool.writing() as write:
+        for feeds, _ in batches(model, ctx.request.data):
+            write(feeds)
+            number += 1
+    if not number:
+        raise DovetailError("the data holds no batch to refine on", "give at least one; a hundred samples are usual")
+    return number
