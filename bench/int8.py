@@ -1,7 +1,7 @@
 """Accuracy and speed in int8: ppl-int8 beside ONNX Runtime's quantize_static and NNCF, on trained nets and real inputs.
 
     python bench/int8.py --wheels FOLDER [--nets NAME ...] [--models FILE ...] [--nncf PYTHON] [--skip-speed]
-                         [--repeat 40] [--json FILE] [--read FILE ...]
+                         [--repeat 40] [--cpu-time] [--json FILE] [--read FILE ...]
 
 The nets and their inputs are those of `trained.py`; half of the inputs calibrate (16 at most), the others are judged.
 MODEL is any other ONNX file, with random inputs of the extents in `MODEL.npz`. All results are QDQ files that ONNX
@@ -10,10 +10,10 @@ weights by channel; of its calibration methods, and of NNCF's presets, the best 
 a Python of its own.
 
 The first table has a row per float output: SNR against float32, and the share of rows with the same best class where
-the output has classes. A star is a missed goal: worse than the better of the two by more than 0.5 points (outputs with
-classes) or 1 dB (others). The second has a row per net: milliseconds of the whole file, the least of alternating runs
-against quantize_static's, and the median of the ratio over pairs; conversions of computed values, and convolutions in
-integers.
+the output has classes, of ppl-int8 by its own strategy and by `conservative`, which also takes heads and tails. A star
+is a missed goal: worse than the better of the others by more than 0.5 points (outputs with classes) or 1 dB (others).
+The second has a row per net: milliseconds of the whole file, the least of alternating runs with quantize_static's file
+(MinMax), and the median of their ratio; conversions of computed values, and convolutions in integers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import argparse
 import json
 import math
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -39,7 +40,7 @@ from trained_nets.vision import NETS as VISION
 from trained_nets.wheels import Wheels
 
 ROOT = Path(__file__).parents[1]
-OURS, STATIC, NNCF = "ppl-int8", "quantize_static", "NNCF"
+OURS, WIDE, STATIC, NNCF = "ppl-int8", "conservative", "quantize_static", "NNCF"
 CALIBRATED_ON, POINTS, DECIBELS = 16, 0.5, 1.0
 
 
@@ -68,9 +69,9 @@ def random_net(path: str) -> Net:
     return Net(Path(path).stem, "", path, "random weights and inputs", streams)
 
 
-def measured(net: Net, options: argparse.Namespace) -> dict:
-    """Everything about one net."""
-    wheels, failures = Wheels(options.wheels), {}
+def measured(name: str, options: argparse.Namespace) -> dict:
+    """Everything about one net, by its name or the path of its file."""
+    net, wheels, failures = BY_NAME.get(name) or random_net(name), Wheels(options.wheels), {}
     model = wheels.file(net.wheel, net.path) if net.wheel else Path(net.path)
     streams = net.streams(wheels)
     test, others = streams[0::2], streams[1::2]
@@ -79,8 +80,8 @@ def measured(net: Net, options: argparse.Namespace) -> dict:
     data = judging.complete(others, judging.computed(float32.run, others, net.carried), net.carried)
     data = data[:: max(1, len(data) // CALIBRATED_ON)][:CALIBRATED_ON]
     quality, files, seconds = {}, {}, {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         for who, make in _makers(model, data, folder, options):
             start = time.perf_counter()
             try:
@@ -94,13 +95,14 @@ def measured(net: Net, options: argparse.Namespace) -> dict:
                 if options.traceback:
                     traceback.print_exc()
         facts = {who: _facts(path, folder) for who, path in files.items()}
-        speed = {} if options.skip_speed else _speed(files, float32, test[0][0], options.repeat)
+        speed = {} if options.skip_speed else _speed(files, float32, test[0][0], options)
     return {"net": net.name, "classes": net.classes, "samples": sum(map(len, test)), "quality": quality,
             "seconds": seconds, "facts": facts, "speed": speed, "failures": failures}  # fmt: skip
 
 
 def _makers(model: Path, data: list, folder: Path, options: argparse.Namespace):
-    yield OURS, lambda: quantisers.ours(model, data, folder / "ours", options.backend)
+    yield OURS, lambda: quantisers.ours(model, data, folder / "ours")
+    yield WIDE, lambda: quantisers.ours(model, data, folder / "wide", "ppl-int8:strategy=conservative")
     try:
         prepared = quantisers.prepared(model, folder)
     except Exception as error:
@@ -122,19 +124,16 @@ def _facts(path: Path, folder: Path) -> dict:
     return {"conversions": quantisers.conversions(path), "integer": ran["QLinearConv"], "convolutions": convolutions}
 
 
-def _speed(files: dict, float32, feeds: dict, rounds: int) -> dict:
-    """Milliseconds of each, the least of alternating runs with ours, and the ratio of ours to it."""
-    if OURS not in files:
-        return {}
-    ours, found = candidates.onnxruntime_float32(files[OURS]), {}
-    fastest = {"float32": float32}
-    for tool in (STATIC, NNCF):  # methods differ in numbers, not in what is computed
-        who = next((who for who in files if who.startswith(tool)), None)
-        if who:
-            fastest[tool] = candidates.onnxruntime_float32(files[who])
-    for who, other in fastest.items():
-        first, second, ratio = judging.paired(ours.run, other.run, feeds, rounds, time.perf_counter)
-        found[who] = {"ms": second * 1e3, "ours": first * 1e3, "ratio": ratio}
+def _speed(files: dict, float32, feeds: dict, options: argparse.Namespace) -> dict:
+    """Milliseconds of each, the least of alternating runs with quantize_static's file, and the ratio to that."""
+    # Methods of calibration differ in numbers, not in what is computed.
+    first = {tool: next((who for who in files if who.startswith(tool)), "") for tool in (STATIC, OURS, WIDE, NNCF)}
+    loaded = {tool: candidates.onnxruntime_float32(files[who]) for tool, who in first.items() if who}
+    base, found = loaded.pop(STATIC, float32), {}
+    clock = time.thread_time if options.cpu_time else time.perf_counter
+    for who, other in {"float32": float32, **loaded}.items():
+        ours, theirs, ratio = judging.paired(other.run, base.run, feeds, options.repeat, clock)
+        found[who] = {"ms": ours * 1e3, "base": theirs * 1e3, "ratio": ratio}
     return found
 
 
@@ -144,36 +143,42 @@ def accuracy_rows(result: dict) -> list[dict]:
     for output in next(iter(quality.values()), {}):
         judged = "same" if output in result["classes"] else "snr"
         best = {}
-        for tool in (STATIC, NNCF):
+        for tool in (OURS, WIDE, STATIC, NNCF):
             own = [who for who in quality if who.startswith(tool)]
             if own:
                 best[tool] = max(own, key=lambda who: (quality[who][output][judged], quality[who][output]["snr"]))
-        row = {"net": result["net"], "output": output[:24], "inputs": result["samples"]}
-        figures = quality.get(OURS, {}).get(output)
-        goal = max((quality[who][output][judged] for who in best.values()), default=-math.inf)
-        allowed = POINTS / 100 if judged == "same" else DECIBELS
-        missed = figures is None or figures[judged] < goal - allowed
-        row[f"{OURS} dB"] = "fails" if figures is None else f"{figures['snr']:.1f}{' *' if missed else ''}"
-        for tool in (STATIC, NNCF):
-            who = best.get(tool)
-            row[f"{tool} dB"] = f"{quality[who][output]['snr']:.1f} ({who.split()[-1]})" if who else ""
-        for name, who in ((OURS, OURS), *((tool, best.get(tool)) for tool in (STATIC, NNCF))):
-            same = quality[who][output]["same"] if who in quality and judged == "same" else None
-            row[f"same, {name}"] = "" if same is None else f"{100 * same:.1f} %"
+        goal = max(
+            (quality[who][output][judged] for tool, who in best.items() if tool in (STATIC, NNCF)), default=-math.inf
+        )
+        floor = goal - (POINTS / 100 if judged == "same" else DECIBELS)
+        row = {"net": result["net"], "output": output[:16], "inputs": result["samples"]}
+        for tool in (OURS, WIDE, STATIC, NNCF):
+            figures = quality[best[tool]][output] if tool in best else None
+            missed = tool in (OURS, WIDE) and figures is not None and figures[judged] < floor
+            method = f" ({best[tool].split()[-1]})" if figures and tool in (STATIC, NNCF) else ""
+            row[f"{tool} dB"] = (
+                f"{figures['snr']:.1f}{' *' if missed else ''}{method}" if figures else _failed(result, tool)
+            )
+            row[f"same, {tool}"] = f"{100 * figures['same']:.1f} %" if figures and judged == "same" else ""
         rows.append(row)
     return rows
+
+
+def _failed(result: dict, tool: str) -> str:
+    return "fails" if any(who.startswith(tool) for who in result["failures"]) else ""
 
 
 def speed_row(result: dict) -> dict:
     """The row of a net."""
     speed, facts, row = result["speed"], result["facts"], {"net": result["net"]}
-    row["float32 ms"] = speed.get("float32", {}).get("ms", "")
-    row[f"{OURS} ms"] = min((pair["ours"] for pair in speed.values()), default="")
-    for tool in (STATIC, NNCF):
+    row["float32 ms"] = speed["float32"]["ms"]
+    static = any(who.startswith(STATIC) for who in facts)
+    row[f"{STATIC} ms"] = speed["float32"]["base"] if static else _failed(result, STATIC)
+    for tool in (OURS, WIDE, NNCF):
         row[f"{tool} ms"] = speed.get(tool, {}).get("ms", "")
-        row[f"ours / {tool}"] = speed.get(tool, {}).get("ratio", "")
-    for tool in (OURS, STATIC, NNCF):
-        known = next((each for who, each in facts.items() if who.startswith(tool)), None)
+        row[f"{tool} / {STATIC}"] = f"{speed[tool]['ratio']:.2f}" if static and tool in speed else ""
+    for tool in (OURS, WIDE, STATIC):
+        known = next((each for who, each in facts.items() if who == tool or who.startswith(f"{tool} M")), None)
         row[f"Q and DQ, {tool}"] = known["conversions"] if known else ""
         row[f"in integers, {tool}"] = f"{known['integer']} of {known['convolutions']}" if known else ""
     return row
@@ -184,10 +189,10 @@ def main() -> None:
     parser.add_argument("--wheels", type=Path, default=Path("wheels"), help="where the wheels are or shall be")
     parser.add_argument("--nets", nargs="*", default=list(NETS), metavar="NAME", choices=BY_NAME)
     parser.add_argument("--models", nargs="*", default=[], metavar="FILE")
-    parser.add_argument("--backend", default=OURS, help="ours, with options")
     parser.add_argument("--nncf", metavar="PYTHON", help="a Python that has NNCF")
     parser.add_argument("--skip-speed", action="store_true")
     parser.add_argument("--repeat", type=int, default=40, help="rounds of each pair")
+    parser.add_argument("--cpu-time", action="store_true", help="on one thread, counting its own seconds")
     parser.add_argument("--limit", type=float, default=1200, help="seconds that one net may take")
     parser.add_argument("--json", type=Path, help="also write everything there, after each net")
     parser.add_argument("--read", nargs="+", type=Path, help="print the tables of what --json wrote; measure nothing")
@@ -195,10 +200,12 @@ def main() -> None:
     options = parser.parse_args()
     options.wheels = options.wheels.absolute()
     results = {one["net"]: one for file in options.read or () for one in json.loads(file.read_text())}
-    nets = [] if options.read else [*map(BY_NAME.get, options.nets), *map(random_net, options.models)]
-    for net in nets:
-        results[net.name] = _alone(net, options)
-        print(net.name, results[net.name]["failures"] or "", file=sys.stderr, flush=True)
+    if options.cpu_time:
+        os.environ["TRAINED_THREADS"] = "1"
+    for name in [] if options.read else [*options.nets, *options.models]:
+        result = _alone(name, options)
+        results[result["net"]] = result
+        print(result["net"], result["failures"] or "", file=sys.stderr, flush=True)
         if options.json:
             options.json.write_text(json.dumps(list(results.values()), indent=1))
     table([row for result in results.values() for row in accuracy_rows(result)])
@@ -210,16 +217,16 @@ def main() -> None:
             print(f"{result['net']}, {who}: {said}")
 
 
-def _alone(net: Net, options: argparse.Namespace) -> dict:
+def _alone(name: str, options: argparse.Namespace) -> dict:
     """A net in a process of its own; engines may end it."""
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(send, net, options))
+    process = context.Process(target=_child, args=(send, name, options))
     process.start()
     send.close()
     empty = {
-        "net": net.name,
-        "classes": net.classes,
+        "net": name,
+        "classes": (),
         "samples": 0,
         "quality": {},
         "facts": {},
@@ -236,9 +243,9 @@ def _alone(net: Net, options: argparse.Namespace) -> dict:
         return {**empty, "failures": {"all": f"the process ended with exit code {process.exitcode}"}}
 
 
-def _child(send, net: Net, options: argparse.Namespace) -> None:
+def _child(send, name: str, options: argparse.Namespace) -> None:
     np.seterr(all="ignore")
-    send.send(measured(net, options))
+    send.send(measured(name, options))
 
 
 if __name__ == "__main__":
