@@ -7,7 +7,8 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `ppl-int8` its pass, and the emitter of its files."""
+    """Register the backend `ppl-int8`, its passes, and the emitter of its files."""
+    registry.pass_("ppl-operators", "dovetail_ppl_int8.operators:PplOperators")
     registry.pass_("clip-integers", "dovetail_ppl_int8.clip_integers:ClipIntegers")
     registry.emitter("ppl-json", "dovetail_ppl_int8.ppl_json:PplJson")
     registry.backend("ppl-int8", "dovetail_schemas:backends/ppl_int8.yaml")

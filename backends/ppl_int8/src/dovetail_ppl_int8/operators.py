@@ -1,0 +1,133 @@
+"""The `ppl-operators` pass: arithmetic with constants in the operators that PPL computes in int8."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.passes import Pass
+from dovetail_rewriting import Rewrite, rewrite_model
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail_rewriting import Replacement
+
+__all__ = ["PplOperators"]
+
+_BACKEND = "ppl-int8"
+_CLIP_TAKES_INPUTS = 11  # opset
+
+
+@dataclass(frozen=True)
+class PplOperators(Pass):
+    """Write arithmetic with constants so that PPL computes it in int8; only if `ppl-int8` is asked for.
+
+    Given:  %a = Sub(%x, c)    %b = Max(%a, 0.1)     %t = Transpose(%conv)   %d = Mul(%t, k)
+    Result: %a = Add(%x, -c)   %b = Clip(%a, 0.1)    %m = Mul(%conv, k')     %d = Transpose(%m)
+
+    The results are the same. Scales and shifts that stand behind a convolution without a Transpose in between are then
+    folded into it.
+    """
+
+    name = "ppl-operators"
+    stage = "normalise"
+    after = ("normalise", "fold-constants", "remove-identity")
+    before = ("fold-affine",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Rewrite what there is of these."""
+        if all(backend.name != _BACKEND for backend in ctx.backends) or model.opset < _CLIP_TAKES_INPUTS:
+            return False
+        return rewrite_model(model, ctx, _REWRITES)
+
+
+def _constant(value: ir.Value | None) -> np.ndarray | None:
+    """The numbers of a constant in float32; None for anything else."""
+    if value is None or value.const_value is None or value.is_graph_input() or value.dtype != ir.DataType.FLOAT:
+        return None
+    return value.const_value.numpy()
+
+
+def _shift(op: Replacement, x: ir.Value, c: ir.Value) -> ir.Value:
+    return op.Add(x, op.constant(ir.tensor(-_constant(c)), "shift"))
+
+
+def _shifts(x: ir.Value, c: ir.Value) -> str:
+    return "it does not subtract a constant in float32" if _constant(c) is None or _constant(x) is not None else ""
+
+
+def _bounded(node: ir.Node) -> tuple[ir.Value, ir.Value] | None:
+    """The value and the scalar of a Max or Min of the two."""
+    if len(node.inputs) != 2:
+        return None
+    for value, bound in (tuple(node.inputs), tuple(reversed(node.inputs))):
+        number = _constant(bound)
+        if number is not None and number.size == 1 and value is not None and _constant(value) is None:
+            # A bound of higher rank would raise that of the result.
+            return (value, bound) if value.shape is not None and number.ndim <= len(value.shape) else None
+    return None
+
+
+def _bounds(node: ir.Node) -> str:
+    return "" if _bounded(node) else "it has no scalar bound in float32"
+
+
+def _clip(op: Replacement, node: ir.Node) -> ir.Value:
+    value, bound = _bounded(node)
+    scalar = op.constant(ir.tensor(_constant(bound).reshape(())), "bound")
+    return op.Clip(value, scalar) if node.op_type == "Max" else op.Clip(value, None, scalar)
+
+
+def _order(transpose: ir.Node) -> tuple[int, ...] | None:
+    """The permutation of a Transpose; None if the rank is not known."""
+    given, shape = transpose.attributes.get_ints("perm", None), transpose.inputs[0].shape
+    if given is not None:
+        return tuple(given)
+    return None if shape is None else tuple(reversed(range(len(shape))))
+
+
+def _before(c: ir.Value, transpose: ir.Node) -> np.ndarray | None:
+    """A constant as it stands in front of a Transpose; None if it is none, or would raise the rank."""
+    order, numbers = _order(transpose), _constant(c)
+    if order is None or numbers is None or numbers.ndim > len(order):
+        return None
+    padded = numbers.reshape((1,) * (len(order) - numbers.ndim) + numbers.shape)
+    return np.ascontiguousarray(np.transpose(padded, np.argsort(order)))
+
+
+def _moves(c: ir.Value, transpose: ir.Node) -> str:
+    if transpose.inputs[0].producer() is None:
+        return "nothing is computed in front of the Transpose"
+    return "it has no constant in float32 that can be transposed" if _before(c, transpose) is None else ""
+
+
+def _move(op: Replacement, node: ir.Node, x: ir.Value, c: ir.Value, transpose: ir.Node) -> ir.Value:
+    return op.like(transpose, op.make(node.op_type, (x, op.constant(ir.tensor(_before(c, transpose)), "turned"))))
+
+
+def _activations(transpose: ir.Node) -> str:
+    return "" if transpose.inputs[0].producer() is not None else "nothing is computed in front of the Transpose"
+
+
+def _activate(op: Replacement, node: ir.Node, x: ir.Value, transpose: ir.Node) -> ir.Value:
+    return op.like(transpose, op.like(node, x, *node.inputs[1:]))
+
+
+_SAME = "it replaces '{node}', with the same results"
+_REWRITES = (
+    Rewrite("subtract-constant", lambda op, x, c: op.Sub(x, c), _shift, _shifts, _SAME),
+    Rewrite("scalar-bound", lambda op: op.any_of("Max", "Min")(...), _clip, _bounds, _SAME),
+    Rewrite(
+        "transpose-behind",
+        lambda op, x, c: op.any_of("Add", "Mul")(op.any_of("Transpose", called="transpose")(x), c),
+        _move, _moves, _SAME,
+    ),
+    Rewrite(
+        "transpose-behind-activation",
+        lambda op, x: op.any_of("Clip", "Relu")(op.any_of("Transpose", called="transpose")(x), ...),
+        _activate, _activations, _SAME,
+    ),
+)  # fmt: skip
