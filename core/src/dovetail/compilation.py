@@ -47,13 +47,18 @@ class Planner:
         self._before, self._after = ctx.mark(), Mark()
         self._refusals = ctx.refusals
 
-    def prepare(self) -> None:
-        """Prepare the model and keep it, for callers that decide more than once; others are served without a copy."""
+    def prepare(self) -> Model:
+        """Prepare the model and keep it, for callers that decide more than once; others are served without a copy.
+
+        Returns:
+            The model that is decided on. Callers do not change it.
+        """
         if self._prepared is None:
             prepared = self._original.clone()
             self._ctx.begin_round(self._before)
             self._run(prepared, _PREPARE)
             self._prepared, self._after = prepared, self._ctx.mark()
+        return self._prepared
 
     def decide(self, asked: Asked | None = None, pins: Sequence[str] = ()) -> tuple[Model, Plan]:
         """The model with a place and types for every node, and the plan that says so.

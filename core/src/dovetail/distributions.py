@@ -12,7 +12,7 @@ _BRINGS = {
     "dovetail-regions": ("regions",),
     "dovetail-runtime": ("input_data", "run"),
     "dovetail-schemas": ("check",),
-    "dovetail-verify": ("bisect", "verify"),
+    "dovetail-verify": ("bisect", "layer_errors", "verify"),
 }
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
     from dovetail_verify.accuracy.goals import Miss
+    from dovetail_verify.layers import LayerErrors
 
 __all__ = ["OutputComparison", "Verification", "verify"]
 
@@ -108,6 +109,7 @@ class Verification:
         shapes: The shapes of random inputs, by name.
         missed: Outputs that do not meet an accuracy goal.
         remedy: What can be done about warnings, where the inputs were real; empty where nobody said.
+        layers: The errors of all nodes, where somebody asked for them.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)
@@ -116,6 +118,7 @@ class Verification:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     missed: list[Miss] = field(default_factory=list)
     remedy: str = ""
+    layers: LayerErrors | None = None
 
     @property
     def advice(self) -> str:
@@ -153,13 +156,19 @@ class Verification:
             outputs.append(data)
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
         return {"batches": self.batches, "random": self.random, "input_shapes": shapes, "broken": self.broken,
-                "outputs": outputs, "missed": list(map(str, self.missed)), "warnings": self.warnings}  # fmt: skip
+                "outputs": outputs, "missed": list(map(str, self.missed)), "warnings": self.warnings,
+                **({"layers": self.layers.as_dict()} if self.layers is not None else {})}  # fmt: skip
 
     def lines(self) -> list[str]:
         """Lines for a person: what was run, then one line per output."""
         shapes = ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.shapes.items())
         source = f"one batch of random inputs ({shapes})" if self.random else counted(self.batches, "batch")
-        return [f"verified on {source}:", *(f"  {output.line()}" for output in self.outputs)]
+        worst = f"worst layer by {self.layers.by}: {self.layers.worst}" if self.layers is not None else ""
+        return [
+            f"verified on {source}:",
+            *(f"  {output.line()}" for output in self.outputs),
+            *([worst] if worst else ()),
+        ]
 
     def short(self) -> str:
         """What the coverage line says."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, GoalError, UsageError, VerificationError
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, bisect_command, checked_shapes, goals_of, shapes_of
+from dovetail_verify.orders import ORDERS, check_order
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.compare import Verification
+    from dovetail_verify.layers import LayerErrors
 
 __all__ = ["VERIFY_RESULT", "VerifyResult"]
 
@@ -30,18 +32,23 @@ class VerifyResult:
         verify: Compare the result with the original: by default (None) when there is data; on random inputs where there
             is none.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
+        layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
+            `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
         min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which every float output must meet on the data; see
             `dovetail_verify.accuracy.goals.Goals`. What costs the accuracy is raised to the types of the source model,
             as little as possible; the remarks and `plan.summary["accuracy"]` say what and why.
     """
 
     commands = ("compile",)
-    keywords = ("verify", "input_shapes", *_GOALS)
+    keywords = ("verify", "input_shapes", "layers", *_GOALS)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--verify`, `--input-shapes` and the goals."""
         parser.add_argument(
             "--verify", action="store_true", help="measure the result, on random inputs if there is no data"
+        )
+        parser.add_argument(
+            "--layers", action="store_true", help="measure every node on the data, and write that into the plan"
         )
         add_input_shapes(parser)
         add_goals(parser)
@@ -52,10 +59,11 @@ class VerifyResult:
         Raises:
             UsageError: A goal is no such number, there is no data to measure it on, or a shape is none.
         """
-        return {"verify": args.verify or None, "input_shapes": checked_shapes(args), **goals_of(args)}
+        return {"verify": args.verify or None, "input_shapes": checked_shapes(args), "layers": args.layers,
+                **goals_of(args)}  # fmt: skip
 
-    def recorded(self, keywords: Mapping[str, Any]) -> dict[str, float]:
-        """The goals.
+    def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """The goals, and what layers are ranked by.
 
         Raises:
             UsageError: A goal is no such number, or measuring it is forbidden.
@@ -63,7 +71,8 @@ class VerifyResult:
         goals = _goals(keywords)
         if goals and keywords.get("verify") is False:
             raise UsageError(f"{goals} is a goal, and verify=False forbids to measure it", "leave one of them out")
-        return goals.as_dict()
+        layers = _order(keywords)
+        return {**goals.as_dict(), **({"layers": layers} if layers else {})}
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Compile so that the goals are met, and compare the result with the original where that is wanted.
@@ -74,6 +83,10 @@ class VerifyResult:
         """
         goals, verify, data = _goals(job.keywords), job.keywords.get("verify"), job.request.data
         goals.check_data(data)
+        if _order(job.keywords) and data is None:
+            raise UsageError(
+                "there is no data to look at layers with", "give --data: inputs like those that the model will see"
+            )
         failure: DovetailError | None = None
         if not goals:
             compiled = proceed()
@@ -85,10 +98,12 @@ class VerifyResult:
             failure = recorded_failure(compiled, goals)
         else:
             compiled, failure = _meeting(goals, job, proceed)
+        layers = self._layers(job, compiled)
         if compiled.verification is None and (verify or verify is None and data is not None):
             job.keep(compiled)
             compiled.verification = _compared(job, compiled)
         if compiled.verification is not None:
+            compiled.verification.layers = layers
             path, backends = job.original.path or Path("MODEL"), [str(choice) for choice in job.request.backends]
             tried = bisect_command(path, backends, data if isinstance(data, (str, Path)) else None)
             compiled.verification.remedy = f"`{tried}` shows which nodes cost it; --min-snr 30 raises them"
@@ -96,6 +111,38 @@ class VerifyResult:
             job.keep(compiled)
             raise GoalError(compiled, failure)
         return compiled
+
+    def _layers(self, job: CompileJob, compiled: CompiledModel) -> LayerErrors | None:
+        """The errors of all nodes, in the plan of the result; None if nobody asked, or if they are in it already."""
+        by = _order(job.keywords)
+        if not by or job.recognised is compiled:
+            return None
+        from dovetail.passes.context import Context
+
+        from dovetail_verify.layer_functions import layers_of_request
+
+        try:
+            ctx = Context(job.request, plugins=job.ctx.plugins)
+            data = job.request.data
+            found = layers_of_request(job.original, compiled, data, ctx, job.passes, by=by, progress=job.progress)
+        except DovetailError as error:
+            job.keep(compiled)
+            raise VerificationError(compiled, error) from error
+        found.record(compiled)
+        return found
+
+
+def _order(keywords: Mapping[str, Any]) -> str:
+    """What layers are ranked by; empty if nobody asked for them.
+
+    Raises:
+        UsageError: It is no order.
+    """
+    given = keywords.get("layers")
+    by = ORDERS[0] if given is True else given or ""
+    if by:
+        check_order(by)
+    return by
 
 
 def _goals(keywords: Mapping[str, Any]) -> Goals:

@@ -6,10 +6,12 @@ import argparse
 from pathlib import Path
 
 from dovetail.cli.common import PlainCommand, existing, note, plugins_of, print_json, say
-from dovetail_commands.terminal import Progress, say_note
+from dovetail.errors import UsageError
+from dovetail_commands.terminal import Progress, say_note, table
 from dovetail_commands.verification import warn
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, bisect_command, checked_shapes, goals_of
+from dovetail_verify.orders import ORDERS
 
 __all__ = ["VERIFY"]
 
@@ -21,6 +23,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
     add_input_shapes(parser)
     add_goals(parser)
+    parser.add_argument(
+        "--layers", action="store_true", help="measure every node, alone and with what has accumulated, worst first"
+    )
+    parser.add_argument(
+        "--by", choices=ORDERS, default=ORDERS[0], help=f"what layers are ranked by (default: {ORDERS[0]})"
+    )
+    parser.add_argument(
+        "--top",
+        type=int,
+        default=10,
+        metavar="N",
+        help="layers to show, and to measure at the outputs (default: 10)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
 
 
@@ -29,6 +44,10 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.original, args.result, args.data):
         existing(path)
     goals, shapes = goals_of(args), checked_shapes(args)
+    if args.layers and args.data is None:
+        raise UsageError("there is no data to look at layers with", "add --data: inputs like those the model will see")
+    if args.top < 0:
+        raise UsageError(f"--top {args.top}: a number from 0 is expected")
     import dovetail
 
     from dovetail_verify.functions import verify
@@ -47,9 +66,18 @@ def run(args: argparse.Namespace) -> int:
             plugins=plugins,
             progress=progress,
         )
+        if args.layers:
+            from dovetail_verify.layer_functions import layer_errors
+
+            verification.layers = layer_errors(
+                original, result, args.data, by=args.by, outputs=args.top, plugins=plugins, progress=progress
+            )
     if args.json:
         print_json(verification.as_dict())
     else:
+        if verification.layers is not None:
+            table(verification.layers.table_rows(args.top))
+            say(*verification.layers.lines(args.top))
         say(*verification.lines())
         for text in verification.notes:
             say_note(text)

@@ -66,7 +66,7 @@ def take_look(
     low.compiled.unload()
     high.compiled.unload()
     streamed = stream(trials.original, high.compiled.model, low.compiled.model, engines, trials.data)
-    prior = {name: errors.own for name, errors in streamed.errors.items()}
+    prior = {name: errors.own.share for name, errors in streamed.errors.items()}
     units = candidates.units(high.compiled, streamed)
     if by_nodes:
         units = [replace(unit, work=1.0, border=1.0) for unit in units]

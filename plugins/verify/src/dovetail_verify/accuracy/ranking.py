@@ -198,7 +198,7 @@ def _ranking(look: Look, groups: Groups, chosen: Sequence[Group], repaired: Tria
     streamed = look.streamed
     notes = (f"single nodes were not looked at: {streamed.failure}",) if streamed.failure else ()
     return Ranking(
-        _rows(groups, set(chosen), {name: errors.own for name, errors in streamed.errors.items()}),
+        _rows(groups, set(chosen), {name: errors.own.share for name, errors in streamed.errors.items()}),
         runs,
         shortest_selectors(names, others, operators),
         names,
@@ -207,7 +207,7 @@ def _ranking(look: Look, groups: Groups, chosen: Sequence[Group], repaired: Tria
         look.low.verification.worst_snr_db,
         verification.worst_snr_db,
         look.high.verification.worst_snr_db,
-        {name: (decibels(e.own), decibels(e.accumulated)) for name, e in streamed.errors.items()},
+        {name: (decibels(e.own.share), decibels(e.accumulated.share)) for name, e in streamed.errors.items()},
         notes,
     )
 

@@ -7,17 +7,17 @@ part has run. The host runs all of it, in the types of the result, so no engine'
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import bodies
-from dovetail.ir.fresh_names import FreshNames
-from dovetail.ir.types import float_name
-from dovetail_regions.regions import given_regions
-from dovetail_runtime.data.batches import batches, fitted
+from dovetail_runtime.data.batches import batches
+
+from dovetail_verify.accuracy.error_sums import ErrorSums
+from dovetail_verify.accuracy.isolated import Alone, Isolated
+from dovetail_verify.accuracy.watched import Watched, first_float, is_quantised, seen_by_readers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,25 +25,23 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail_runtime.guard import GuardedEngine
 
-__all__ = ["NodeErrors", "Streamed", "stream"]
+__all__ = ["NodeErrors", "SideBySide", "Streamed", "stream"]
 
 _PART = 32  # nodes whose values are there at the same time
-_BATCHES = 1
-_OPTIONS = {"optimise": "none"}
 
 
 @dataclass(slots=True)
 class NodeErrors:
-    """What one node did to the accuracy, as noise over signal of its first float result.
+    """What one node did to the accuracy, seen in its first float result as its readers get it.
 
     Attributes:
-        own: Of its low arithmetic on exact inputs; 0 for nodes that are not low.
-        accumulated: Of everything up to and with it.
+        own: The error of its low arithmetic on exact inputs; nothing was seen of nodes that are not low.
+        accumulated: The error of everything up to and with it.
         moves: Its result is its exact result, rounded once: it adds nothing to the rounding of what it reads.
     """
 
-    own: float = 0.0
-    accumulated: float = 0.0
+    own: ErrorSums = field(default_factory=ErrorSums)
+    accumulated: ErrorSums = field(default_factory=ErrorSums)
     moves: bool = False
 
 
@@ -54,25 +52,27 @@ class Streamed:
     Attributes:
         errors: By node name.
         shapes: The shape of every value of the original, by name, in the first batch.
+        batches: How many batches were looked at.
         failure: Why it found nothing, where the model is too large or no engine of the host takes a part; else empty.
     """
 
     errors: dict[str, NodeErrors] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    batches: int = 0
     failure: str = ""
 
 
 def stream(
     original: Model, exact: Model, low: Model, engines: Mapping[str, Sequence[GuardedEngine]], data: object
 ) -> Streamed:
-    """Look at every node.
+    """Look at every node in one batch, unless the model is large.
 
     Args:
         original: The model, for its inputs.
         exact: The model with everything high; its nodes have the names that they have in `low`.
         low: The model as it is compiled.
         engines: The host's engines.
-        data: See `dovetail_runtime.data.sources.read_data`; a few batches are looked at.
+        data: See `dovetail_runtime.data.sources.read_data`.
     """
     from dovetail_runtime.loading import too_large
 
@@ -80,200 +80,96 @@ def stream(
     if why := too_large(exact):
         return Streamed(failure=why)
     try:
-        return _Streaming(exact, low, engines).run(original, data)
+        return SideBySide(exact, low, engines).run(original, data, 1)
     except DovetailError as error:
         return Streamed(failure=error.message)
 
 
-class _Watched:
-    """A copy of a model that gives out every float, and runs in parts.
+class SideBySide:
+    """The exact model and a result, ready to run part by part.
 
     Args:
-        model: The model.
-        number: The part that each node of the plan is in; a conversion stays where its place in the order is.
+        exact: The model with everything high; its nodes have the names that they have in `low`.
+        low: The model as it is compiled.
         engines: The host's engines.
+
+    Raises:
+        DovetailError: No engine of the host takes a part.
     """
 
-    def __init__(self, model: Model, number: Mapping[str, int], engines: Mapping[str, Sequence[GuardedEngine]]):
-        from dovetail_runtime.executor import Executor
-
-        self._model = work = model.clone()
-        parts: dict[int, list[ir.Node]] = {}
-        part = 0
-        for node in work.graph:
-            part = max(part, number.get(node.name, part))
-            parts.setdefault(part, []).append(node)
-        values = [value for node in work.graph for value in node.outputs if value.name and float_name(value)]
-        outputs = dict.fromkeys((*(value for value in work.graph.outputs if value.producer() is not None), *values))
-        work.graph.outputs[:] = list(outputs)
-        work.touch()
-        regions = given_regions(work.graph, list(parts.values()))
-        self._part = dict(zip((region.index for region in regions), parts))
-        self._executor = Executor(work, engines, _OPTIONS, regions=regions)
-
-    def steps(self, feeds: Mapping[str, np.ndarray]) -> Iterator[tuple[int, Mapping[str, np.ndarray]]]:
-        """Run part by part: its number, and the values that are there."""
-        for runner, values in self._executor.steps(fitted(self._model, feeds)):
-            yield self._part[runner.index], values
-
-
-class _Streaming:
     def __init__(self, exact: Model, low: Model, engines: Mapping[str, Sequence[GuardedEngine]]):
         nodes = list(exact.graph)
         number = {node.name: index // _PART for index, node in enumerate(nodes)}
-        self._results: dict[int, list[tuple[str, str]]] = {}
+        beside = {node.name: node for node in low.graph}
+        self._results: dict[int, list[tuple[str, str, str]]] = {}
         for node in nodes:
-            value = next((value for value in node.outputs if float_name(value)), None)
+            value = first_float(node)
             if value is not None:
-                self._results.setdefault(number[node.name], []).append((node.name, value.name))
-        self._exact, self._low = _Watched(exact, number, engines), _Watched(low, number, engines)
-        self._alone = _Alone(low, number, engines)
+                seen = _seen(beside.get(node.name), number) or value.name
+                self._results.setdefault(number[node.name], []).append((node.name, value.name, seen))
+        wanted = {name for listed in self._results.values() for one in listed for name in one[1:]}
+        self._number = number
+        self._exact, self._low = Watched(exact, number, engines), Watched(low, number, engines, wanted)
+        there: dict[int, set[str]] = {part: set() for part in number.values()}
+        for node in nodes:
+            values = (value for value in (*node.inputs, *node.outputs) if value is not None)
+            there[number[node.name]].update(value.name for value in values)
+        self._alone = Isolated(low, number, there, engines)
 
-    def run(self, original: Model, data: object) -> Streamed:
+    def run(
+        self,
+        original: Model,
+        data: object,
+        most: int | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Streamed:
+        """Look at every node.
+
+        Args:
+            original: The model, for its inputs.
+            data: See `dovetail_runtime.data.sources.read_data`.
+            most: How many batches are looked at; None for all.
+            progress: Told after every batch.
+
+        Raises:
+            DovetailError: The data does not fit, or one of both cannot be run.
+        """
         found = Streamed()
-        sums: dict[str, list[float]] = {}
-        moves: dict[str, bool] = {}
-        for feeds, _ in islice(batches(original, data), _BATCHES):
+        for found.batches, (feeds, _) in enumerate(islice(batches(original, data), most), start=1):
             beside = self._low.steps(feeds)
             reached, low = next(beside, (math.inf, {}))
             for part, exact in self._exact.steps(feeds):
                 while reached < part:
                     reached, low = next(beside, (math.inf, {}))
-                for name, result in self._results.get(part, ()) if reached == part else ():
-                    if result in exact and result in low:
-                        _add(sums.setdefault(name, [0.0] * 4), 0, exact[result], low[result])
-                for name, result, array in self._alone.run(part, exact):
-                    if result in exact:
-                        _add(sums.setdefault(name, [0.0] * 4), 2, exact[result], array)
-                        moves[name] = moves.get(name, True) and _is_rounded(exact[result], array)
+                for name, result, seen in self._results.get(part, ()) if reached == part else ():
+                    given = low.get(seen, low.get(result))
+                    if result in exact and given is not None:
+                        _errors(found, name).accumulated.add(exact[result], given)
+                for alone in self._alone.run(part, exact):
+                    errors = _errors(found, alone.node)
+                    errors.moves = alone.moves and (errors.moves or not errors.own.elements)
+                    errors.own.add(exact[alone.value], alone.array)
                 for name, array in exact.items():
                     if hasattr(array, "shape"):
                         found.shapes.setdefault(name, array.shape)
-        for name, (signal, noise, own_signal, own_noise) in sums.items():
-            found.errors[name] = NodeErrors(
-                _share(own_noise, own_signal), _share(noise, signal), moves.get(name, False)
-            )
+            if progress:
+                progress("layers", found.batches, 0)
         return found
 
-
-class _Alone:
-    """Every low node by itself, on exact inputs.
-
-    Args:
-        model: The result.
-        number: The part that each node is in.
-        engines: The host's engines.
-    """
-
-    def __init__(self, model: Model, number: Mapping[str, int], engines: Mapping[str, Sequence[GuardedEngine]]):
-        from dovetail_runtime.executor import Executor
-
-        self._fed: dict[str, tuple[str, np.dtype]] = {}
-        work = model.clone()
-        names = FreshNames.of(work.graph)
-        sources = {
-            id(value): _source(value, number) for node in work.graph for value in node.inputs if value is not None
-        }
-        chosen: dict[int, list[ir.Node]] = {}
-        for node in list(work.graph):
-            if node.name in number and _is_low(node) and not bodies(node) and all(map(_is_tensor, node.inputs)):
-                self._isolate(node, sources, names)
-                chosen.setdefault(number[node.name], []).append(node)
-        kept = {id(node) for nodes in chosen.values() for node in nodes}
-        work.graph.outputs[:] = []
-        rest = [node for node in work.graph if id(node) not in kept]
-        for node in rest:
-            for value in node.outputs:
-                for reader, index in list(value.uses()):
-                    reader.replace_input_with(index, None)
-        work.graph.remove(rest, safe=True)
-        work.graph.outputs[:] = [v for nodes in chosen.values() for node in nodes for v in node.outputs if v.name]
-        work.touch()
-        self._model = work
-        self._regions = dict(zip(sorted(chosen), given_regions(work.graph, [chosen[key] for key in sorted(chosen)])))
-        executor = Executor(work, engines, _OPTIONS, regions=list(self._regions.values()))
-        runners = {runner.index: runner for runner in executor.runners}
-        self._executor = executor
-        self._runners = {
-            part: runners[region.index] for part, region in self._regions.items() if region.index in runners
-        }
-
-    def run(self, part: int, exact: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, np.ndarray]]:
-        """The name of each low node of a part, that of its first float result, and what it computes."""
-        import numpy as np
-
-        runner = self._runners.get(part)
-        if runner is None:
-            return
-        fed = {}
-        for name in runner.inputs:
-            source, dtype = self._fed[name]
-            if source not in exact:
-                return
-            with np.errstate(over="ignore"):
-                fed[name] = np.asarray(exact[source]).astype(dtype, copy=False)
-        results = runner.run(fed)
-        for node in self._regions[part].nodes:
-            value = next((value for value in node.outputs if float_name(value)), None)
-            if value is not None and value.name in results:
-                yield node.name, value.name, results[value.name]
-
-    def _isolate(self, node: ir.Node, sources: Mapping[int, str], names: FreshNames) -> None:
-        """Let `node` read inputs of its own."""
-        import onnx_ir as ir
-
-        for index, value in enumerate(node.inputs):
-            if value is None or value.is_initializer():
-                continue
-            name = names.fresh(f"{node.name}/in{index}")
-            fresh = ir.Value(name=name, type=value.type, shape=None)
-            self._fed[name] = sources[id(value)], value.dtype.numpy()
-            node.replace_input_with(index, fresh)
+    def alone(self, feeds: Mapping[str, np.ndarray], names: frozenset[str]) -> Iterator[tuple[Alone, np.ndarray]]:
+        """What the low nodes of these names compute of exact inputs, each with its exact result."""
+        parts = {self._number[name] for name in names}
+        for part, exact in self._exact.steps(feeds):
+            for alone in self._alone.run(part, exact, names) if part in parts else ():
+                yield alone, exact[alone.value]
 
 
-def _source(value: ir.Value, planned: Mapping[str, int]) -> str:
-    """The name of the value of the plan that `value` holds: it may come through conversions."""
-    node = value.producer()
-    while node is not None and node.name not in planned and node.inputs and node.inputs[0] is not None:
-        value = node.inputs[0]
-        node = value.producer()
-    return value.name
+def _errors(found: Streamed, name: str) -> NodeErrors:
+    return found.errors.setdefault(name, NodeErrors())
 
 
-def _is_tensor(value: ir.Value | None) -> bool:
-    import onnx_ir as ir
-
-    return value is None or value.is_initializer() or isinstance(value.type, ir.TensorType)
-
-
-def _is_low(node: ir.Node) -> bool:
-    kinds = {float_name(value) for value in (*node.inputs, *node.outputs) if value is not None}
-    return bool(kinds & {"bfloat16", "float16"})
-
-
-def _is_rounded(exact: np.ndarray, given: np.ndarray) -> bool:
-    import numpy as np
-
-    if given.dtype.itemsize > 2:
-        return False
-    with np.errstate(over="ignore", invalid="ignore"):
-        return given.shape == exact.shape and bool((exact.astype(given.dtype) == given).all())
-
-
-def _add(sums: list[float], at: int, exact: np.ndarray, given: np.ndarray) -> None:
-    """Add signal and noise of two arrays; where they do not go together, or what is no number, all is noise."""
-    import numpy as np
-
-    a, b = np.asarray(exact, np.float64), np.asarray(given, np.float64)
-    if a.shape != b.shape:
-        return
-    both = np.isfinite(a) & np.isfinite(b)
-    lost = a.size - int(both.sum()) - int((~both & ((a == b) | (np.isnan(a) & np.isnan(b)))).sum())
-    x, difference = a[both], (b - a)[both] if both.all() else b[both] - a[both]
-    signal = float(x @ x)
-    sums[at] += signal
-    sums[at + 1] += float(difference @ difference) + lost * max(signal, 1.0)
-
-
-def _share(noise: float, signal: float) -> float:
-    return noise / signal if signal else float(noise > 0)
+def _seen(node: ir.Node | None, number: Mapping[str, int]) -> str:
+    """The name of the value in which the readers of a node's first float result see it; empty if it is that itself."""
+    value = first_float(node) if node is not None and is_quantised(node) else None
+    chain = seen_by_readers(value, number) if value is not None else ()
+    return chain[-1].outputs[0].name if chain else ""

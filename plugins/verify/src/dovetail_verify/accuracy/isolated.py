@@ -1,0 +1,258 @@
+"""Every low node of a result by itself, on exact inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.ir.bodies import bodies
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.types import float_name
+from dovetail_regions.regions import given_regions
+
+from dovetail_verify.accuracy.watched import OPTIONS, first_float, is_quantised, seen_by_readers
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.guard import GuardedEngine
+
+__all__ = ["Alone", "Isolated"]
+
+_DEEPEST = 8  # conversions in front of a node
+_LOADED = 64  # parts whose sessions are kept between batches
+
+
+class Alone(NamedTuple):
+    """What one node computes of exact inputs.
+
+    Attributes:
+        node: Its name.
+        value: Name of its first float result.
+        array: What it computes, rounded as its readers see it.
+        moves: It adds nothing to the rounding of what it reads: its result is its exact result, rounded once.
+    """
+
+    node: str
+    value: str
+    array: np.ndarray
+    moves: bool
+
+
+class Isolated:
+    """All low nodes of a model, each with inputs of its own.
+
+    A node is isolated together with the conversions in front of it and those that round its result. A part of the graph
+    becomes a model when it is run for the first time.
+
+    Args:
+        model: The result; it is not changed.
+        number: The part that each node of the plan is in; nodes that are not in it are conversions.
+        there: Names of the exact values that are there when a part has run. A node that needs others is left out.
+        engines: The host's engines.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        number: Mapping[str, int],
+        there: Mapping[int, Collection[str]],
+        engines: Mapping[str, Sequence[GuardedEngine]],
+    ):
+        self._model, self._number, self._there, self._engines = model, number, there, engines
+        self._names = FreshNames.of(model.graph)
+        self._nodes: dict[int, list[ir.Node]] = {}
+        for node in model.graph:
+            if node.name in number and _is_low(node):
+                self._nodes.setdefault(number[node.name], []).append(node)
+        self._loaded: dict[int, _Part] = {}
+
+    def run(self, part: int, exact: Mapping[str, np.ndarray], names: Collection[str] | None = None) -> Iterator[Alone]:
+        """What low nodes of a part compute of exact values: those of these names, or all of them.
+
+        Raises:
+            DovetailError: No engine of the host runs them.
+        """
+        if part not in self._nodes:
+            return
+        loaded = self._loaded.get(part)
+        if loaded is None:
+            loaded = _Part(self._model, self._nodes[part], self._number, self._there[part], self._engines, self._names)
+            if len(self._nodes) <= _LOADED:
+                self._loaded[part] = loaded
+        yield from loaded.run(exact, names)
+
+
+class _Cut(NamedTuple):
+    """A node that was isolated: names of its result, and of the exact result behind the same conversions, if any."""
+
+    node: str
+    value: str
+    result: str
+    rounded: str
+
+
+class _MissingError(Exception):
+    """A node needs something that is not there on its own."""
+
+
+class _Part:
+    """The isolated nodes of one part, as a model."""
+
+    def __init__(
+        self,
+        model: Model,
+        nodes: Sequence[ir.Node],
+        number: Mapping[str, int],
+        there: Collection[str],
+        engines: Mapping[str, Sequence[GuardedEngine]],
+        names: FreshNames,
+    ):
+        self._number, self._there, self._names = number, there, names
+        self._fed: dict[str, tuple[str, np.dtype]] = {}
+        self._inputs: list[ir.Value] = []
+        self._made: list[ir.Node] = []
+        self._cuts: list[_Cut] = []
+        outputs: list[ir.Value] = []
+        for node in nodes:
+            outputs += self._isolate(node)
+        self._executor = _executor(model, self._inputs, outputs, self._made, engines) if outputs else None
+        for node in self._made:  # nothing of this stays in the use lists of the result's weights
+            for index in range(len(node.inputs)):
+                node.replace_input_with(index, None)
+        self._made.clear()
+
+    def run(self, exact: Mapping[str, np.ndarray], names: Collection[str] | None) -> Iterator[Alone]:
+        import numpy as np
+
+        if self._executor is None or names is not None and not any(cut.node in names for cut in self._cuts):
+            return
+        with np.errstate(over="ignore"):
+            fed = {name: np.asarray(exact[at]).astype(dtype, copy=False) for name, (at, dtype) in self._fed.items()}
+        results = self._executor.run(fed)
+        for cut in self._cuts:
+            if names is None or cut.node in names:
+                array = results[cut.result]
+                once = results[cut.rounded] if cut.rounded else exact[cut.value]
+                yield Alone(cut.node, cut.value, array, _is_rounded(once, array, bool(cut.rounded)))
+
+    def _isolate(self, node: ir.Node) -> list[ir.Value]:
+        """Copy a node with its conversions; return what is to be looked at: its result, and the exact one rounded."""
+        value = first_float(node)
+        known: dict[int, ir.Value] = {}
+        begun, fed = len(self._made), len(self._inputs)
+        try:
+            if value.name not in self._there:
+                raise _MissingError
+            copy = self._copy(node, [self._own(given, known, 0) for given in node.inputs])
+        except _MissingError:
+            # Copies that nobody reads are dropped again.
+            for input_ in self._inputs[fed:]:
+                del self._fed[input_.name]
+            del self._made[begun:], self._inputs[fed:]
+            return []
+        result = copy.outputs[list(node.outputs).index(value)]
+        behind = seen_by_readers(value, self._number) if is_quantised(node) else []
+        if not behind:
+            self._cuts.append(_Cut(node.name, value.name, result.name, ""))
+            return [result]
+        found = []
+        for given in (result, self._fresh(value)):
+            for conversion in behind:
+                given = self._copy(conversion, [given, *conversion.inputs[1:]]).outputs[0]
+            found.append(given)
+        self._cuts.append(_Cut(node.name, value.name, *(one.name for one in found)))
+        return found
+
+    def _own(self, value: ir.Value | None, known: dict[int, ir.Value], depth: int) -> ir.Value | None:
+        """The value that stands for `value` in front of one node: an input, behind copies of its conversions."""
+        if value is None or value.is_initializer():
+            return value
+        if id(value) not in known:
+            producer = value.producer()
+            if producer is not None and producer.name not in self._number:
+                if depth == _DEEPEST or len(producer.outputs) > 1 or bodies(producer):
+                    raise _MissingError
+                inputs = [self._own(given, known, depth + 1) for given in producer.inputs]
+                known[id(value)] = self._copy(producer, inputs).outputs[0]
+            else:
+                known[id(value)] = self._fresh(value)
+        return known[id(value)]
+
+    def _copy(self, node: ir.Node, inputs: Sequence[ir.Value | None]) -> ir.Node:
+        import onnx_ir as ir
+
+        outputs = [
+            ir.Value(name=self._names.fresh(old.name) if old.name else "", type=old.type, shape=old.shape)
+            for old in node.outputs
+        ]
+        attributes = list(node.attributes.values())
+        name = self._names.fresh(node.name or node.op_type)
+        copy = ir.Node(node.domain, node.op_type, inputs, attributes, outputs=outputs, name=name)
+        self._made.append(copy)
+        return copy
+
+    def _fresh(self, value: ir.Value) -> ir.Value:
+        """An input that is fed with a value of the exact model, in the type that `value` has.
+
+        Raises:
+            _MissingError: The exact model does not have it when the part has run.
+        """
+        import onnx_ir as ir
+
+        if value.name not in self._there:
+            raise _MissingError
+        name = self._names.fresh(f"{value.name}/exact")
+        self._fed[name] = value.name, value.dtype.numpy()
+        self._inputs.append(ir.Value(name=name, type=value.type, shape=None))
+        return self._inputs[-1]
+
+
+def _executor(
+    model: Model,
+    inputs: Sequence[ir.Value],
+    outputs: Sequence[ir.Value],
+    nodes: Sequence[ir.Node],
+    engines: Mapping[str, Sequence[GuardedEngine]],
+) -> Executor:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail_runtime.executor import Executor
+
+    weights = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    view = ir.GraphView(
+        inputs,
+        outputs,
+        nodes=nodes,
+        initializers=tuple(value for value in weights if value.is_initializer()),
+        opset_imports=model.graph.opset_imports,
+        name="isolated",
+    )
+    part = Model(ir.Model(view.clone(), ir_version=model.ir.ir_version), dialect=model.dialect)
+    return Executor(part, engines, OPTIONS, regions=given_regions(part.graph, [list(part.graph)]))
+
+
+def _is_low(node: ir.Node) -> bool:
+    """Whether a node computes in a low precision, and can be isolated."""
+    if bodies(node) or first_float(node) is None or not all(map(_is_tensor, node.inputs)):
+        return False
+    kinds = {float_name(value) for value in (*node.inputs, *node.outputs) if value is not None}
+    return bool(kinds & {"bfloat16", "float16"}) or is_quantised(node)
+
+
+def _is_tensor(value: ir.Value | None) -> bool:
+    import onnx_ir as ir
+
+    return value is None or value.is_initializer() or isinstance(value.type, ir.TensorType)
+
+
+def _is_rounded(exact: np.ndarray, given: np.ndarray, is_rounded: bool) -> bool:
+    """Whether an array is the exact one, rounded once; `is_rounded` says that the latter is rounded already."""
+    import numpy as np
+
+    if not is_rounded and given.dtype.itemsize > 2 or given.shape != exact.shape:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool((exact.astype(given.dtype, copy=False) == given).all())

@@ -1,0 +1,111 @@
+"""A model that runs on the host in parts of few nodes, and shows the values in between."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.ir.types import float_name
+from dovetail.planning.placement import get_placement
+from dovetail_regions.regions import given_regions
+from dovetail_runtime.data.batches import fitted
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail_runtime.guard import GuardedEngine
+
+__all__ = ["OPTIONS", "Watched", "first_float", "is_quantised", "seen_by_readers"]
+
+OPTIONS = {"optimise": "none"}
+"""Options of engines: no fusion may hide a value."""
+
+
+class Watched:
+    """A copy of a model that gives out floats, and runs in parts.
+
+    Args:
+        model: The model.
+        number: The part that each node of the plan is in; a conversion stays where its place in the order is, that of a
+            weight is beside its first reader.
+        engines: The host's engines.
+        wanted: Names of the values to give out; None for all floats.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        number: Mapping[str, int],
+        engines: Mapping[str, Sequence[GuardedEngine]],
+        wanted: Collection[str] | None = None,
+    ):
+        from dovetail_runtime.executor import Executor
+
+        self._model = work = model.clone()
+        parts = _parts(work.graph, number)
+        floats = (value for node in work.graph for value in node.outputs if value.name and float_name(value))
+        values = [value for value in floats if wanted is None or value.name in wanted]
+        outputs = dict.fromkeys((*(value for value in work.graph.outputs if value.producer() is not None), *values))
+        work.graph.outputs[:] = list(outputs)
+        work.touch()
+        keys = sorted(parts)
+        regions = given_regions(work.graph, [parts[key] for key in keys])
+        self._part = dict(zip((region.index for region in regions), keys))
+        self._executor = Executor(work, engines, OPTIONS, regions=regions)
+
+    def steps(self, feeds: Mapping[str, np.ndarray]) -> Iterator[tuple[int, Mapping[str, np.ndarray]]]:
+        """Run part by part: its number, and the values that are there."""
+        for runner, values in self._executor.steps(fitted(self._model, feeds)):
+            yield self._part[runner.index], values
+
+
+def _parts(graph: ir.Graph, number: Mapping[str, int]) -> dict[int, list[ir.Node]]:
+    """The nodes of each part, in graph order."""
+    of_node: dict[int, int] = {}
+    constant: list[ir.Node] = []
+    part = 0
+    for node in graph:
+        if node.name not in number and all(value is None or value.is_initializer() for value in node.inputs):
+            constant.append(node)
+            continue
+        part = max(part, number.get(node.name, part))
+        of_node[id(node)] = part
+    for node in constant:
+        readers = [of_node[id(user)] for value in node.outputs for user, _ in value.uses() if id(user) in of_node]
+        of_node[id(node)] = min(readers, default=part)
+    parts: dict[int, list[ir.Node]] = {}
+    for node in graph:
+        parts.setdefault(of_node[id(node)], []).append(node)
+    return parts
+
+
+def first_float(node: ir.Node) -> ir.Value | None:
+    """The first result of a node that holds floats."""
+    return next((value for value in node.outputs if value.name and float_name(value)), None)
+
+
+def is_quantised(node: ir.Node) -> bool:
+    """Whether a node computes in a quantised format, or one of its ports has one."""
+    placement = get_placement(node)
+    if placement is None:
+        return False
+    formats = (placement.precision, *placement.ports.values())
+    return any(format_ is not None and format_.quantised for format_ in formats)
+
+
+def seen_by_readers(value: ir.Value, planned: Collection[str]) -> list[ir.Node]:
+    """The conversions that round the result of a node as its readers see it; empty where they read it as it is.
+
+    Args:
+        value: The first float result of a node.
+        planned: Names of the nodes of the plan; all others are conversions.
+    """
+    chain: list[ir.Node] = []
+    while not chain or float_name(chain[-1].outputs[0]) is None:
+        at = chain[-1].outputs[0] if chain else value
+        found = next((user for user, index in at.uses() if index == 0 and user.name not in planned), None)
+        if found is None or not chain and float_name(found.outputs[0]) is not None:
+            return []  # a cast belongs to its reader
+        chain.append(found)
+    return chain
