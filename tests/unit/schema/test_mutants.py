@@ -53,7 +53,7 @@ def sound(repository):
         *repository.glob("tests/example_vendor/src/*/*.backend.yaml"),
         *repository.glob("tests/unit/schema/data/*.yaml"),
     )
-    assert len(files) == 9
+    assert len(files) == 10
     return [(path, load_tree(path)) for path in sorted(files)]
 
 

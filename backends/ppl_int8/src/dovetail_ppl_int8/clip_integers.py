@@ -50,6 +50,7 @@ class ClipIntegers(Pass):
             placement = get_placement(node)
             if node.op_type in _ACTIVATIONS and not node.domain and placement and placement.backend == _BACKEND:
                 clips.replace(node)
+        clips.remove_unread()
         if clips.made:
             ctx.count("clipped", clips.made)
             model.touch()
@@ -63,6 +64,8 @@ class _Clips:
         self._graph, self._ctx = model.graph, ctx
         self._names = ctx.analysis(FreshNames, model)
         self._bounds: dict[tuple[int, str], ir.Value] = {}
+        self._widely_read: set[ir.Value] = set()
+        self._left: dict[ir.Node, None] = {}
         self.made = 0
 
     def replace(self, node: ir.Node) -> None:
@@ -86,7 +89,10 @@ class _Clips:
         producer = value.producer()
         if producer is not None and producer.op_type == "DequantizeLinear":
             return producer.inputs[0] if _same_parameters(producer, quantize) else None
-        if producer is None or len(value.uses()) > 1 or value.is_graph_output():
+        if producer is None or value.is_graph_output() or value in self._widely_read:
+            return None
+        if len(value.uses()) > 1:  # counting takes time, so each value is counted once
+            self._widely_read.add(value)
             return None
         moved = ir.node(
             "QuantizeLinear", [value, *quantize.inputs[1:]], quantize.attributes, name=self._names.fresh(quantize.name)
@@ -107,8 +113,12 @@ class _Clips:
         self._graph.remove([quantize, node], safe=True)
         # Refusals find a node by the name of its result.
         clip.outputs[0].name, result.name = result.name, None
-        if source.op_type == "DequantizeLinear" and not source.outputs[0].uses():
-            self._graph.remove(source, safe=True)
+        self._left[source] = None
+
+    def remove_unread(self) -> None:
+        """Remove the DequantizeLinear that only activations read; one may have many readers, so that comes last."""
+        unread = (node for node in self._left if node.op_type == "DequantizeLinear" and not node.outputs[0].uses())
+        self._graph.remove(list(unread), safe=True)
 
     def _describe(self, made: ir.Node, quantize: ir.Node) -> None:
         """Give a node that computes integers the type, shape and place of those that `quantize` computes."""

@@ -64,12 +64,11 @@ def _fused_values(region: EmittedRegion) -> set[str]:
     own = set(region.nodes)
     found = set()
     for node in region.source.graph:
-        if node.op_type in _ACTIVATIONS and node.name in own:
-            value = node.inputs[0]
-            producer = value.producer()
-            product = producer is not None and producer.op_type in _PRODUCTS and producer.name in own
-            if product and len(value.uses()) == 1 and not value.is_graph_output():
-                found.add(value.name)
+        if node.op_type in _PRODUCTS and node.name in own:
+            result = node.outputs[0]
+            readers = [reader for reader, _ in result.uses()]
+            if len(readers) == 1 and readers[0].op_type in _ACTIVATIONS and readers[0].name in own:
+                found |= set() if result.is_graph_output() else {result.name}
     return found
 
 
