@@ -52,10 +52,6 @@ class Record:
             known = ctx.kept[_KEPT] = (ctx.plan, ctx.decided, cls(ctx))
         return known[2]
 
-    def wants(self, step: str) -> bool:
-        """Whether any backend has a refinement."""
-        return any(step in steps for steps in self.steps.values())
-
     def count(self, step: str, number: int = 1) -> None:
         """Count what a refinement changed."""
         self._counts[step] += number
@@ -72,7 +68,7 @@ class Record:
     def finish(self, ctx: Context) -> None:
         """Write down in the plan what was refined, and hand it the file that a replay needs."""
         plan = ctx.plan
-        if plan is None or not any(self.steps.values()):
+        if plan is None:
             return
         entry: dict[str, object] = {"steps": {name: list(steps) for name, steps in self.steps.items()}}
         entry["changed"] = {step: number for step, number in sorted(self._counts.items()) if number}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
 
-from dovetail_quantize.refining.record import Record
+from dovetail_quantize.refining.steps import steps_of
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -32,6 +32,8 @@ class RecordRefinements(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fill the summary of the plan that is being carried out."""
-        if ctx.holdings and not ctx.refusals.fresh:
+        if ctx.holdings and not ctx.refusals.fresh and any(steps_of(ctx).values()):
+            from dovetail_quantize.refining.record import Record
+
             Record.of(ctx).finish(ctx)
         return False

@@ -6,18 +6,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import onnx_ir as ir
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 
-from dovetail_quantize.refining.constants import Constants, float_tensor
-from dovetail_quantize.refining.layers import layers_of
-from dovetail_quantize.refining.steps import BIAS, steps_of
+from dovetail_quantize.refining.steps import BIAS, wanted
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+
+    from dovetail_quantize.refining.constants import Constants
 
 __all__ = ["ReserveBiases", "drop_reserved"]
 
@@ -46,8 +45,14 @@ class ReserveBiases(Pass):
         Raises:
             DovetailError: The request contradicts a replayed plan.
         """
-        if not any(BIAS in steps for steps in steps_of(ctx).values()):
+        if not wanted(ctx, BIAS):
             return False
+        import numpy as np
+        import onnx_ir as ir
+
+        from dovetail_quantize.refining.constants import float_tensor
+        from dovetail_quantize.refining.layers import layers_of
+
         names, changed = ctx.analysis(FreshNames, model), False
         for layer in layers_of(model.graph):
             node = layer.node

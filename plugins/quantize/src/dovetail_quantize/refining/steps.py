@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BIAS",
     "EQUALISE",
-    "FROM_DATA",
     "OPTION",
     "RECORD",
     "ROUNDING",
@@ -22,13 +21,11 @@ __all__ = [
     "STEPS",
     "parse_steps",
     "steps_of",
+    "wanted",
 ]
 
 EQUALISE, SMOOTH, ROUNDING, BIAS = STEPS = ("equalise", "smooth", "rounding", "bias")
 """All refinements, in the order in which they run."""
-
-FROM_DATA = (SMOOTH, ROUNDING, BIAS)
-"""Those that need data; what they find is saved, and a replay reads it."""
 
 _SCALING = (EQUALISE, SMOOTH)
 OPTION, RECORD, _NONE = "refine", "refined", "none"
@@ -50,6 +47,28 @@ def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
         others = ", ".join(name for name in names if name != _NONE)
         raise UsageError(f"refinement '{_NONE}' excludes {others}", f"name {others} alone, or {_NONE}")
     return tuple(step for step in STEPS if step in names)
+
+
+def needs_data(ctx: Context, step: str) -> None:
+    """Refuse to refine without data.
+
+    Raises:
+        DovetailError: There is none.
+    """
+    if ctx.request.data is None:
+        raise DovetailError(
+            f"refinement '{step}' needs data, and there is none",
+            "give --data with inputs like those that the model will see, or leave it out of --refine",
+        )
+
+
+def wanted(ctx: Context, step: str) -> bool:
+    """Whether a refinement is made on any backend.
+
+    Raises:
+        DovetailError: See `steps_of`.
+    """
+    return any(step in steps for steps in steps_of(ctx).values())
 
 
 def steps_of(ctx: Context) -> Mapping[str, tuple[str, ...]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.refining.layers import Layer
 
-__all__ = ["Refiner", "needs_data", "walk"]
+__all__ = ["Refiner", "walk"]
 
 
 class Refiner(Protocol):
@@ -101,19 +101,6 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
                     write_rounded(rounded.leaving(block, runner.run(twin_inputs)))
         exact.forget(block)
         rounded.forget(block)
-
-
-def needs_data(ctx: Context, step: str) -> None:
-    """Refuse to refine without data.
-
-    Raises:
-        DovetailError: There is none.
-    """
-    if ctx.request.data is None:
-        raise DovetailError(
-            f"refinement '{step}' needs data, and there is none",
-            "give --data with inputs like those that the model will see, or leave it out of --refine",
-        )
 
 
 def _keep_inputs(model: Model, ctx: Context, spool: Spool) -> int:

@@ -1,0 +1,177 @@
+"""Rounding the weight of one layer, and exchanging weights for rounded ones."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dovetail.errors import DovetailError
+from dovetail.planning.placement import get_placement
+
+from dovetail_quantize.refining.constants import Constants, RefinedTensor, float_tensor
+from dovetail_quantize.refining.decibels import decibels
+from dovetail_quantize.refining.descent import choose
+from dovetail_quantize.refining.levels import Levels
+from dovetail_quantize.refining.sample import Sample
+from dovetail_quantize.refining.steps import BIAS, ROUNDING
+from dovetail_quantize.refining.windows import inputs_at, outputs_at, positions_of
+
+if TYPE_CHECKING:
+    from dovetail.passes import Context
+
+    from dovetail_quantize.refining.layers import Layer
+    from dovetail_quantize.refining.record import Record
+    from dovetail_quantize.refining.twin import HeldConstants, QuantisedTwin
+
+__all__ = ["RoundedWeights", "Rounding"]
+
+_ROWS, _FEWEST_ROWS = 4096, 256
+_NUMBERS = 1 << 24  # in the rows of the layers of a block
+_HELD_BACK = 4  # one sample of so many
+_WORTH = 0.98  # of the error that may be left: less gained is noise, and every change of a weight is an error elsewhere
+
+
+class RoundedWeights:
+    """Exchanges the weights of layers for numbers on the grid of their integers."""
+
+    def __init__(self, constants: Constants, held: HeldConstants, record: Record):
+        self._constants, self._held, self.record = constants, held, record
+
+    def levels(self, layer: Layer) -> Levels:
+        """The grid of a layer's weight."""
+        return Levels(layer.weight.const_value.numpy(), self._held.at(*layer.weight_at))
+
+    def put(self, layer: Layer, grid: Levels, levels: np.ndarray) -> None:
+        """Exchange a weight for the numbers that integers stand for."""
+        kept = self.record.save(ROUNDING, layer.output.name, grid.stored(levels))
+        self._constants.put(layer.weight, RefinedTensor(kept, grid.real, layer.weight.const_value))
+
+    def put_in_twin(self, layer: Layer, twin: QuantisedTwin) -> None:
+        """Let the twin of a layer have the weight that the layer has now."""
+        twin.put(*layer.weight_at, layer.weight.const_value, self._held.at(*layer.weight_at))
+
+    def shift_in_twin(self, layer: Layer, twin: QuantisedTwin, by: np.ndarray) -> None:
+        """Add to the bias of the twin of a layer."""
+        bias = layer.bias.const_value.numpy()
+        shifted = float_tensor(bias + by.reshape(bias.shape), layer.bias.name)
+        twin.put(*layer.bias_at, shifted, self._held.at(*layer.bias_at))
+
+    def replay(self, layer: Layer, ctx: Context) -> None:
+        """Round a weight as the replayed plan has it.
+
+        Raises:
+            DovetailError: The plan belongs to another weight.
+        """
+        found = self.record.saved(ROUNDING, layer.output.name, layer.layout.shape)
+        if found is None:
+            return
+        grid = self.levels(layer)
+        if not grid.fit(found):
+            raise DovetailError(
+                f"plan: the integers of weight '{layer.weight.name}' are not those of this model's weight rounded",
+                "replay the plan on the model that it was made for, or compile without --plan and give --data",
+            )
+        self.put(layer, grid, found)
+        ctx.remark("passed", layer.node, "rounding", "its weight is rounded as in the replayed plan")
+
+
+class Rounding:
+    """Rounds the weight of one layer."""
+
+    def __init__(self, layer: Layer, beside: int, weights: RoundedWeights, ctx: Context):
+        groups, _, inputs = layer.layout.extents
+        self._inputs = inputs * math.prod(layer.layout.shape[2:])
+        self._layer, self._weights, self._ctx = layer, weights, ctx
+        steps = weights.record.steps.get(get_placement(layer.node).backend, ())
+        self._centred = BIAS in steps and layer.bias is not None
+        size = min(_ROWS, max(_FEWEST_ROWS, _NUMBERS // (beside * groups * self._inputs)))
+        self._used, self._held_back = Sample(size, 0), Sample(size // _HELD_BACK, 1)
+        self._samples = 0
+
+    def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
+        """See one batch; see `Refiner`."""
+        samples = wanted.shape[0] if wanted.ndim > 1 else 1
+        number = positions_of(self._layer, wanted)
+        if not number:
+            return
+        of_sample = self._samples + np.arange(number) // max(1, number // samples)
+        self._samples += samples
+        held_back = of_sample % _HELD_BACK == _HELD_BACK - 1
+        for sample, part in ((self._used, np.flatnonzero(~held_back)), (self._held_back, np.flatnonzero(held_back))):
+            sample.offer(len(part), lambda at, part=part: self._rows(inputs, wanted, part[at]))
+
+    def refine(self, twin: QuantisedTwin) -> bool:
+        """Exchange the weight, if the new one is better on what was held back."""
+        if len(self._used) + len(self._held_back) < 2:
+            return False
+        used, held_back = self._split()
+        grid = self._weights.levels(self._layer)
+        down, up = self._matrices(grid.off(grid.down)), self._matrices(grid.off(grid.up))
+        nearest = np.where(np.abs(up) < np.abs(down), up, down)
+        rows, missing = self._lacking(*used)
+        shift = missing.mean(axis=1, keepdims=True) if self._centred else np.float32(0)
+        middle = rows.mean(axis=2, keepdims=True) if self._centred else np.float32(0)
+        chosen = choose(rows - middle, missing - shift, down, up)
+        off = np.where(chosen, up, down)
+
+        def left(of: tuple[np.ndarray, np.ndarray], off: np.ndarray) -> float:
+            return float((((of[1] - shift) - (of[0] - middle).swapaxes(1, 2) @ off).astype(np.float64) ** 2).sum())
+
+        check, signal = self._lacking(*held_back), float((held_back[1].astype(np.float64) ** 2).sum())
+        before, after = left(check, nearest), left(check, off)
+        better = after < _WORTH * before and left((rows, missing), off) < left((rows, missing), nearest)
+        if better:
+            levels = np.where(self._weight(chosen), grid.up, grid.down)
+            self._weights.put(self._layer, grid, levels)
+            self._weights.put_in_twin(self._layer, twin)
+            share = float((off != nearest).mean())
+            why = (
+                f"{share:.1%} of its weights are not rounded to the nearest integer: SNR of its results "
+                f"{decibels(signal, before):.1f} to {decibels(signal, after):.1f} dB on samples held back"
+            )
+            self._ctx.remark("passed", self._layer.node, "rounding", why)
+        else:
+            why = "its weights are rounded to the nearest integers: no other way gains two percent on samples held back"
+            self._ctx.remark("analysis", self._layer.node, "rounding", why)
+        if self._centred:
+            # Later layers are rounded for what this one computes once its bias is corrected.
+            by = shift - middle.swapaxes(1, 2) @ (off if better else nearest)
+            self._weights.shift_in_twin(self._layer, twin, by)
+        return better or self._centred
+
+    def _rows(self, inputs: np.ndarray, wanted: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, ...]:
+        rows = inputs_at(self._layer, inputs, wanted, positions), outputs_at(self._layer, wanted, positions)
+        if not all(np.isfinite(part).all() for part in rows):
+            raise DovetailError(
+                f"node '{self._layer.node.name}': its inputs or results on the data are infinite or NaN",
+                "look at the data; weights are rounded for it",
+            )
+        return rows
+
+    def _split(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        """The rows to use, and those to check on; of a single sample, every fourth row is for checking."""
+        if len(self._used) and len(self._held_back):
+            return self._used.rows, self._held_back.rows
+        rows = self._used.rows or self._held_back.rows
+        held_back = np.arange(len(rows[0])) % _HELD_BACK == 1
+        return tuple(part[~held_back] for part in rows), tuple(part[held_back] for part in rows)
+
+    def _lacking(self, inputs: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of inputs by group, and what their results lack even with the exact weight."""
+        layer = self._layer
+        rows = inputs.astype(np.float32).transpose(1, 2, 0)
+        found = rows.swapaxes(1, 2) @ self._matrices(layer.weight.const_value.numpy())
+        if layer.bias is not None and layer.added_to is None:
+            found = found + layer.bias.const_value.numpy().reshape(found.shape[0], 1, -1)
+        return rows, wanted.astype(np.float32).transpose(1, 0, 2) - found
+
+    def _matrices(self, weight: np.ndarray) -> np.ndarray:
+        """A weight as groups, inputs and outputs."""
+        groups, outputs, _ = self._layer.layout.extents
+        return np.ascontiguousarray(self._layer.layout.matrices(weight).reshape(groups, outputs, -1).swapaxes(1, 2))
+
+    def _weight(self, matrices: np.ndarray) -> np.ndarray:
+        """The inverse of `_matrices`."""
+        groups, outputs, inputs = self._layer.layout.extents
+        return self._layer.layout.weight(matrices.swapaxes(1, 2).reshape(groups, outputs, inputs, -1))
