@@ -144,7 +144,7 @@ INNER = {
 @pytest.mark.parametrize(
     ("edits", "message"),
     [
-        ("unit-cnv=conv_2", "unknown edit 'unit-cnv' (did you mean 'unit-conv'?)"),
+        ("unit-cnv=conv_2", "unknown edit 'unit-cnv' (did you mean 'unit-conv'"),
         ("unit-conv=conv_22", "edit 'unit-conv=conv_22:after': the model has no node 'conv_22' (did you mean 'conv_2'"),
         (["unit-conv=conv_2", "unit-conv=conv_2:after"], "edit 'unit-conv=conv_2:after' is asked for twice"),
         ("unit-conv=dense_1", "unit-conv: 'dense_1' has no image with a known number of channels after it"),

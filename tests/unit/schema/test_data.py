@@ -160,7 +160,9 @@ def test_shipped_and_drafted_backends_fit_the_meta_schema(schemas, data):
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     validator = jsonschema.Draft7Validator(meta_schema(schemas))
     for path in (*schemas.glob("backends/*.yaml"), *data.glob("*.yaml")):
-        assert [error.message for error in validator.iter_errors(load_tree(path).plain())] == [], path.name
+        tree = load_tree(path).plain()
+        if "backend" in tree:  # others are laid over one, and are checked as its variants
+            assert [error.message for error in validator.iter_errors(tree)] == [], path.name
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,24 @@ def insert_beside(node: ir.Node, side: str, make: Callable[[ir.Value], ir.Node])
         side: `before` or `after`.
         make: Returns the new node, with one output, for the value that it reads.
 
+    An output of the graph keeps its name: the new node gives it then.
+
     Raises:
-        ValueError: The input is absent, or the output is an output of the graph, which would lose its producer.
+        ValueError: The input is absent.
     """
     if side == "before":
         return insert_on_edge(node, 0, make)
     value = node.outputs[0]
-    if value.is_graph_output():
-        raise ValueError(f"'{value.name}' is an output of its graph")
     inserted = make(value)
+    result = inserted.outputs[0]
     node.graph.insert_after(node, inserted)
-    replace_uses_except(value, inserted.outputs[0], keep=(inserted,))
+    replace_uses_except(value, result, keep=(inserted,))
+    if value.is_graph_output():
+        outputs = node.graph.outputs
+        for index in [index for index, output in enumerate(outputs) if output is value]:
+            outputs[index] = result
+        name, value.name = value.name, result.name
+        result.name = name
     return inserted
 
 

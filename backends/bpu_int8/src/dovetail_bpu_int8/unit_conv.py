@@ -1,0 +1,63 @@
+"""The edit `bpu-unit-conv`: a depthwise convolution that changes nothing, as an active neighbour of another node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir.editing import insert_beside
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.plugin import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["UnitConv"]
+
+
+class UnitConv:
+    """Inserts a 1x1 convolution with one group per channel and weights of one, before or after a node.
+
+    The toolchain quantises convolutions wherever it can, so that a passive operator beside one gets a threshold, and a
+    region that ends with one leaves in full precision.
+
+    Source: the unit convolution (dirac weights, no bias) that the vendor advises to build into a model before export.
+    """
+
+    sides = ("before", "after")
+
+    def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> list[ir.Node]:
+        """Insert it at the first input or output of `node`.
+
+        Raises:
+            DovetailError: There is no float image with a known number of channels on that side.
+        """
+        value = node.outputs[0] if side == "after" else node.inputs[0]
+        shape = None if value is None else value.shape
+        where = f"bpu-unit-conv {side} '{node.name}': '{'' if value is None else value.name}'"
+        if shape is None or len(shape) != 4 or not isinstance(shape[1], int):
+            found = "an unknown shape" if shape is None else f"shape {shape}"
+            raise DovetailError(
+                f"{where} has {found}; a convolution takes images, N C H W, with a known number of channels",
+                "name a node that works on images, or the other side",
+            )
+        if value.dtype != ir.DataType.FLOAT:
+            raise DovetailError(f"{where} holds no floats", "name a node that computes floats")
+        names = ctx.analysis(FreshNames, model)
+        weight = self._weight(model, names.fresh(f"{value.name}_unit"), shape[1])
+
+        def convolution(read: ir.Value) -> ir.Node:
+            made = ir.node("Conv", [read, weight], {"group": shape[1]}, name=names.fresh(f"{node.name}_unit"))
+            made.outputs[0].name = names.fresh(f"{value.name}_same")
+            made.outputs[0].type, made.outputs[0].shape = value.type, shape
+            return made
+
+        return [insert_beside(node, side, convolution)]
+
+    def _weight(self, model: Model, name: str, channels: int) -> ir.Value:
+        kernel = ir.tensor(np.ones((channels, 1, 1, 1), np.float32), name=name)
+        weight = ir.Value(name=name, type=ir.TensorType(kernel.dtype), shape=kernel.shape, const_value=kernel)
+        model.graph.register_initializer(weight)
+        return weight
