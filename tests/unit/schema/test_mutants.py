@@ -54,7 +54,7 @@ def sound(repository):
         *repository.glob("tests/unit/schema/data/*.yaml"),
     )
     trees = [(path, load_tree(path)) for path in sorted(files)]
-    whole = [(path, tree) for path, tree in trees if "backend" in tree]  # the others are laid over one
+    whole = [(path, tree) for path, tree in trees if tree.get("backend")]  # the others are laid over one
     assert len(whole) == 11
     return whole
 
