@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.types import float_name
 from dovetail_runtime.data.batches import batches
 
 from dovetail_verify.accuracy.error_sums import ErrorSums
@@ -112,8 +113,9 @@ class SideBySide:
         self._exact, self._low = Watched(exact, number, engines), Watched(low, number, engines, wanted)
         there: dict[int, set[str]] = {part: set() for part in number.values()}
         for node in nodes:
+            part = number[node.name]
             values = (value for value in (*node.inputs, *node.outputs) if value is not None)
-            there[number[node.name]].update(value.name for value in values)
+            there[part].update(value.name for value in values if _is_there(value, part, number))
         self._alone = Isolated(low, number, there, engines)
 
     def run(
@@ -166,6 +168,12 @@ class SideBySide:
 
 def _errors(found: Streamed, name: str) -> NodeErrors:
     return found.errors.setdefault(name, NodeErrors())
+
+
+def _is_there(value: ir.Value, part: int, number: Mapping[str, int]) -> bool:
+    """Whether a value is shown when a part has run: every float is, and of others those from outside of it."""
+    producer = value.producer()
+    return producer is None or bool(float_name(value)) or number.get(producer.name, part) != part
 
 
 def _seen(node: ir.Node | None, number: Mapping[str, int]) -> str:
