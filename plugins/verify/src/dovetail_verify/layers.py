@@ -202,14 +202,14 @@ def find_layer_errors(
             "the result has regions that are programs of a vendor, so that their nodes cannot be looked at one by one",
             "compile for the backend without its emitter, or look at the outputs alone",
         )
+    if not {node.name for node in exact.graph} & {node.name for node in model.graph}:
+        raise DovetailError(
+            "no node of the result is in the original", "give the model that the result was compiled from"
+        )
     beside = SideBySide(exact, model, engines)
     found = beside.run(original, data, progress=progress)
     if not found.batches:
         raise DovetailError("the data holds no batch, so no layer was looked at", "give at least one sample")
-    if not found.errors:
-        raise DovetailError(
-            "no node of the result is in the original", "give the model that the result was compiled from"
-        )
     layers = _layers(exact, model, found.errors)
     suspects = sorted((one for one in layers if one.badness("alone") > 0), key=lambda one: -one.badness("alone"))
     names = [layer.rounding for layer in suspects[:outputs]]

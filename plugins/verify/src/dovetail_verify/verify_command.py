@@ -66,19 +66,21 @@ def run(args: argparse.Namespace) -> int:
             plugins=plugins,
             progress=progress,
         )
+        layers = None
         if args.layers:
             from dovetail_verify.layer_functions import layer_errors
 
-            verification.layers = layer_errors(
+            layers = layer_errors(
                 original, result, args.data, by=args.by, outputs=args.top, plugins=plugins, progress=progress
             )
     if args.json:
+        verification.layers = layers
         print_json(verification.as_dict())
     else:
-        if verification.layers is not None:
-            table(verification.layers.table_rows(args.top))
-            say(*verification.layers.lines(args.top))
         say(*verification.lines())
+        if layers is not None:
+            table(layers.table_rows(args.top))
+            say(*layers.lines(args.top))
         for text in verification.notes:
             say_note(text)
     tried = ""
