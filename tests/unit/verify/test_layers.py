@@ -250,6 +250,17 @@ def test_an_order_that_does_not_exist(plugins):
         dovetail.layer_errors(DIGITS, compiled, SAMPLES, by="cosin", plugins=plugins)
 
 
+def test_channels_that_were_rescaled(plugins, samples):
+    """Values between the layers have other scales then, which is no error."""
+    compiled = dovetail.compile(net(), "npu", data=samples, plugins=plugins, refine="equalise,bias")
+    assert compiled.plan.summary["refined"]["changed"]["equalise"]
+    with pytest.raises(DovetailError, match="'equalise' gave channels other scales") as caught:
+        dovetail.layer_errors(net(), compiled, samples, plugins=plugins)
+    assert "--refine bias" in caught.value.hint
+    refined = dovetail.compile(net(), "npu", data=samples, plugins=plugins, refine="bias")
+    assert dovetail.layer_errors(net(), refined, samples, plugins=plugins).layers
+
+
 def test_a_backend_that_is_gone(plugins, samples):
     compiled = dovetail.compile(net(), "npu", data=samples, plugins=plugins)
     with pytest.raises(DovetailError, match="compiled for the backend 'npu', which is not installed"):

@@ -28,6 +28,7 @@ __all__ = ["Layer", "LayerErrors", "find_layer_errors"]
 
 _SAME = 1e-9  # relative difference of two sums over the same numbers in another order
 _RECORDED = 10
+_RESCALING = ("equalise", "smooth")  # refinements
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,12 @@ def find_layer_errors(
     """
     check_order(by)
     model = result.model
+    refined = result.plan.summary.get("refined", {}).get("changed", {})
+    if rescaled := [step for step in _RESCALING if refined.get(step)]:
+        raise DovetailError(
+            f"the refinement '{rescaled[0]}' gave channels other scales, so values between layers are not the original's",
+            f"look at a result that was compiled without it (--refine {_others(refined)})",
+        )
     if model.ir.functions:
         raise DovetailError(
             "the result has regions that are programs of a vendor, so that their nodes cannot be looked at one by one",
@@ -219,6 +226,10 @@ def find_layer_errors(
         layers = [_with_effect(layer, worst.get(layer.rounding)) for layer in layers]
     layers.sort(key=lambda layer: -layer.badness(by))
     return LayerErrors(layers, by, found.batches, len(names))
+
+
+def _others(steps: Mapping[str, int]) -> str:
+    return ",".join(step for step in steps if step not in _RESCALING) or "none"
 
 
 def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[Layer]:
