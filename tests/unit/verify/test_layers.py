@@ -252,13 +252,14 @@ def test_an_order_that_does_not_exist(plugins):
 
 def test_channels_that_were_rescaled(plugins, samples):
     """Values between the layers have other scales then, which is no error."""
-    compiled = dovetail.compile(net(), "npu", data=samples, plugins=plugins, refine="equalise,bias")
+    chain = NET.replace("[add] s = Add (p, c)", "[add] s = Add (c, c)")
+    compiled = dovetail.compile(net(chain), "npu", data=samples, plugins=plugins, refine="equalise,bias")
     assert compiled.plan.summary["refined"]["changed"]["equalise"]
     with pytest.raises(DovetailError, match="'equalise' gave channels other scales") as caught:
-        dovetail.layer_errors(net(), compiled, samples, plugins=plugins)
+        dovetail.layer_errors(net(chain), compiled, samples, plugins=plugins)
     assert "--refine bias" in caught.value.hint
-    refined = dovetail.compile(net(), "npu", data=samples, plugins=plugins, refine="bias")
-    assert dovetail.layer_errors(net(), refined, samples, plugins=plugins).layers
+    refined = dovetail.compile(net(chain), "npu", data=samples, plugins=plugins, refine="bias")
+    assert dovetail.layer_errors(net(chain), refined, samples, plugins=plugins).layers
 
 
 def test_a_backend_that_is_gone(plugins, samples):

@@ -17,7 +17,7 @@ from dovetail.plugin.loader import load_plugins
 from dovetail_runtime.data.input_data import input_data
 from dovetail_runtime.engines import engines_of
 
-from dovetail_verify.layers import find_layer_errors
+from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.orders import check_order
 
 if TYPE_CHECKING:

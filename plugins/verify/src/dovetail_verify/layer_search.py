@@ -1,0 +1,152 @@
+"""Looking at every node of a result, beside the exact model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.planning.identity import operator_name
+from dovetail.planning.placement import get_placement
+
+from dovetail_verify.accuracy.effects import effects_at_outputs
+from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide
+from dovetail_verify.layers import Layer, LayerErrors
+from dovetail_verify.orders import ORDERS, check_order
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail_runtime.guard import GuardedEngine
+
+__all__ = ["find_layer_errors"]
+
+_SAME = 1e-9  # relative difference of two sums over the same numbers in another order
+_RESCALING = ("equalise", "smooth")  # refinements
+_MEASURED = 10
+
+
+def find_layer_errors(
+    original: Model,
+    exact: Model,
+    result: CompiledModel,
+    data: object,
+    engines: Mapping[str, Sequence[GuardedEngine]],
+    *,
+    by: str = ORDERS[0],
+    outputs: int = _MEASURED,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> LayerErrors:
+    """Look at every node of a result on all batches.
+
+    Original and result run side by side on the host, in parts of few nodes, so memory grows neither with the number of
+    batches nor with that of nodes; the time is linear in both.
+
+    Args:
+        original: The model, for its inputs.
+        exact: The original, prepared as the result was: its nodes have the names of the plan.
+        result: What was compiled from it.
+        data: See `dovetail_runtime.data.sources.read_data`.
+        engines: The host's engines.
+        by: What to rank by: one of `ORDERS`.
+        outputs: For how many nodes, the worst alone, the effect at the outputs of the model is measured. Each takes a
+            run of the model per batch.
+        progress: Told after every batch.
+
+    Raises:
+        UsageError: `by` is none of the orders.
+        DovetailError: The data does not fit, or one of both cannot be run on the host.
+    """
+    check_order(by)
+    model = result.model
+    refined = result.plan.summary.get("refined", {}).get("changed", {})
+    if rescaled := [step for step in _RESCALING if refined.get(step)]:
+        raise DovetailError(
+            f"the refinement '{rescaled[0]}' gave channels other scales: values between layers are not the original's",
+            f"look at a result that was compiled without it (--refine {_others(refined)})",
+        )
+    if model.ir.functions:
+        raise DovetailError(
+            "the result has regions that are programs of a vendor, so that their nodes cannot be looked at one by one",
+            "compile for the backend without its emitter, or look at the outputs alone",
+        )
+    if not {node.name for node in exact.graph} & {node.name for node in model.graph}:
+        raise DovetailError(
+            "no node of the result is in the original", "give the model that the result was compiled from"
+        )
+    beside = SideBySide(exact, model, engines)
+    found = beside.run(original, data, progress=progress)
+    if not found.batches:
+        raise DovetailError("the data holds no batch, so no layer was looked at", "give at least one sample")
+    layers = _layers(exact, model, found.errors)
+    suspects = sorted((one for one in layers if one.badness("alone") > 0), key=lambda one: -one.badness("alone"))
+    names = [layer.rounding for layer in suspects[:outputs]]
+    if names:
+        effects = effects_at_outputs(original, exact, names, beside, engines, data, progress)
+        worst = {name: min((sums.snr_db for sums in each.values()), default=None) for name, each in effects.items()}
+        layers = [_with_effect(layer, worst.get(layer.rounding)) for layer in layers]
+    layers.sort(key=lambda layer: -layer.badness(by))
+    return LayerErrors(layers, by, found.batches, len(names))
+
+
+def _others(steps: Mapping[str, int]) -> str:
+    return ",".join(step for step in steps if step not in _RESCALING) or "none"
+
+
+def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[Layer]:
+    """The nodes that compute, in graph order, each with those behind it that only move its numbers."""
+    beside = {node.name: node for node in model.graph}
+    heads: dict[str, str] = {}
+    members: dict[str, list[ir.Node]] = {}
+    for node in exact.graph:
+        if node.name not in errors or node.name not in beside:
+            continue
+        before = _before(node, errors)
+        moves = before is not None and _moves(errors[node.name], errors[before.name])
+        head = heads[before.name] if moves else node.name
+        heads[node.name] = head
+        members.setdefault(head, []).append(node)
+    return [_layer(nodes, beside, errors) for nodes in members.values()]
+
+
+def _before(node: ir.Node, errors: Mapping[str, NodeErrors]) -> ir.Node | None:
+    """The node that computes the first input that was looked at."""
+    producers = (value.producer() for value in node.inputs if value is not None)
+    return next((found for found in producers if found is not None and found.name in errors), None)
+
+
+def _moves(own: NodeErrors, before: NodeErrors) -> bool:
+    """Whether a node adds no error to those of the one before it."""
+    if own.own.elements:
+        return own.moves
+    one, two = own.accumulated, before.accumulated
+    pairs = ((one.noise, two.noise), (one.signal, two.signal))
+    return one.elements == two.elements > 0 and all(abs(a - b) <= _SAME * abs(b) for a, b in pairs)
+
+
+def _layer(nodes: Sequence[ir.Node], beside: Mapping[str, ir.Node], errors: Mapping[str, NodeErrors]) -> Layer:
+    head, *moving = nodes
+    placement = get_placement(beside[head.name])
+    found = {node.name: errors[node.name] for node in nodes}
+    alone = {name: one.own for name, one in found.items() if one.own.elements}
+    rounding = max(alone, key=lambda name: alone[name].share, default="")
+    accumulated = [one.accumulated for one in found.values() if one.accumulated.elements]
+    value = next(value.name for value in head.outputs if value.name)
+    return Layer(
+        head.name,
+        operator_name(head.domain, head.op_type),
+        placement.backend if placement is not None else "",
+        str(placement.precision or "") if placement is not None else "",
+        value,
+        tuple(node.name for node in moving),
+        alone.get(rounding),
+        max(accumulated, key=lambda sums: sums.share) if accumulated else None,
+        None,
+        rounding,
+    )
+
+
+def _with_effect(layer: Layer, snr_db: float | None) -> Layer:
+    return layer if snr_db is None else replace(layer, at_outputs=snr_db)
