@@ -108,7 +108,7 @@ def _makers(model: Path, data: list, folder: Path, options: argparse.Namespace):
     except Exception as error:
         print(f"{model.name} cannot be prepared: {str(error)[:200]}", file=sys.stderr)
         prepared = model
-    for method in quantisers.STATIC:
+    for method in options.methods:
         yield f"{STATIC} {method}", lambda method=method: quantisers.quantize_static(prepared, data, folder, method)
     for preset in quantisers.NNCF if options.nncf else ():
         yield f"{NNCF} {preset}", lambda preset=preset: quantisers.nncf(prepared, data, folder, preset, options.nncf)
@@ -189,6 +189,7 @@ def main() -> None:
     parser.add_argument("--wheels", type=Path, default=Path("wheels"), help="where the wheels are or shall be")
     parser.add_argument("--nets", nargs="*", default=list(NETS), metavar="NAME", choices=BY_NAME)
     parser.add_argument("--models", nargs="*", default=[], metavar="FILE")
+    parser.add_argument("--methods", nargs="+", default=list(quantisers.STATIC), choices=quantisers.STATIC)
     parser.add_argument("--nncf", metavar="PYTHON", help="a Python that has NNCF")
     parser.add_argument("--skip-speed", action="store_true")
     parser.add_argument("--repeat", type=int, default=40, help="rounds of each pair")
@@ -199,7 +200,7 @@ def main() -> None:
     parser.add_argument("--traceback", action="store_true", help="of tools that fail")
     options = parser.parse_args()
     options.wheels = options.wheels.absolute()
-    results = {one["net"]: one for file in options.read or () for one in json.loads(file.read_text())}
+    results = _read(options.read or ())
     if options.cpu_time:
         os.environ["TRAINED_THREADS"] = "1"
     for name in [] if options.read else [*options.nets, *options.models]:
@@ -215,6 +216,17 @@ def main() -> None:
     for result in results.values():
         for who, said in result["failures"].items():
             print(f"{result['net']}, {who}: {said}")
+
+
+def _read(files) -> dict[str, dict]:
+    """What earlier runs wrote, by net; of a net in several files, all tools, and of a tool in several, the last."""
+    found: dict[str, dict] = {}
+    for result in (result for file in files for result in json.loads(file.read_text())):
+        earlier = found.get(result["net"], {})
+        merged = {key: earlier[key] | result[key] for key in ("quality", "seconds", "facts", "speed") if key in earlier}
+        failures = {who: why for who, why in earlier.get("failures", {}).items() if who not in result["quality"]}
+        found[result["net"]] = result | merged | {"failures": failures | result["failures"]}
+    return found
 
 
 def _alone(name: str, options: argparse.Namespace) -> dict:

@@ -178,7 +178,7 @@ def test_onnx_runtime_computes_the_body_in_integers(compiled):
 
 
 def test_ppl_gets_the_whole_model_in_float32_and_a_file_about_it(compiled):
-    name, path, images, result = compiled
+    _, path, images, result = compiled
     folder = path.with_name("out") / "artifacts" / "ppl-int8" / "model"
     proto, document = onnx.load(folder / "model.onnx"), json.loads((folder / "ppl.json").read_text())
     onnx.checker.check_model(proto, full_check=True)
@@ -186,11 +186,15 @@ def test_ppl_gets_the_whole_model_in_float32_and_a_file_about_it(compiled):
     assert set(document["op_info"]) == {node.name for node in result.plan.nodes if node.backend == "ppl-int8"}
     values = {value for node in proto.graph.node for value in (*node.input, *node.output)}
     assert set(document["quant_info"]) <= values
+    original, given = ({tensor.name: numpy_helper.to_array(tensor) for tensor in each.graph.initializer}
+                       for each in (onnx.load(path), proto))  # fmt: skip
+    kernels = [weight for weight, array in given.items() if array.ndim == 4]
+    assert kernels and all(np.array_equal(original[weight], given[weight]) for weight in kernels)
     session = onnxruntime.InferenceSession(folder / "model.onnx")
-    outputs = [output.name for output in session.get_outputs()]
-    given = dict(zip(outputs, session.run(outputs, images[0])))
+    found = dict(zip([output.name for output in session.get_outputs()], session.run(None, images[0])))
     for output, array in dovetail.compile(path, "host").run(images[0]).items():
-        assert np.allclose(given[output], array, rtol=1e-3, atol=1e-4), "the model itself is not quantised"
+        if array.dtype == np.float32:
+            assert snr(array, found[output]) > 30, "nothing but biases has changed"
 
 
 def test_a_replay_needs_no_data(compiled, tmp_path):

@@ -105,7 +105,8 @@ def _moves(c: ir.Value, transpose: ir.Node) -> str:
 
 
 def _move(op: Replacement, node: ir.Node, x: ir.Value, c: ir.Value, transpose: ir.Node) -> ir.Value:
-    return op.like(transpose, op.make(node.op_type, (x, op.constant(ir.tensor(_before(c, transpose)), "turned"))))
+    turned = op.constant(ir.tensor(_before(c, transpose)), "turned")
+    return op.like(transpose, op.like(node, x, turned))
 
 
 def _activations(transpose: ir.Node) -> str:
