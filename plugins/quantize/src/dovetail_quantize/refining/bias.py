@@ -29,9 +29,9 @@ class CorrectBiases(Pass):
     Result: %y = Conv(%x, %w, %b'), where element 3 of %b' is 0.02 smaller
 
     The mean is that of the float output less the output with quantised weights and inputs, per channel. Layers are
-    corrected from the first to the last, so each sees the corrections before it. A mean m that data of few samples
-    leaves uncertain is taken in part, by 1 - 4 v / m^2, where v is its variance over samples, and not at all below two
-    standard deviations.
+    corrected from the first to the last, so each sees the corrections before it. A mean m that the data leaves
+    uncertain is taken in part, by 1 - c v / m^2, where v is the variance of a mean over n samples and c = 1 + 8 / (n -
+    1), and not at all where that is negative.
 
     MatMul has no bias; the constant that is added to its result serves, and where there is none, a remark says so.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MeanError"]
 
-_CERTAIN = 2  # standard deviations
+_DOUBT = 8  # how much more a variance counts that is known from few samples
 
 
 class MeanError:
@@ -67,7 +67,7 @@ class MeanError:
             varies = self._squares / self._samples - (self._means / self._samples) ** 2
             spread = np.maximum(varies, 0) / (self._samples - 1)
             uncertain = np.divide(spread, mean**2, out=np.ones_like(mean), where=mean != 0)
-            certain = np.maximum(0, 1 - _CERTAIN**2 * uncertain)
+            certain = np.maximum(0, 1 - (1 + _DOUBT / (self._samples - 1)) * uncertain)
         correction = (mean * certain).astype(np.float32)
         layer = self._layer
         before, after = decibels(self._signal, self._error), decibels(self._signal, self._left(mean, correction))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail_regions.regions import Region
+    from dovetail_runtime.guard import GuardedEngine
 
 __all__ = ["Side"]
 
@@ -45,6 +48,7 @@ class Side:
         self._regions = given_regions(model.graph, blocks)
         self._spool = Spool(inputs)
         self._last = {value.name: region.index for region in self._regions for value in region.inputs}
+        # A step of refining changes constants, so that a block is loaded when its turn comes.
         self._engines = [engine for engine in engines_of([ctx.host], ctx.registry)[ctx.host.name] if _is_here(engine)]
         if not self._engines:
             raise DovetailError("no engine of the host is available to refine weights with", "install onnxruntime")
@@ -57,8 +61,8 @@ class Side:
         """What enters a block, batch by batch."""
         return self._spool.read([value.name for value in self._regions[block].inputs], batches)
 
-    def writing(self):
-        """See `Spool.writing`."""
+    def writing(self) -> AbstractContextManager[Callable[[Batch], None]]:
+        """A function that keeps what leaves blocks; see `Spool.writing`."""
         return self._spool.writing()
 
     def leaving(self, block: int, results: Batch) -> Batch:
@@ -75,7 +79,7 @@ class Side:
 class Runner:
     """Runs one block; nothing where nobody wants its results."""
 
-    def __init__(self, model: Model, region, engines: Sequence):
+    def __init__(self, model: Model, region: Region, engines: Sequence[GuardedEngine]):
         self._session = None
         if region.outputs:
             self._folder = tempfile.TemporaryDirectory(prefix="dovetail-refine-")
@@ -91,5 +95,5 @@ class Runner:
         return {} if self._session is None else self._session.run(inputs)
 
 
-def _is_here(engine) -> bool:
+def _is_here(engine: GuardedEngine) -> bool:
     return engine.available()[0]
