@@ -102,6 +102,14 @@ def test_it_is_part_of_the_request(compiled, installed, tmp_path):
     assert dovetail.compile(saved, "npu", data=data, plugins=plugins, refine="bias").saved is None
 
 
+def test_where_nothing_is_quantised_a_remark_says_that_nothing_was_refined(compiled):
+    result = compiled(backends="cpu-bf16", refine="equalise,bias", data=None)
+    assert [remark.why for remark in result.remarks if remark.rule == "refine"] == [
+        "nothing is quantised, so nothing was refined"
+    ]
+    assert all(len(node.inputs) == 3 for node in result.model.graph if node.op_type == "Conv")
+
+
 def test_nodes_on_other_backends_are_left_alone(compiled):
     result = compiled(refine="equalise,bias", backends=["npu", "cpu-bf16"], pins=["conv2=cpu-bf16"])
     touched = {remark.node for remark in result.remarks if remark.pass_ in ("equalise", "correct-biases")}

@@ -32,8 +32,12 @@ class RecordRefinements(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fill the summary of the plan that is being carried out."""
-        if ctx.holdings and not ctx.refusals.fresh and any(steps_of(ctx).values()):
+        if ctx.refusals.fresh or not any(steps_of(ctx).values()):
+            return False
+        if ctx.holdings:
             from dovetail_quantize.refining.record import Record
 
             Record.of(ctx).finish(ctx)
+        else:
+            ctx.remark("analysis", "", "refine", "nothing is quantised, so nothing was refined")
         return False
