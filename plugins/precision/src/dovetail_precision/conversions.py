@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dovetail.ir.flat_graph import FlatGraph
     from dovetail.ir.model import Model
 
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.held import Held
 
 __all__ = ["Conversion", "PlannedTypes", "find_conversions"]
 

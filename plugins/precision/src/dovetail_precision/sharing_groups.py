@@ -9,8 +9,7 @@ A value that the source model holds in that format has the parameters of the sou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dovetail.ir.formats import Format, float_format
 from dovetail.planning.placement import get_placement
@@ -18,6 +17,8 @@ from dovetail.planning.verdict import ParameterRule, PortRule
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
+from dovetail_precision.grouping import Grouping, Tie
+from dovetail_precision.held import Held, Use
 from dovetail_precision.source_quantisation import dequantising, is_atom, quantising
 
 if TYPE_CHECKING:
@@ -26,68 +27,9 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Parameters
     from dovetail_onnx.signatures import Opsets
 
-__all__ = ["Held", "Use", "held_values", "possible_holdings"]
+__all__ = ["held_values", "possible_holdings"]
 
 _NO_RULE, _NO_PARAMETERS = PortRule(), ParameterRule()
-
-
-class Use(NamedTuple):
-    """A port of a node in a quantised format.
-
-    Attributes:
-        node: The node.
-        index: Index of the input, or of the output.
-        port: Name of the port.
-        is_output: Whether the node computes the value.
-    """
-
-    node: ir.Node
-    index: int
-    port: str
-    is_output: bool
-
-
-@dataclass(eq=False)
-class Held:
-    """A value in one quantised format with one set of parameters, before these are known.
-
-    Attributes:
-        value: The value.
-        format: The format.
-        rule: Where the parameters come from.
-        uses: Where the value is computed or read so.
-        adopted: The parameters that the source model has for it; None if it has none.
-        group: All that share these parameters, this one included.
-        follows: Whether the parameters come from others of the group, as far as there are others.
-        fused: The node that alone reads the value and is computed together with the one that computes it, so that the
-            value is never held at all; None for all other values.
-    """
-
-    value: ir.Value
-    format: Format
-    rule: ParameterRule
-    uses: list[Use] = field(default_factory=list)
-    adopted: Parameters | None = None
-    group: list[Held] = field(default_factory=list)
-    follows: bool = False
-    fused: ir.Node | None = None
-
-    @property
-    def leaders(self) -> list[Held]:
-        """Those of the group whose numbers decide about its parameters."""
-        return [held for held in self.group if not held.follows] or self.group
-
-    @property
-    def name(self) -> str:
-        """The name of its sharing group: the first value in it, and what tells groups of this value apart."""
-        first = self.group[0]
-        detail = first.uses[0].node.name if first.rule.factors else str(first.rule.observer)
-        return f"{first.value.name}@{detail}" if detail and first.adopted is None else first.value.name
-
-    @property
-    def producer(self) -> Use | None:
-        """The use that computes it; None if it is only read so."""
-        return next((use for use in self.uses if use.is_output), None)
 
 
 _Formats = Callable[["ir.Node", str], Iterable[Format]]
@@ -146,12 +88,12 @@ def _has_quantised_port(node: ir.Node) -> bool:
 
 def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) -> list[Held]:
     found: dict[tuple, Held] = {}
-    tied: list[_Tie] = []
+    tied: list[Tie] = []
     computed: dict[tuple[int, Format], PortRule] = {}
     results: dict[tuple[int, Format], Held] = {}
     for node in nodes:
         claim = claim_on(node)
-        shared: dict[Format, _Tie] = {}
+        shared: dict[Format, Tie] = {}
         for use, value in _floats_at(node, signatures):
             rule = (claim.rules.get(use.port) if claim is not None else None) or _NO_RULE
             for format_ in formats(node, use.port):
@@ -166,9 +108,9 @@ def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) 
                 if use.is_output:
                     results.setdefault((id(node), format_), held)
                 if rule.same_scale:
-                    shared.setdefault(format_, _Tie(rule.same_scale, [])).members.append((use, held))
+                    shared.setdefault(format_, Tie(rule.same_scale, [])).members.append((use, held))
         tied += shared.values()
-    grouping = _Grouping(found.values())
+    grouping = Grouping(found.values())
     for tie in tied:
         grouping.tie(tie)
     for held in found.values():
@@ -200,104 +142,3 @@ def _adopted(value: ir.Value, format_: Format, computed: bool) -> Parameters | N
     if atom is None and computed:
         atom = next((one for one in quantising(value) if one.fits(format_)), None)
     return atom.parameters if atom is not None and atom.fits(format_) else None
-
-
-class _Tie(NamedTuple):
-    """The quantised ports of a node that share their parameters, and where these come from."""
-
-    mode: str
-    members: list[tuple[Use, Held]]
-
-    def read_elsewhere(self, by_form: Mapping[tuple[int, Format], Sequence[Held]]) -> list[Held]:
-        """What readers of the outputs make of these, where that is something else."""
-        outputs = [held for use, held in self.members if use.is_output]
-        others = [other for held in outputs for other in by_form[id(held.value), held.format]]
-        return [other for other in dict.fromkeys(others) if other not in outputs and not other.rule.factors]
-
-
-class _Grouping:
-    """Puts everything that is tied together into one group; all others are groups of their own."""
-
-    def __init__(self, found: Iterable[Held]):
-        self._all = list(found)
-        self._by_form: dict[tuple[int, Format], list[Held]] = {}
-        self._adopted: dict[int, Parameters] = {}
-        for held in self._all:
-            self._add(held)
-
-    def _add(self, held: Held) -> None:
-        held.group = [held]
-        self._by_form.setdefault((id(held.value), held.format), []).append(held)
-        if held.adopted is not None:
-            self._adopted[id(held.group)] = held.adopted
-
-    def tie(self, tie: _Tie) -> None:
-        """Unite the ports of one node."""
-        members = tie.members
-        if tie.mode == "output":
-            members = sorted(members, key=lambda member: not member[0].is_output)
-        read = tie.read_elsewhere(self._by_form) if tie.mode == "consumer" else []
-        first = members[0][1]
-        for use, held in members:
-            if not self._join(first, held):
-                held = self._separated(use, held)
-                self._join(first, held)
-            held.follows |= use.is_output if tie.mode == "input" else tie.mode != "all" and not use.is_output
-            held.follows |= bool(read)
-        for other in read:
-            self._join(first, other)
-
-    def fuse(self, held: Held, rule: PortRule, results: Mapping[tuple[int, Format], Held]) -> None:
-        """Let a value follow the result of the node that is computed together with its producer, if there is one."""
-        uses = held.value.uses()
-        if len(uses) != 1 or held.value.is_graph_output() or held.adopted is not None or held.producer is None:
-            return
-        (reader, _), producer = uses[0], held.producer.node
-        same = get_placement(reader).backend == get_placement(producer).backend and reader.graph is producer.graph
-        result = results.get((id(reader), held.format))
-        reads = any(use.node is reader for use in held.uses)
-        if same and reads and result is not None and reader.op_type in rule.fuses and self._join(result, held):
-            held.follows, held.fused = True, reader
-            result.follows = False
-
-    def _separated(self, use: Use, held: Held) -> Held:
-        """Let one use have parameters that the source model does not have: a requantisation stands between."""
-        held.uses.remove(use)
-        alone = Held(held.value, held.format, held.rule, [use])
-        self._all.append(alone)
-        self._add(alone)
-        return alone
-
-    def merged(self) -> list[Held]:
-        """One per value, format and group: what follows a reader is held as that reader has it."""
-        kept: dict[tuple[int, Format, int], Held] = {}
-        doubled: dict[int, list[Held]] = {}
-        for held in self._all:
-            if not held.uses:
-                doubled[id(held.group)] = held.group
-                continue
-            first = kept.setdefault((id(held.value), held.format, id(held.group)), held)
-            if first is not held:
-                first.uses += held.uses
-                if first.follows and not held.follows:
-                    first.rule, first.follows = held.rule, False
-                doubled[id(held.group)] = held.group
-        remaining = set(kept.values())
-        for group in doubled.values():
-            group[:] = [held for held in group if held in remaining]
-        return list(kept.values())
-
-    def _join(self, first: Held, second: Held) -> bool:
-        """Unite two groups; return False if the source model has different parameters for them."""
-        one, two = sorted((first.group, second.group), key=len, reverse=True)
-        if one is two:
-            return True
-        theirs = [self._adopted[id(group)] for group in (one, two) if id(group) in self._adopted]
-        if len(theirs) == 2 and theirs[0] != theirs[1]:
-            return False
-        one.extend(two)
-        for held in two:
-            held.group = one
-        if theirs:
-            self._adopted[id(one)] = theirs[0]
-        return True

@@ -17,7 +17,7 @@ from dovetail_quantize.products import product_of_scales
 from dovetail_quantize.slices import slices
 
 if TYPE_CHECKING:
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.held import Held
 
 __all__ = ["weight_scale_for_bias"]
 

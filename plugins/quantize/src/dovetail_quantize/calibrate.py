@@ -12,7 +12,8 @@ from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning.holdings import Holding, Parameters
 from dovetail.planning.placement import get_placement
-from dovetail_precision.sharing_groups import Held, held_values
+from dovetail_precision.held import Held
+from dovetail_precision.sharing_groups import held_values
 from dovetail_precision.source_quantisation import dequantising, weight_of
 
 from dovetail_quantize.adopting import is_adopted, range_of_source, repeated

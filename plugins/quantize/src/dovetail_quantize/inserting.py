@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.holdings import Holding
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.held import Held
 
 __all__ = ["Inserter"]
 

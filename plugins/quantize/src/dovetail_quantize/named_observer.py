@@ -14,7 +14,7 @@ from dovetail_quantize.slices import number_of_scales
 
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Table
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.held import Held
 
 __all__ = ["NamedObserver"]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
-from dovetail_precision.sharing_groups import Held, held_values
+from dovetail_precision.held import Held
+from dovetail_precision.sharing_groups import held_values
 
 from dovetail_quantize.inserting import Inserter
 

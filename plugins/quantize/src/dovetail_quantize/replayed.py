@@ -10,7 +10,7 @@ from dovetail.planning.holdings import Parameters, parse_holdings
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.held import Held
 
 __all__ = ["replayed_parameters"]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 from dovetail.ir.flat_graph import FlatGraph
-from dovetail_precision.sharing_groups import Held, held_values
+from dovetail_precision.held import Held
+from dovetail_precision.sharing_groups import held_values
 
 from dovetail_quantize.quantise import Quantise
 from dovetail_quantize.quantised_tensor import QuantisedTensor
