@@ -42,6 +42,7 @@ COLUMNS = {
     "calibrate_peak": "peak MB until then",
     "whole": "whole s",
     "peak": "peak MB of the whole",
+    "snr": "SNR dB",
 }
 
 
@@ -50,13 +51,16 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3, help="the best of these counts")
+    parser.add_argument(
+        "--fused", action="store_true", help="Dovetail's backend computes a Relu together with its Conv"
+    )
     parser.add_argument("--only", choices=["dovetail", "onnxruntime"], help="run this here, and print JSON")
     args = parser.parse_args()
     if args.only:
-        print(json.dumps(measured(args.only, args.model, args.samples)))
+        print(json.dumps(measured(args.only, args.model, args.samples, args.fused)))
         return
     rounds = [
-        {name: in_process(name, args.model, args.samples) for name in ("dovetail", "onnxruntime")}
+        {name: in_process(name, args.model, args.samples, args.fused) for name in ("dovetail", "onnxruntime")}
         for _ in range(args.rounds)
     ]
     best = {name: {key: min(one[name][key] for one in rounds) for key in found} for name, found in rounds[0].items()}
@@ -67,17 +71,37 @@ def main():
     print("| ratio | " + " | ".join(f"{ratio:.1f}" for ratio in ratios) + " |")
 
 
-def in_process(name, model, samples):
-    command = [sys.executable, __file__, model, "--samples", str(samples), "--only", name]
+def in_process(name, model, samples, fused):
+    command = [sys.executable, __file__, model, "--samples", str(samples), "--only", name, *["--fused"] * fused]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
-def measured(name, model, samples):
+def measured(name, model, samples, fused):
     with tempfile.TemporaryDirectory() as folder:
         seconds, start = {}, time.perf_counter()
         inputs(model)  # imports are not what is measured
-        (dovetail_percentile if name == "dovetail" else onnxruntime_percentile)(model, samples, Path(folder), seconds)
-        return {"whole": time.perf_counter() - start, "peak": peak(), **seconds}
+        if name == "dovetail":
+            dovetail_percentile(model, samples, Path(folder), seconds, fused)
+        else:
+            onnxruntime_percentile(model, samples, Path(folder), seconds)
+        found = {"whole": time.perf_counter() - start, "peak": peak(), **seconds}
+        (result,) = Path(folder).rglob("model.onnx")
+        return {**found, "snr": snr(model, result, samples)}
+
+
+def snr(model, result, samples):
+    """The SNR of the first output on the same samples, both run by ONNX Runtime, in decibels."""
+    import onnxruntime
+
+    # The integers are computed as they stand in the graph, which is the same for both.
+    plain = onnxruntime.SessionOptions()
+    plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    sessions = [onnxruntime.InferenceSession(str(path), plain, ["CPUExecutionProvider"]) for path in (model, result)]
+    signal = noise = 0.0
+    for feed in feeds(model, samples):
+        exact, given = (session.run(None, feed)[0].astype(np.float64) for session in sessions)
+        signal, noise = signal + np.sum(exact**2), noise + np.sum((given - exact) ** 2)
+    return 10 * float(np.log10(signal / noise))
 
 
 def peak():
@@ -109,13 +133,15 @@ def inputs(model):
     ]
 
 
-def dovetail_percentile(model, samples, folder, seconds):
+def dovetail_percentile(model, samples, folder, seconds, fused=False):
     import dovetail
 
     package = folder / "bench_int8"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "int8.yaml").write_text(BACKEND)
+    (package / "int8.yaml").write_text(
+        BACKEND.replace("B: b32, Y: q8}", "B: b32, Y: q8}, fuses: Relu") if fused else BACKEND
+    )
     sys.path.insert(0, str(folder))
     plugins = dovetail.load_plugins()
     plugins.registry.backend("bench-int8", "bench_int8:int8.yaml")

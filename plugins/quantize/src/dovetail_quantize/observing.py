@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Amount", "Watcher", "observe"]
 
 _PART = 32  # nodes
-_WHOLE = 16  # values that leave the engine; those of one part are in memory at the same time
+_WHOLE = 1 << 26  # bytes of values that leave the engine; those of one part are in memory at the same time
+_OPEN = 1 << 22  # bytes that a value of unknown size counts for
 
 
 class Watcher(Protocol):
@@ -82,7 +84,8 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
     work = model.clone()
     parts, shown = _instrumented(work, wanted)
     engines = engines_of([ctx.host], ctx.registry)
-    executor = Executor(work, engines, {"optimise": "none"}, regions=given_regions(work.graph, parts))
+    options = {"optimise": "none", "threads": _threads(one for each in wanted.values() for one in each)}
+    executor = Executor(work, engines, options, regions=given_regions(work.graph, parts))
     by_runner = [[one for name in runner.outputs for one in shown.get(name, ())] for runner in executor.runners]
     number = samples = 0
     at_once, counting = samples_at_once(model), inputs_of_samples(model)
@@ -108,6 +111,13 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
     return Amount(number, samples)
 
 
+def _threads(watchers: Iterable[Watcher]) -> int:
+    """The threads of the engine, 0 for all: watchers that see all numbers keep a processor busy at the same time."""
+    if all(one.extrema is not None for one in watchers):
+        return 0
+    return max((os.cpu_count() or 1) - 1, 1)
+
+
 def _instrumented(work: Model, wanted: Mapping[str, Sequence[Watcher]]) -> tuple[list[list[ir.Node]], dict]:
     """Let a model return what is wanted; return its parts, and by name of an output who sees something there."""
     nodes, extrema = list(work.graph), ExtremaNodes(work)
@@ -130,11 +140,17 @@ def _instrumented(work: Model, wanted: Mapping[str, Sequence[Watcher]]) -> tuple
                 shown.setdefault(at, []).append(_Shown(watcher, value.name, names))
             if value.name in shown:
                 work.graph.outputs.append(value)
-                whole += 1
+                whole += _size(value)
     if part:
         parts.append([*part, *extrema.added])
     work.touch()
     return parts, shown
+
+
+def _size(value: ir.Value) -> int:
+    if value.shape is None or value.dtype is None or not value.shape.is_static():
+        return _OPEN
+    return int(np.prod(value.shape.numpy())) * value.dtype.bitwidth // 8
 
 
 def _seen(one: _Shown, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
