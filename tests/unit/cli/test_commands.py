@@ -39,6 +39,7 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "plan": None,
         "try_engines": None,
         "refine": None,
+        "layers": False,
         "verify": None,
         "input_shapes": (),
     }
