@@ -32,7 +32,8 @@ class Alone(NamedTuple):
         node: Its name.
         value: Name of its first float result.
         array: What it computes, rounded as its readers see it.
-        moves: It adds nothing to the rounding of what it reads: its result is its exact result, rounded once.
+        moves: It adds nothing to the rounding of what it reads: its result is its exact result, rounded once. False
+            where some node beside it could not be isolated.
     """
 
     node: str
@@ -118,6 +119,8 @@ class _Part:
         outputs: list[ir.Value] = []
         for node in nodes:
             outputs += self._isolate(node)
+        # With nodes missing, taking others for mere movement would tie units together that a search has to part.
+        self._is_whole = len(self._cuts) == len(nodes)
         self._executor = _executor(model, self._inputs, outputs, self._made, engines) if outputs else None
         for node in self._made:  # nothing of this stays in the use lists of the result's weights
             for index in range(len(node.inputs)):
@@ -136,7 +139,8 @@ class _Part:
             if names is None or cut.node in names:
                 array = results[cut.result]
                 once = results[cut.rounded] if cut.rounded else exact[cut.value]
-                yield Alone(cut.node, cut.value, array, _is_rounded(once, array, bool(cut.rounded)))
+                moves = self._is_whole and _is_rounded(once, array, bool(cut.rounded))
+                yield Alone(cut.node, cut.value, array, moves)
 
     def _isolate(self, node: ir.Node) -> list[ir.Value]:
         """Copy a node with its conversions; return what is to be looked at: its result, and the exact one rounded."""
