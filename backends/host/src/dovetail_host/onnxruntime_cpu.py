@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.plugin import Availability, EngineError, Executed, Reads, RegionModel
 from dovetail_runtime.reporting import NOT_REPORTED, follow_fusions, node_key
-from dovetail_runtime.serialise import needs_file, source_of
+from dovetail_runtime.serialise import needs_file, source_of, source_without_weights
 from dovetail_runtime.tensors import TENSOR_TYPES, type_name
 
 from dovetail_host.emulated import emulated
@@ -49,7 +49,8 @@ class OnnxRuntimeCpu:
     what a profile shows. Results are rounded to the low type nevertheless (`rounded.py`, `emulated.py`).
 
     Options: `threads` (0: all cores), `optimise` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
-    reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends).
+    reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends), `share_weights`
+    (true: the session reads weights where they are, so they must not change; for regions that run a few times only).
 
     Attributes:
         providers: ONNX Runtime's execution providers, in order of preference.
@@ -96,7 +97,12 @@ class OnnxRuntimeCpu:
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
         self._demand(ort.get_available_providers())
-        source, files, kept = self._source(region)
+        source, files, kept = self._source(region, bool(options.get("share_weights")))
+        weights = {}
+        if isinstance(source, tuple):
+            source, arrays = source
+            weights = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+            settings.add_external_initializers(list(weights), list(weights.values()))
         source = source if isinstance(source, bytes) else str(source)
         try:
             session = ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=kept)
@@ -106,7 +112,7 @@ class OnnxRuntimeCpu:
                 raise refusal from error
             session = self._with_fewer_optimisers(source, settings, kept, refusal)
         self._demand(session.get_providers())
-        return OnnxRuntimeSession(session, region, (profile, files), self.name)
+        return OnnxRuntimeSession(session, region, (profile, files, weights), self.name)
 
     def _with_fewer_optimisers(
         self, source: bytes | str, settings: ort.SessionOptions, kept: Sequence[str], refusal: EngineError
@@ -127,8 +133,13 @@ class OnnxRuntimeCpu:
                 refusal = _refusal(error, f"{self.name} refuses")
         raise refusal
 
-    def _source(self, region: RegionModel) -> tuple[bytes | Path, tempfile.TemporaryDirectory | None, list[str]]:
-        """Return what ONNX Runtime loads, the temporary folder of a new file, and optimisers to disable."""
+    def _source(
+        self, region: RegionModel, share: bool
+    ) -> tuple[bytes | Path | tuple[bytes, dict[str, np.ndarray]], tempfile.TemporaryDirectory | None, list[str]]:
+        """Return what ONNX Runtime loads, the temporary folder of a new file, and optimisers to disable.
+
+        If `share`, large weights may stand beside what is loaded.
+        """
         if self.providers != (CPU,):
             return source_of(region), None, []
         older = at_older_opset(region.model)
@@ -140,7 +151,8 @@ class OnnxRuntimeCpu:
         if changed is None and older is not None:
             changed = older
         if changed is None:
-            return source_of(region), None, []
+            shared = share and region.path is None
+            return source_without_weights(region.model) if shared else source_of(region), None, []
         if not needs_file(changed):
             return source_of(RegionModel(changed)), None, kept
         files = tempfile.TemporaryDirectory(prefix="dovetail-rounded-")
@@ -162,13 +174,14 @@ class OnnxRuntimeSession:
         self,
         session: ort.InferenceSession,
         region: RegionModel,
-        folders: tuple[tempfile.TemporaryDirectory | None, tempfile.TemporaryDirectory | None],
+        held: tuple[tempfile.TemporaryDirectory | None, tempfile.TemporaryDirectory | None, object],
         engine: str,
     ):
         self._session = session
         self._engine = engine
         self._region = region
-        self._profile, self._files = folders
+        # The session reads files and weights that nobody else may hold.
+        self._profile, self._files, self._weights = held
         self._reported: dict[str, tuple[str, str]] | None = None
         self._ending = threading.Lock()
         self._outputs = [output.name for output in session.get_outputs()]

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 from dovetail_onnx.map_types import to_proto
 
 if TYPE_CHECKING:
+    import numpy as np
     from dovetail.ir.model import Model
     from dovetail.plugin import RegionModel
 
-__all__ = ["needs_file", "source_of"]
+__all__ = ["needs_file", "source_of", "source_without_weights"]
 
 LARGEST_IN_MEMORY = 1 << 30
 """Bytes of weights up to which a model is handed over in memory; protobuf ends at two gigabytes."""
+
+_SMALLEST_APART = 1 << 12  # bytes
 
 
 def needs_file(model: Model) -> bool:
@@ -35,3 +38,33 @@ def needs_file(model: Model) -> bool:
 def source_of(region: RegionModel) -> Path | bytes:
     """The file of a region where there is one, its serialised form otherwise."""
     return region.path if region.path is not None else to_proto(region.model.ir).SerializeToString()
+
+
+def source_without_weights(model: Model) -> tuple[bytes, dict[str, np.ndarray]]:
+    """The serialised form of a model, and its large weights beside it, for an engine that takes these as arrays.
+
+    In the serialised form they stand as external data without a file. Weights are not copied. Numbers in types that
+    NumPy does not have stay in it.
+    """
+    import numpy as np
+    import onnx_ir as ir
+
+    kept: dict[str, ir.TensorProtocol] = {}
+    arrays: dict[str, np.ndarray] = {}
+    weights = model.graph.initializers
+    try:
+        for name, value in weights.items():
+            tensor = value.const_value
+            if tensor is None or tensor.dtype is ir.DataType.STRING or tensor.nbytes < _SMALLEST_APART:
+                continue
+            array = tensor.numpy()
+            if tensor.dtype.bitwidth < 8 or array.dtype.type.__module__ != "numpy":
+                continue
+            kept[name], arrays[name] = tensor, np.ascontiguousarray(array)
+            value.const_value = ir.ExternalTensor(
+                "weights", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name, base_dir=""
+            )
+        return to_proto(model.ir).SerializeToString(), arrays
+    finally:
+        for name, tensor in kept.items():
+            weights[name].const_value = tensor

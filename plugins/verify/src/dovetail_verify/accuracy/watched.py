@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OPTIONS", "Watched", "first_float", "is_quantised", "seen_by_readers"]
 
-OPTIONS = {"optimise": "none"}
-"""Options of engines: no fusion may hide a value."""
+OPTIONS = {"optimise": "none", "share_weights": True}
+"""Options of engines: no fusion may hide a value, and the same weights are in several sessions."""
 
 
 class Watched:
