@@ -69,6 +69,7 @@ def plan(
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
     instrumentation: Instrumentation | None = None,
+    **options: Any,
 ) -> Plan:
     """Decide where and in what every node of `model` is computed, without changing it.
 
@@ -89,20 +90,23 @@ def plan(
         plugins: The plugins to use; by default all that are installed.
         progress: Called with (what, done, total).
         instrumentation: What to print and verify on the way.
+        options: Keyword arguments that installed plugins add.
 
     Raises:
+        UsageError: No installed plugin adds a keyword that is given.
         DovetailError: The model or the request is at fault.
     """
     choices = {
         "strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "edits": edits, "low": low, "high": high,
     }  # fmt: skip
-    request = requested(backends, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, data=data, **choices)
     plugins = plugins or load_plugins()
-    ctx = Context(request, plugins=plugins)
+    chosen = OptionChain(plugins.registry, options, "plan")
     original = open(model, plugins)
+    request = _request(backends, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, data=data, **choices)
+    ctx = Context(_checked(chosen.requested(request, original)), plugins=plugins)
     ctx.load_backends()
-    if data is not None:
-        input_data(request.data).check(original)
+    if ctx.request.data is not None:
+        input_data(ctx.request.data).check(original)
     return Planner(original, ctx, passes, instrumentation or Instrumentation(progress=progress)).decide()[1]
 
 
@@ -156,10 +160,11 @@ def compile(
     chosen = OptionChain(plugins.registry, options)
     original = open(model, plugins)
     planned, backends = _replayed(plan, backends, plugins)
-    request = requested(
+    request = _request(
         backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits,
-        low=low, high=high, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, options=chosen.recorded(),
+        low=low, high=high, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs,
     )  # fmt: skip
+    request = _checked(chosen.requested(request, original))
     return compile_job(
         original, request, chosen, plugins=plugins, passes=passes, try_engines=try_engines, keep=keep,
         progress=progress, instrumentation=instrumentation,
@@ -189,12 +194,20 @@ def requested(backends: str | BackendChoice | Sequence[str | BackendChoice], **c
     Raises:
         UsageError: No backend is named, and no plan to replay.
     """
+    return _checked(_request(backends, **choices))
+
+
+def _request(backends: str | BackendChoice | Sequence[str | BackendChoice], **choices: Any) -> Request:
     if isinstance(backends, (str, BackendChoice)):
         backends = (backends,)
-    if not backends and choices.get("plan") is None:
-        raise UsageError("no backend is named", "name at least one; `dovetail backends` lists them")
     data = choices.pop("data", None)
     return Request.of(*backends, **choices, data=None if data is None else input_data(data).given)
+
+
+def _checked(request: Request) -> Request:
+    if not request.backends and request.plan is None:
+        raise UsageError("no backend is named", "add --backend NAME (repeatable); `dovetail backends` lists them")
+    return request
 
 
 def _choice(entry: Mapping[str, Any]) -> BackendChoice:

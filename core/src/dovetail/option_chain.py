@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.compiled import CompiledModel
@@ -12,6 +13,8 @@ from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, blaming, 
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes.request import Request
     from dovetail.plugin.options import Asked, CompileJob, Proceed
     from dovetail.plugin.registry import Registry
 
@@ -19,11 +22,12 @@ __all__ = ["OptionChain"]
 
 
 class OptionChain:
-    """The options around one compilation.
+    """The options around one compilation, or those of one plan.
 
     Args:
         registry: Has the installed options.
-        keywords: What the caller gave beside the parameters of `dovetail.compile`.
+        keywords: What the caller gave beside the parameters of the function.
+        command: The function: `compile` or `plan`.
 
     Attributes:
         keywords: The same, each owned by an option.
@@ -32,12 +36,13 @@ class OptionChain:
         UsageError: No option owns one of the keywords.
     """
 
-    def __init__(self, registry: Registry, keywords: Mapping[str, Any]):
-        self._options = installed_options(registry, "compile")
+    def __init__(self, registry: Registry, keywords: Mapping[str, Any], command: str = "compile"):
+        self._options = installed_options(registry, command)
         self.keywords = dict(keywords)
         for name in keywords:
             if not self.owns(name):
-                raise _unknown(name, [keyword for found in self._options for keyword in found.option.keywords])
+                owned = [keyword for found in self._options for keyword in found.option.keywords]
+                raise _unknown(command, name, owned)
 
     def owns(self, keyword: str) -> bool:
         """Whether an installed option takes a keyword."""
@@ -62,6 +67,19 @@ class OptionChain:
             if given:
                 found[option.name] = given
         return found
+
+    def requested(self, request: Request, model: Model) -> Request:
+        """The request with what the keywords of options ask for, and with what they record.
+
+        Raises:
+            DovetailError: A keyword has a value that it cannot have, or asks for what the model does not have.
+        """
+        for found in self._options:
+            change = getattr(found.option, "requested", None)
+            if change is not None and (own := self._own(found)):
+                with blaming(found):
+                    request = change(request, model, own)
+        return replace(request, options=self.recorded())
 
     def around(self, job: CompileJob, innermost: Proceed) -> Proceed:
         """What compiles with all options around it; the first by name is the outermost."""
@@ -96,10 +114,10 @@ def _wrapped(found: InstalledOption, job: CompileJob, inner: Proceed) -> Proceed
     return compile_inside
 
 
-def _unknown(name: str, owned: list[str]) -> UsageError:
+def _unknown(command: str, name: str, owned: list[str]) -> UsageError:
     known = sorted(owned)
     text = f"the installed options take {', '.join(known)}" if known else "no installed distribution adds any"
     return UsageError(
-        f"dovetail.compile has no keyword {name!r}{did_you_mean(name, [*known, *COMPILE_KEYWORDS])}",
+        f"dovetail.{command} has no keyword {name!r}{did_you_mean(name, [*known, *COMPILE_KEYWORDS])}",
         f"{text}; others come with the distributions that bring them",
     )

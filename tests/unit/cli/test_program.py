@@ -23,7 +23,7 @@ def test_the_program_collects_rarely_and_freezes_before_the_end():
 
 
 def test_the_program_ends_with_the_exit_code_of_the_command():
-    done = subprocess.run([sys.executable, "-c", REPORT, "compile"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", REPORT, "compile", "--backend"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "usage:" in done.stderr
 

@@ -75,6 +75,53 @@ def test_an_argument_of_the_command_and_a_keyword_of_the_function(hello, model, 
     assert "--hello WHO" in capsys.readouterr().out
 
 
+ASKING = """
+class Quiet:
+    commands = ("compile", "plan")
+    keywords = ("quiet",)
+
+    def add_arguments(self, parser):
+        parser.add_argument("--quiet", metavar="FILE")
+
+    def keywords_of(self, args):
+        return {"quiet": args.quiet} if args.quiet else {}
+
+    def recorded(self, keywords):
+        return {}
+
+    def complete(self, args):
+        if args.quiet:
+            args.model, args.backend = Path(Path(args.quiet).read_text()), args.backend or ["cpu-bf16"]
+
+    def requested(self, request, model, keywords):
+        names = [node.name for node in model.graph if node.op_type == "Relu"]
+        return replace(request, pins=(*request.pins, *(f"{name}=host" for name in names)))
+
+    def compile(self, job, proceed):
+        return proceed()
+
+HELLO = Quiet()
+"""
+
+
+@pytest.mark.parametrize("command", ["compile", "plan"])
+def test_it_may_name_the_model_and_change_the_request(hello, model, command, capsys):
+    hello(source="from dataclasses import replace\nfrom pathlib import Path\n" + ASKING)
+    Path("config.txt").write_text(model)
+    assert main([command, "--quiet", "config.txt", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    document = document.get("plan", document)
+    assert {node["name"]: node["backend"] for node in document["nodes"]} == {"dense": "cpu-bf16", "relu": "host"}
+    assert document["summary"]["request"]["pins"] == ["relu=host"]
+    decided = dovetail.plan(model, "cpu-bf16", quiet="config.txt")
+    assert {node.name: node.backend for node in decided.nodes} == {"dense": "cpu-bf16", "relu": "host"}
+
+
+def test_a_command_without_a_model_says_so(model, capsys):
+    assert main(["compile", "--backend", "host"]) == 2
+    assert "no model is named" in capsys.readouterr().err
+
+
 def test_what_it_records_is_in_the_request_the_plan_and_the_stamp(hello, model):
     hello()
     compiled = dovetail.compile(model, "host", hello="you")
@@ -194,7 +241,7 @@ def changed(old, new):
         ("HELLO = 3", "option 'hello' of acme has no commands, keywords, add_arguments"),
         (changed("HELLO = Hello()", "HELLO = Hello"), "option 'hello' of acme is a class"),
         (changed('("compile",)', '"compile"'), "option 'hello' of acme: 'commands' is no tuple"),
-        (changed('("compile",)', '("explain",)'), "adds to 'explain', and only compile can be added to"),
+        (changed('("compile",)', '("explain",)'), "adds to 'explain', and only compile, plan can be added to"),
         (changed('keywords = ("hello",)', 'keywords = ("data",)'), "owns the keyword 'data', which dovetail has"),
     ],
 )

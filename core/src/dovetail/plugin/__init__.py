@@ -14,7 +14,7 @@ _PUBLIC = {
     **dict.fromkeys(("DovetailError", "ResultError", "UsageError"), "dovetail.errors"),
     "Registry": "dovetail.plugin.registry",
     "Command": "dovetail.plugin.commands",
-    **dict.fromkeys(("Asked", "CompileJob", "Option", "Proceed"), "dovetail.plugin.options"),
+    **dict.fromkeys(("Asked", "CompileJob", "Completes", "Option", "Proceed", "Requests"), "dovetail.plugin.options"),
     "Verification": "dovetail.verification",
     **dict.fromkeys(
         (

@@ -24,22 +24,25 @@ __all__ = [
     "COMPILE_KEYWORDS",
     "Asked",
     "CompileJob",
+    "Completes",
     "InstalledOption",
     "Option",
     "Proceed",
+    "Requests",
     "blaming",
     "drop_option",
     "installed_options",
 ]
 
-COMMANDS_WITH_OPTIONS = ("compile",)
+COMMANDS_WITH_OPTIONS = ("compile", "plan")
 """The commands that options may add to."""
 
 COMPILE_KEYWORDS = frozenset(
     ("model", "backends", "data", "plan", "strategy", "solver", "costs", "pins", "edits", "low", "high",
      "keep_io_types", "freeze_inputs", "try_engines", "passes", "plugins", "progress", "instrumentation", "keep")
 )  # fmt: skip
-"""The parameters that `dovetail.compile` has itself; no option may own one of these."""
+"""The parameters that `dovetail.compile` has itself, and among them those of `dovetail.plan`; no option may own one of
+these."""
 
 _REQUIRED = ("commands", "keywords", "add_arguments", "keywords_of", "recorded", "compile")
 
@@ -85,9 +88,11 @@ class Proceed(Protocol):
 class Option(Protocol):
     """What a plugin adds to a command and to its Python function: `registry.option("hello", "acme.option:HELLO")`.
 
+    It may have `complete` (`Completes`) and `requested` (`Requests`) besides.
+
     Attributes:
-        commands: The commands whose arguments it adds to; only `compile` has options today.
-        keywords: The keyword arguments of `dovetail.compile` that it owns.
+        commands: The commands whose arguments it adds to: `compile`, `plan` or both.
+        keywords: The keyword arguments of `dovetail.compile` and `dovetail.plan` that it owns.
     """
 
     commands: tuple[str, ...]
@@ -117,6 +122,33 @@ class Option(Protocol):
         Raises:
             ResultError: The result is whole, and yet something is wrong with it; the error holds it.
             DovetailError: The compilation fails.
+        """
+
+
+class Completes(Protocol):
+    """An optional part of an option: its arguments may say what the user need not repeat."""
+
+    def complete(self, args: argparse.Namespace) -> None:
+        """Set what was left out on the command line, such as `args.model`, before the command looks at it.
+
+        Raises:
+            DovetailError: A file that the arguments name cannot be read.
+        """
+
+
+class Requests(Protocol):
+    """An optional part of an option: its keywords change what is asked for."""
+
+    def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
+        """The request with what the keywords ask for, such as further pins; called before anything is decided.
+
+        Args:
+            request: What is asked for otherwise.
+            model: The model that was given; it stays as it is.
+            keywords: The option's own keywords that the caller gave.
+
+        Raises:
+            DovetailError: The keywords ask for what this model does not have.
         """
 
 

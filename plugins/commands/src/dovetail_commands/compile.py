@@ -17,12 +17,11 @@ from dovetail.cli.common import (
     say,
 )
 from dovetail.counting import counted
-from dovetail.errors import DovetailError, ResultError, UsageError
+from dovetail.errors import ResultError
 from dovetail.planning.placement import HOST
-from dovetail.plugin.options import blaming
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
-from dovetail_commands.request import add_request, request_of
+from dovetail_commands.request import add_model, add_request, completed_model, option_keywords, request_of
 from dovetail_commands.terminal import Progress, say_note, table
 from dovetail_commands.verification import warn
 
@@ -36,7 +35,7 @@ _SHOWN = 6  # operators in a row of the table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    parser.add_argument("model", type=Path, metavar="MODEL")
+    add_model(parser)
     parser.add_argument(
         "-o", "--output", type=output, metavar="OUT", help="folder to write; nothing is written without it"
     )
@@ -55,16 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    if not args.backend and not args.plan:
-        raise UsageError("no backend is named", "add --backend NAME (repeatable), or --plan FILE")
+    path = completed_model(args)
     request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
-    request |= _option_keywords(args)
+    request |= option_keywords(args)
     from dovetail import api
     from dovetail.stores import check_store
 
     if args.output:
         check_store(args.output, plugins_of(args))
-    model = api.open(existing(args.model), plugins_of(args))
+    model = api.open(path, plugins_of(args))
     failure: ResultError | None = None
     with Progress() as progress:
 
@@ -97,25 +95,6 @@ def run(args: argparse.Namespace) -> int:
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code
-
-
-def _option_keywords(args: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments that come from what plugins add to the command.
-
-    Raises:
-        UsageError: The arguments make no sense.
-        DovetailError: An option gives a keyword that it does not own.
-    """
-    found: dict[str, Any] = {}
-    for option in args.command_line.options:
-        with blaming(option):
-            given = dict(option.option.keywords_of(args))
-        if foreign := [name for name in given if name not in option.option.keywords]:
-            raise DovetailError(
-                f"{option.title} gives the keyword '{foreign[0]}', which is not its own", f"report it to {option.owner}"
-            )
-        found |= given
-    return found
 
 
 def _by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from dovetail.cli.common import PlainCommand, existing, output, plugins_of, print_json
-from dovetail.errors import UsageError
+from dovetail.cli.common import PlainCommand, output, plugins_of, print_json
 
-from dovetail_commands.request import add_request, request_of
+from dovetail_commands.request import add_model, add_request, completed_model, option_keywords, request_of
 from dovetail_commands.terminal import Progress
 
 __all__ = ["PLAN"]
@@ -16,19 +14,18 @@ __all__ = ["PLAN"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    parser.add_argument("model", type=Path, metavar="MODEL")
+    add_model(parser)
     parser.add_argument("-o", "--output", type=output, metavar="plan.yaml", help="file to write instead of printing")
     add_request(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    if not args.backend:
-        raise UsageError("no backend is named", "add --backend NAME (repeatable)")
-    request = request_of(args)
+    path = completed_model(args)
+    request = {**request_of(args), **option_keywords(args)}
     from dovetail import api
 
-    model = api.open(existing(args.model), plugins_of(args))
+    model = api.open(path, plugins_of(args))
     with Progress() as progress:
         plan = api.plan(model, **request, progress=progress)
     if args.output:
