@@ -30,6 +30,7 @@ class Claim:
         keep: Ports that stay in the high precision.
         set: Attributes to set if the node is typed low.
         rules: What the backend requires of quantised ports, by port name; empty for ports that stay floats.
+        settled: Ports whose formats are final: what a node may have only at the end of its region is not added to them.
         pinned: The user asked for it, with or without a format; its role is `pinned` only with one.
     """
 
@@ -41,6 +42,7 @@ class Claim:
     keep: frozenset[str] = frozenset()
     set: Mapping[str, object] = field(default_factory=dict)
     rules: Mapping[str, PortRule] = field(default_factory=dict)
+    settled: frozenset[str] = frozenset()
     pinned: bool = False
 
 

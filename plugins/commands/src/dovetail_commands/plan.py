@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dovetail.cli.common import PlainCommand, output, plugins_of, print_json
+from dovetail.cli.common import PlainCommand, existing, output, plugins_of, print_json
 
 from dovetail_commands.request import add_model, add_request, completed_model, option_keywords, request_of
 from dovetail_commands.terminal import Progress
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     request = {**request_of(args), **option_keywords(args)}
     from dovetail import api
 
-    model = api.open(path, plugins_of(args))
+    model = api.open(existing(path), plugins_of(args))
     with Progress() as progress:
         plan = api.plan(model, **request, progress=progress)
     if args.output:

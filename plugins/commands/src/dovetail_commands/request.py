@@ -19,11 +19,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def completed_model(args: argparse.Namespace) -> Path:
-    """The file of the model, once the options of plugins have said what the command line leaves out.
+    """The path of the model, once the options of plugins have said what the command line leaves out.
 
     Raises:
         UsageError: Nothing names one, or no backend is named.
-        DovetailError: It is not there, or an option cannot read its own file.
+        DovetailError: An option cannot read its own file.
     """
     for option in args.command_line.options:
         complete = getattr(option.option, "complete", None)
@@ -34,7 +34,7 @@ def completed_model(args: argparse.Namespace) -> Path:
         raise UsageError("no model is named", f"write: dovetail {args.command.name} MODEL")
     if not args.backend and not getattr(args, "plan", None):
         raise UsageError("no backend is named", "add --backend NAME (repeatable); `dovetail backends` lists them")
-    return existing(args.model)
+    return args.model
 
 
 def option_keywords(args: argparse.Namespace) -> dict[str, Any]:

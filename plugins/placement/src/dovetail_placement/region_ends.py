@@ -9,6 +9,7 @@ from dovetail_placement.claiming import pin_refused
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir.formats import Format
     from dovetail.planning.claim import Claim
     from dovetail.planning.verdict import Verdict
 
@@ -22,7 +23,7 @@ def settle_region_ends(claiming: Claiming) -> None:
     """Judge nodes again whose verdict depends on whether they are the last of their region on its backend.
 
     Readers come first, because a reader that is lost makes its producer the last one. A type that a node may only have
-    there is added to its claim, unless the strategy narrowed that port.
+    there is added to its claim, unless the strategy has settled that port (`Claim.settled`).
     """
     asked = {backend.name: backend for backend in claiming.ctx.backends if getattr(backend, "asks_region", False)}
     if not asked:
@@ -57,11 +58,15 @@ def _backend_of(reader: ir.Node, claiming: Claiming) -> str:
 
 
 def _widened(claim: Claim, before: Verdict, after: Verdict) -> Claim:
-    """The claim with the types of `after` at ports where it had all that `before` allowed."""
-    ports = {
-        port: after.types.get(port, kinds) if kinds == before.types.get(port) else kinds
-        for port, kinds in claim.ports.items()
-    }
+    """The claim with the types of `after`, without those of `before` that the strategy left out."""
+
+    def offered(port: str, kinds: tuple[Format, ...]) -> tuple[Format, ...]:
+        known = before.types.get(port)
+        if port in claim.settled or port not in after.types or known is None:
+            return kinds
+        return tuple(kind for kind in after.types[port] if kind in kinds or kind not in known)
+
+    ports = {port: offered(port, kinds) for port, kinds in claim.ports.items()}
     return replace(claim, ports=ports, rules={**claim.rules, **after.rules})
 
 
