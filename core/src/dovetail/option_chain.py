@@ -79,7 +79,7 @@ class OptionChain:
             if change is not None and (own := self._own(found)):
                 with blaming(found):
                     request = change(request, model, own)
-        return replace(request, options=self.recorded())
+        return replace(request, options={**request.options, **self.recorded()})
 
     def around(self, job: CompileJob, innermost: Proceed) -> Proceed:
         """What compiles with all options around it; the first by name is the outermost."""

@@ -7,7 +7,8 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `bpu-int8`, its edit, and the facts that its limits use."""
+    """Register the backend `bpu-int8`, its strategy, its edit, and the facts that its limits use."""
+    registry.strategy("bpu-roles", "dovetail_bpu_int8.bpu_roles:BpuRoles")
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")
     registry.backend("bpu-int8", "dovetail_schemas:backends/bpu_int8.yaml")
     for fact in (

@@ -99,9 +99,9 @@ class FixUp(Protocol):
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """The claims that stay, the same objects or narrowed to fewer formats.
 
-        It is asked until it leaves everything as it is. It may neither add claims nor touch pinned ones. What it
-        withdraws is offered to the backends behind it; in the next round of deciding, if there is one, it is claimed
-        and withdrawn anew.
+        It is asked until it leaves everything as it is. It may neither add claims nor withdraw pinned ones, of which it
+        may narrow what their pins leave open. What it withdraws is offered to the backends behind it; in the next round
+        of deciding, if there is one, it is claimed and withdrawn anew.
 
         Args:
             view: Shows the claims of all backends.

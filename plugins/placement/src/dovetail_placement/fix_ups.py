@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -24,7 +25,7 @@ def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
     the next round, if there is one.
 
     Raises:
-        DovetailError: The strategy fails, or does more than withdraw and narrow unpinned claims of its own.
+        DovetailError: The strategy fails, or does more than narrow its claims and withdraw those that are not pinned.
     """
     strategy, who = claiming.strategy_of(backend)
     if not hasattr(strategy, "fix_up"):
@@ -99,7 +100,8 @@ def _check_narrowed(before: Claim, after: Claim, claiming: Claiming, who: str) -
                 f"{', '.join(map(str, formats))}, and was claimed as {', '.join(map(str, before.ports.get(port, ())))}",
                 "a fix-up only withdraws or narrows claims",
             )
-    if after != before:
+    # A pin leaves ports open that it does not name; what it does name, nobody can narrow.
+    if replace(after, ports=before.ports) != before or not all(after.ports.values()) and all(before.ports.values()):
         _check_unpinned(after, claiming, who)
 
 
@@ -108,5 +110,5 @@ def _check_unpinned(claim: Claim, claiming: Claiming, who: str) -> None:
     if pin is not None:
         raise DovetailError(
             f"{who} changes the claim on '{claim.node.name}' in fix_up, which is pinned: {pin.text}",
-            "a fix-up leaves pinned claims as they are",
+            "a fix-up keeps pinned claims, and narrows only the formats that their pins leave open",
         )

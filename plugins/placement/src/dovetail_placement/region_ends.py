@@ -23,7 +23,7 @@ def settle_region_ends(claiming: Claiming) -> None:
     """Judge nodes again whose verdict depends on whether they are the last of their region on its backend.
 
     Readers come first, because a reader that is lost makes its producer the last one. A type that a node may only have
-    there is added to its claim, unless the strategy has settled that port (`Claim.settled`).
+    there is added to its claim, unless a pin or the strategy has settled that port (`Claim.settled`).
     """
     asked = {backend.name: backend for backend in claiming.ctx.backends if getattr(backend, "asks_region", False)}
     if not asked:
@@ -39,7 +39,7 @@ def settle_region_ends(claiming: Claiming) -> None:
         pin = claiming.pins.of(node)
         if pin is not None:
             _check_pinned(pin, claim, verdict)
-        elif verdict.ok is False:
+        if verdict.ok is False:
             reasons = verdict.reasons
             why = f"not on {name}: {'; '.join(reason.text for reason in reasons)}"
             claiming.ctx.remark("missed", node, "region-end", why, source=reasons[0].source if reasons else "")

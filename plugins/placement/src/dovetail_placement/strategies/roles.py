@@ -67,13 +67,17 @@ class Roles:
         candidates = Candidates(view)
         wanted: dict[ir.Node, Claim] = {}
         for node in view.nodes():
-            if not _remarked(candidates, node):
+            if not _remarked(candidates, node) and not self.keeps_away(view, node):
                 wanted[node] = claim_of(node, view.verdict(node))
         here = wanted | {node: claim for node, claim in _pinned(candidates) if node not in wanted}
         lost = self._losses(candidates.graph, here)
         for node, loss in lost.items():
             _remark(view, node, loss)
         return Claims([claim for node, claim in wanted.items() if node not in lost])
+
+    def keeps_away(self, view: View, node: ir.Node) -> bool:
+        """Whether a node stays away for another reason, which is said in a remark; for strategies that add one."""
+        return False
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Give back what lost its neighbours to other backends and to pins."""

@@ -1,0 +1,41 @@
+"""The strategy `bpu-roles`: roles, with what users of the vendor's toolchain ask of single nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dovetail_placement.strategies.roles import Roles
+
+from dovetail_bpu_int8.widths import settle_pinned, settle_widths
+from dovetail_bpu_int8.wishes import Wishes
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.planning.claim import Claims
+    from dovetail.plugin.backend import Backend
+    from dovetail.plugin.strategy import View
+
+__all__ = ["BpuRoles"]
+
+
+@dataclass(frozen=True)
+class BpuRoles(Roles):
+    """Claims nodes by their roles, keeps away what shall be on the CPU, and settles the width of every value."""
+
+    def claim(self, view: View, backend: Backend) -> Claims:
+        """Claim the nodes of `view` that can stay, each port in one width."""
+        claims = super().claim(view, backend)
+        return replace(claims, claims=settle_widths(view, claims.claims))
+
+    def fix_up(self, view: View, claims: Claims) -> Claims:
+        """Give back what lost its neighbours, and settle the widths that pins leave open."""
+        kept = super().fix_up(view, claims)
+        return replace(kept, claims=settle_pinned(view, kept.claims))
+
+    def keeps_away(self, view: View, node: ir.Node) -> bool:
+        """Whether the user wants a node on the CPU."""
+        asked = view.analysis(Wishes).away.get(node)
+        if asked is not None:
+            view.remark("missed", node, "users-choice", f"not on {view.backend.name}, as {asked} says")
+        return asked is not None

@@ -1,0 +1,280 @@
+"""How many bits the values between nodes on the BPU have: eight, unless more are asked for and all of them can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dovetail.counting import counted
+from dovetail_onnx.signatures import Signatures, input_name, output_name
+
+from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wish, Wishes
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.formats import Format
+    from dovetail.planning.claim import Claim
+    from dovetail.planning.verdict import PortRule
+    from dovetail.plugin.strategy import View
+
+__all__ = ["settle_pinned", "settle_widths"]
+
+NARROW, WIDE, HALF = "int8", "int16", "float16"
+_WIDTHS = frozenset({NARROW, WIDE, HALF})
+_NAMED = 6  # nodes in a note
+
+
+def settle_widths(view: View, claims: Sequence[Claim]) -> list[Claim]:
+    """The claims with every port narrowed to one width.
+
+    A value is held in one width by the node that computes it and by all on the backend that read it. Ports of a node
+    that have one format tie their values together. A group of values that are tied so is in int16 if that is asked of
+    one of its ports and all of them can; otherwise it is in int8, and remarks say who cannot. A node is in float16 if
+    that is asked and all of its ports can; its neighbours stay as they are.
+
+    Source: the vendor's toolchain brings neighbours along, and falls back to int8 where they cannot.
+
+    Args:
+        view: What the strategy sees.
+        claims: Its claims; nodes that are pinned to formats count, and stay as they are.
+    """
+    wishes = view.analysis(Wishes)
+    for selector, asked in wishes.lost:
+        why = f"{asked}: '{selector}' is gone, because preparing the model folded or removed it"
+        view.remark("analysis", "", "wish-lost", why)
+    pinned = _pinned(view)
+    if not wishes.formats and not any(_only(formats, WIDE) for one in pinned for formats in one.ports.values()):
+        return _Narrowing().of_all(claims)
+    return _Widths(view, claims, pinned, wishes).settled()
+
+
+def settle_pinned(view: View, claims: Sequence[Claim]) -> list[Claim]:
+    """The claims with the ports narrowed that pins leave open: to the widths of what they share values with.
+
+    Args:
+        view: What the strategy sees.
+        claims: All claims for its backend, those that are not pinned as `settle_widths` left them.
+    """
+    if not any(claim.pinned and any(map(_open, claim.ports.values())) for claim in claims):
+        return list(claims)
+    return _Widths(view, claims, (), view.analysis(Wishes), quiet=True).settled()
+
+
+def _open(formats: Iterable[Format]) -> bool:
+    return len({one.element for one in formats} & _WIDTHS) > 1
+
+
+def _pinned(view: View) -> list[Claim]:
+    found = map(view.claimed, view.model.graph)
+    return [one[1] for one in found if one is not None and one[0] == view.backend.name]
+
+
+def _has(formats: Iterable[Format], width: str) -> bool:
+    return any(one.element == width for one in formats)
+
+
+def _only(formats: Sequence[Format], width: str) -> bool:
+    return bool(formats) and all(one.element == width for one in formats)
+
+
+class _Narrowing:
+    """Narrows ports; equal claims share their ports before and after."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], tuple[object, Mapping[str, tuple[Format, ...]]]] = {}
+
+    def of_all(self, claims: Iterable[Claim]) -> list[Claim]:
+        """All claims in int8."""
+        return [self.of(claim, {}, NARROW) for claim in claims]
+
+    def of(self, claim: Claim, widths: Mapping[str, str], width: str) -> Claim:
+        """A claim with some ports in the widths given, and the others in `width`."""
+        chosen = ",".join(f"{port}={widths[port]}" for port in sorted(widths))
+        key = (id(claim.ports), f"{width};{chosen}")
+        if key not in self._known:
+            # The ports are kept beside the answer: otherwise others could get their id.
+            after = {port: _narrowed(formats, widths.get(port, width)) for port, formats in claim.ports.items()}
+            self._known[key] = claim.ports, after
+        before, after = self._known[key]
+        return claim if after == before else replace(claim, ports=after)
+
+
+def _narrowed(formats: tuple[Format, ...], width: str) -> tuple[Format, ...]:
+    """The formats of a port in a width; sums in 32 bits stay beside it, and weights are in int8 for wider numbers."""
+    same = tuple(one for one in formats if one.element == width or width != HALF and one.element not in _WIDTHS)
+    if _has(same, width):
+        return same
+    return tuple(one for one in formats if one.element != HALF) or formats
+
+
+@dataclass(eq=False, slots=True)
+class _Slot:
+    """A port of a node on the backend that integers go through."""
+
+    claim: Claim
+    port: str
+    value: ir.Value
+    is_input: bool
+    parent: _Slot | None = None
+    wish: Wish | None = None
+
+    @property
+    def root(self) -> _Slot:
+        slot = self
+        while slot.parent is not None:
+            if slot.parent.parent is not None:
+                slot.parent = slot.parent.parent
+            slot = slot.parent
+        return slot
+
+    def tie(self, other: _Slot) -> None:
+        first, second = self.root, other.root
+        if first is not second:
+            second.parent = first
+
+    def answers(self, wish: Wish, index: int) -> bool:
+        """Whether a wish for the node is about this port, its `index`-th input or output."""
+        if self.is_input:
+            return wish.ports in ("all", f"in{index}") or wish.ports == "in"
+        of_model = wish.ports == MODEL_OUTPUTS and self.value.is_graph_output()
+        return wish.ports in ("all", "out", f"out{index}") or of_model
+
+
+class _Widths:
+    """Settles the widths of one model."""
+
+    def __init__(
+        self, view: View, claims: Sequence[Claim], pinned: Sequence[Claim], wishes: Wishes, quiet: bool = False
+    ):
+        self._view, self._claims, self._wishes, self._quiet = view, claims, wishes, quiet
+        self._signatures = Signatures(view.model.ir.opset_imports)
+        self._narrowing = _Narrowing()
+        self._back: dict[str, None] = {}
+        self._halves = {id(claim.node) for claim in claims if self._is_half(claim)}
+        self._slots: dict[int, list[_Slot]] = {}
+        self._tie([*pinned, *claims])
+        self._wide: dict[_Slot, _Slot] = {}
+        self._blocked: dict[_Slot, _Slot] = {}
+        self._decide()
+
+    def settled(self) -> list[Claim]:
+        """The narrowed claims, with a remark wherever something was asked."""
+        done = [self._settle(claim) for claim in self._claims]
+        if self._back and not self._quiet:
+            names = ", ".join(f"'{name}'" for name in list(self._back)[:_NAMED])
+            more = ", ..." if len(self._back) > _NAMED else ""
+            why = f"{counted(len(self._back), 'node')} cannot have the width that is asked for: {names}{more}"
+            self._view.remark("analysis", "", "width-fallback", why, suggest="`dovetail explain OUT NODE` says why")
+        return done
+
+    def _is_half(self, claim: Claim) -> bool:
+        wishes = self._wishes.formats.get(claim.node, ())
+        if not wishes or wishes[-1].format != HALF:
+            return False
+        lacking = [port for port, formats in claim.ports.items() if formats and not _has(formats, HALF)]
+        if not lacking:
+            return True
+        self._fall_back(claim, wishes[-1], f"{', '.join(sorted(lacking))} cannot be {HALF}")
+        return False
+
+    def _tie(self, claims: Iterable[Claim]) -> None:
+        """Make the slots, and tie those that must have one width."""
+        by_value: dict[int, _Slot] = {}
+        for claim in claims:
+            if id(claim.node) in self._halves:
+                continue
+            slots = self._slots[id(claim.node)] = self._slots_of(claim)
+            tied: _Slot | None = None
+            for slot in slots:
+                if not _is_constant(slot.value):
+                    by_value.setdefault(id(slot.value), slot).tie(slot)
+                rule: PortRule | None = claim.rules.get(slot.port)
+                if rule is not None and (rule.one_choice or rule.same_scale):
+                    if tied is not None:
+                        tied.tie(slot)
+                    tied = tied or slot
+
+    def _slots_of(self, claim: Claim) -> list[_Slot]:
+        """The slots of a node, with the last wish for each."""
+        node, signature = claim.node, self._signatures(claim.node)
+        ports = [(input_name(at, signature), at, value, True) for at, value in enumerate(node.inputs)]
+        ports += [(output_name(at, signature), at, value, False) for at, value in enumerate(node.outputs)]
+        wishes = self._wishes.formats.get(node, ())
+        slots = []
+        for port, index, value, is_input in ports:
+            formats = claim.ports.get(port, ())
+            if value is None or not any(one.quantised and one.element in _WIDTHS for one in formats):
+                continue
+            slot = _Slot(claim, port, value, is_input)
+            if not (is_input and _is_constant(value)):
+                slot.wish = next((wish for wish in reversed(wishes) if slot.answers(wish, index)), None)
+            slots.append(slot)
+        return slots
+
+    def _decide(self) -> None:
+        """Find the groups that are wide, and who keeps the others from it."""
+        asking: dict[_Slot, _Slot] = {}
+        for slot in (slot for slots in self._slots.values() for slot in slots):
+            formats = slot.claim.ports[slot.port]
+            if slot.wish is not None and slot.wish.format == WIDE or _only(formats, WIDE):
+                asking.setdefault(slot.root, slot)
+            if not _has(formats, WIDE) or slot.wish is not None and slot.wish.format == NARROW:
+                self._blocked.setdefault(slot.root, slot)
+        self._wide = {root: slot for root, slot in asking.items() if root not in self._blocked}
+
+    def _settle(self, claim: Claim) -> Claim:
+        node = claim.node
+        if id(node) in self._halves:
+            wish = self._wishes.formats[node][-1]
+            self._view.remark("passed", node, HALF, f"in {HALF}, as {wish.asked} says")
+            return self._narrowing.of(claim, {}, HALF)
+        slots = self._slots[id(node)]
+        widths = {slot.port: WIDE if slot.root in self._wide else NARROW for slot in slots}
+        settled = {slot.port for slot in slots if slot.wish is not None and slot.wish.ports == MODEL_OUTPUTS}
+        if not self._quiet or claim.pinned:
+            self._remark(claim, slots)
+        narrowed = self._narrowing.of(claim, widths, NARROW)
+        return replace(narrowed, settled=frozenset(settled)) if settled else narrowed
+
+    def _remark(self, claim: Claim, slots: Sequence[_Slot]) -> None:
+        wide = [slot for slot in slots if slot.root in self._wide]
+        if wide:
+            asked = next((slot for slot in wide if slot.wish is not None), None)
+            ports = ", ".join(slot.port for slot in wide)
+            first = self._wide[wide[0].root]
+            if asked is not None:
+                why, because = f"{ports} in {WIDE}, as {asked.wish.asked} says", ()
+            elif first.claim.node is claim.node:
+                why, because = f"{ports} in {WIDE}, {claim.because}", ()
+            else:
+                why = f"{ports} in {WIDE} with '{first.claim.node.name}', which holds the same values"
+                because = (first.claim.node,)
+            self._view.remark("passed", claim.node, WIDE, why, because=because)
+        for slot in slots:
+            wish = slot.wish
+            if wish is None or wish.format != WIDE or slot.root in self._wide:
+                continue
+            blocking = self._blocked[slot.root]
+            self._fall_back(claim, wish, f"{slot.port} stays in {NARROW}: {_obstacle(slot, blocking)}", blocking)
+            return
+
+    def _fall_back(self, claim: Claim, wish: Wish, why: str, blocking: _Slot | None = None) -> None:
+        self._back[claim.node.name] = None
+        other = blocking.claim if blocking is not None else claim
+        because = () if other.node is claim.node else (other.node,)
+        text = f"not in {wish.format}, although {wish.asked} asks for it: {why}"
+        self._view.remark("missed", claim.node, "width-fallback", text, because=because, source=other.source)
+
+
+def _obstacle(slot: _Slot, blocking: _Slot) -> str:
+    node = blocking.claim.node
+    if blocking.wish is not None and blocking.wish.format == NARROW:
+        return f"'{node.name}' is in {NARROW}, as {blocking.wish.asked} says"
+    if node is slot.claim.node:
+        return f"{node.op_type} has no {WIDE} at {blocking.port}"
+    return f"'{node.name}' ({node.op_type}), which holds the same values, has no {WIDE} at {blocking.port}"
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return value.const_value is not None and not value.is_graph_input()

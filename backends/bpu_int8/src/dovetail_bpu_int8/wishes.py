@@ -1,0 +1,120 @@
+"""What a request asks of single nodes on the BPU: a precision at their ports, or to stay on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.errors import DovetailError
+from dovetail.planning.placement import origin_of
+from dovetail.planning.selectors import select
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["ALL", "MODEL_OUTPUTS", "OPTION", "Wish", "Wishes", "wish_entry"]
+
+OPTION = "bpu"
+"""The name of the option, under which a request records wishes."""
+
+ALL = "*"
+"""The selector of every node."""
+
+MODEL_OUTPUTS = "model_outputs"
+"""The ports that are outputs of the model; these alone do not keep their sums in 32 bits where a format is asked."""
+
+_CPU = "cpu"
+_SIDES = ("high", "low")  # of accuracy goals, which typing obeys
+
+
+class Wish(NamedTuple):
+    """What is asked of a node.
+
+    Attributes:
+        ports: `in`, `out`, `in0`, `out1` and so on, `all`, or `MODEL_OUTPUTS`.
+        format: Name of an element type: `int8`, `int16`, `float16`.
+        asked: What asks for it, for people: `config.yaml:31, set_Conv_output_int16`.
+    """
+
+    ports: str
+    format: str
+    asked: str
+
+
+def wish_entry(node: str, asked: str, format_: str = "", ports: str = "all") -> dict[str, str]:
+    """A wish as plain data, as a request records it.
+
+    Args:
+        node: A selector (`dovetail.planning.selectors.select`), or `ALL`.
+        asked: What asks for it.
+        format_: The element type; empty to keep the node on the CPU. `float32` does that, too.
+        ports: As in `Wish`.
+    """
+    if format_ in ("", "float32"):
+        return {"node": node, "on": _CPU, "asked": asked}
+    return {"node": node, "ports": ports, "format": format_, "asked": asked}
+
+
+@dataclass
+class Wishes:
+    """The wishes of a request, by node of the main graph; an analysis.
+
+    Attributes:
+        formats: What is asked of each node, in order: a later wish wins.
+        away: What asks that a node stays on the CPU.
+        lost: Selectors that no node of the prepared model matches, with what asks.
+    """
+
+    formats: dict[ir.Node, list[Wish]] = field(default_factory=dict)
+    away: dict[ir.Node, str] = field(default_factory=dict)
+    lost: list[tuple[str, str]] = field(default_factory=list)
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> Wishes:
+        """Find the nodes of what the request records, and of what an option asks for on top of it."""
+        found = cls()
+        entries = list(_entries(ctx))
+        names = _names(model) if entries else {}
+        for entry in entries:
+            nodes = _selected(model, entry["node"], names)
+            if not nodes:
+                found.lost.append((entry["node"], entry["asked"]))
+            for node in nodes:
+                if entry.get("on") == _CPU:
+                    found.away[node] = entry["asked"]
+                else:
+                    found.away.pop(node, None)
+                    wish = Wish(entry["ports"], entry["format"], entry["asked"])
+                    found.formats.setdefault(node, []).append(wish)
+        return found
+
+
+def _entries(ctx: Context) -> Iterator[Mapping[str, str]]:
+    yield from ctx.request.options.get(OPTION, {}).get("wishes", ())
+    for name, (side, asked) in ctx.asked.items():
+        if side not in _SIDES:
+            yield wish_entry(f"name:{name}", asked, side)
+
+
+def _names(model: Model) -> dict[str, list[ir.Node]]:
+    """The nodes of the main graph by their names, and by those of the source nodes that they come from."""
+    names: dict[str, list[ir.Node]] = {}
+    for node in model.graph:
+        for name in dict.fromkeys((node.name, *origin_of(node))):
+            names.setdefault(name, []).append(node)
+    return names
+
+
+def _selected(model: Model, selector: str, names: Mapping[str, list[ir.Node]]) -> list[ir.Node]:
+    if selector == ALL:
+        return list(model.graph)
+    exact = names.get(selector.removeprefix("name:"))
+    if exact:
+        return exact
+    try:
+        return [node for node in select(model, selector) if node.graph is model.graph]
+    except DovetailError:
+        return []  # the option has found it in the source model; preparing it took the node away
