@@ -81,8 +81,8 @@ class Context:
         holdings: The quantised forms of values, with their parameters, once they are calibrated.
         artifacts: What backends made of their regions in this round, if anything.
         unedited: A copy of the graph before the edits of this round, if there were any.
-        asked: Overrides by accuracy goals: `high` or `low` and the goal (`--min-snr 30`), by name of a node of the
-            main graph.
+        asked: Overrides by options, by name of a node of the main graph: `high`, `low` or an element type that the
+            strategy of its backend knows, and what asks for it (`--min-snr 30`).
         kept: Results that stay valid when the model is decided again, such as measurements on data, by pass name.
     """
 

@@ -47,7 +47,8 @@ these."""
 _REQUIRED = ("commands", "keywords", "add_arguments", "keywords_of", "recorded", "compile")
 
 Asked: TypeAlias = "Mapping[str, tuple[str, str]]"
-"""Nodes of the main graph by name, each with `high` or `low` and with what asks for it, for remarks."""
+"""Nodes of the main graph by name, each with what asks for it, for remarks: `high` or `low`, which typing obeys, or an
+element type such as `int16`, which the strategy of the node's backend may obey."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Proceed(Protocol):
     """Compiles a job, inside the option that it is given to; it may be called several times, or not at all."""
 
     def __call__(self, asked: Asked | None = None) -> CompiledModel:
-        """The result, with the nodes in `asked` high or low wherever nothing forbids it."""
+        """The result, with the nodes as `asked` says wherever nothing forbids it."""
 
 
 class Option(Protocol):

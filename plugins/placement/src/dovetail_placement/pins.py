@@ -268,9 +268,7 @@ def pinned_claim(claim: Claim, pin: Pin) -> Claim:
     if claim.ports and not fitted and everywhere is not None and _is_choice(everywhere):
         raise _cannot(pin, claim, everywhere, [format_ for formats in claim.ports.values() for format_ in formats])
     settled = frozenset(claim.ports if everywhere is not None else pin.ports)
-    return replace(
-        claim, ports=ports, role="pinned", because=because, keep=frozenset(), settled=settled, pinned=True
-    )
+    return replace(claim, ports=ports, role="pinned", because=because, keep=frozenset(), settled=settled, pinned=True)
 
 
 def _cannot(pin: Pin, claim: Claim, wanted: Format, offered: Iterable[Format]) -> DovetailError:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Override", "apply_override", "find_overrides", "remark_overrides", "why_overridden"]
 
+_SIDES = ("low", "high")
+
 
 @dataclass(frozen=True, slots=True)
 class Override:
@@ -52,13 +54,14 @@ def find_overrides(model: Model, ctx: Context) -> Mapping[int, Override]:
             if other.side != override.side:
                 raise _contradiction(node, other.text, override.text)
 
-    for side in ("low", "high"):
+    for side in _SIDES:
         for selector in getattr(ctx.request, side):
             for selected in select(model, selector):
                 enter(selected, Override(side, f"--{side} {selector}"))
     for node in model.graph if ctx.asked else ():
-        if node.name in ctx.asked:
-            enter(node, Override(*ctx.asked[node.name]))
+        side, text = ctx.asked.get(node.name, ("", ""))
+        if side in _SIDES:
+            enter(node, Override(side, text))
     return found
 
 

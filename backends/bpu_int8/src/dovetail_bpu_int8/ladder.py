@@ -1,0 +1,189 @@
+"""`--ladder`: more bits for as few nodes as possible, in the vendor's steps, until outputs are near the original's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dovetail.counting import counted
+from dovetail.errors import DovetailError, GoalError, UsageError
+from dovetail.passes import Context
+from dovetail.planning.remark import Remark
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.plugin import CompileJob, Proceed
+    from dovetail_verify.layers import Layer
+
+__all__ = ["GOAL", "SUMMARY", "checked_goal", "climb"]
+
+GOAL = 0.99
+"""The cosine similarity of every output that the vendor calls fine."""
+
+SUMMARY = "ladder"
+"""The entry in the summary of a plan."""
+
+_BACKEND = "bpu-int8"
+_THRESHOLDS = (0.99, 0.999, 0.9999, 1.0)
+"""Nodes with a sensitivity below get more bits, one threshold after the other."""
+
+_FORMATS = {"bernoulli2": (), "bayes": ("int16",), "nash": ("int16", "float16")}
+_MEASURED = 200  # nodes whose effect at the outputs is measured, the worst alone; each takes a run per batch
+
+
+def checked_goal(given: object) -> float | None:
+    """The goal of the keyword `ladder`: a cosine similarity; None for no ladder.
+
+    Raises:
+        UsageError: It is no such number.
+    """
+    if given is None or given is False:
+        return None
+    try:
+        goal = GOAL if given is True else float(given)
+    except (TypeError, ValueError):
+        goal = -1.0
+    if not 0 < goal <= 1:
+        raise UsageError(f"--ladder {given} is no goal: it is a cosine similarity, above 0 and at most 1")
+    return goal
+
+
+@dataclass
+class _Rung:
+    """A step of the ladder.
+
+    Attributes:
+        format: What the nodes get; empty for the first step, in which nothing has more than eight bits.
+        threshold: Nodes with a sensitivity below it.
+        nodes: All that have more bits, by name, with their format and what asks for it.
+        cosine: The worst cosine similarity of an output.
+    """
+
+    format: str
+    threshold: float
+    nodes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    cosine: float = 0.0
+
+    def __str__(self) -> str:
+        below = "for all nodes" if self.threshold == 1 else f"below {self.threshold:g}"
+        name = f"{self.format} {below} ({counted(len(self.nodes), 'node')})" if self.format else "int8"
+        return f"{name} {self.cosine:.6f}"
+
+
+def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
+    """Compile in int8, and with more bits for the most sensitive nodes until every output meets the goal.
+
+    The sensitivity of a node is the cosine similarity of the worst output if this node alone is in int8; where that was
+    not measured, that of its own result on exact inputs. Steps: int16 for nodes below 0.99, 0.999, 0.9999, and for all;
+    then float16 in the same way, on a march that has it.
+
+    Source: the vendor's guide to tuning, which begins with all nodes and takes bits away at the same thresholds.
+
+    Args:
+        job: The compilation.
+        proceed: Compiles it.
+        goal: The cosine similarity that every float output must have.
+
+    Raises:
+        UsageError: There is no data to measure on, the backend is not asked for, or there are other goals.
+        GoalError: The last step does not meet the goal; the error holds the most accurate result.
+    """
+    march = _march(job)
+    if job.recognised is not None:
+        compiled = proceed()
+        recorded = compiled.plan.summary.get(SUMMARY, {})
+        if not recorded.get("met", True):
+            raise GoalError(compiled, _unmet(goal, recorded["steps"][-1], march))
+        return compiled
+    compiled = proceed()
+    taken = [_Rung("", 0.0, cosine=_worst_cosine(compiled))]
+    best = compiled, taken[0]
+    if taken[0].cosine < goal:
+        for rung in _rungs(_sensitivities(job, compiled), _FORMATS[march]):
+            compiled = proceed(rung.nodes)
+            rung.cosine = _worst_cosine(compiled)
+            taken.append(rung)
+            if rung.cosine > best[1].cosine:
+                best = compiled, rung
+            if rung.cosine >= goal:
+                break
+    compiled, rung = best
+    met = rung.cosine >= goal
+    steps = [str(one) for one in taken]
+    compiled.plan.summary[SUMMARY] = {"goal": goal, "met": met, "steps": steps, "nodes": len(rung.nodes)}
+    said = f"cosine similarity of the worst output, step by step: {', '.join(steps)}; {goal:g} is asked for"
+    compiled.plan.remarks.append(Remark("analysis", "", "ladder", "ladder", said, suggest="`dovetail explain OUT`"))
+    if not met:
+        raise GoalError(compiled, _unmet(goal, str(rung), march))
+    return compiled
+
+
+def _march(job: CompileJob) -> str:
+    backend = next((one for one in job.ctx.backends if one.name == _BACKEND), None)
+    if backend is None:
+        raise UsageError(f"--ladder is for {_BACKEND}, which is not among the backends", f"add --backend {_BACKEND}")
+    if job.request.data is None:
+        raise UsageError("--ladder needs data to measure on", "give --data: inputs like those the model will see")
+    if job.keywords.get("verify") is False:
+        raise UsageError("--ladder measures the result, and verify=False forbids it", "leave one of them out")
+    others = [name for name in ("min_snr", "min_cosine", "min_top1", "max_abs") if job.keywords.get(name) is not None]
+    if others:
+        other = f"--{others[0].replace('_', '-')}"
+        raise UsageError(f"--ladder and {other} are two goals", f"--ladder COSINE gives bits, {other} raises nodes")
+    return backend.chosen["march"]
+
+
+def _worst_cosine(compiled: CompiledModel) -> float:
+    """The lowest cosine similarity of a float output.
+
+    Raises:
+        DovetailError: There is none.
+    """
+    outputs = compiled.verification.outputs if compiled.verification is not None else ()
+    found = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
+    if not found:
+        raise DovetailError("--ladder: the model has no float output to measure", "choose nodes with --int16")
+    return min(found)
+
+
+def _sensitivities(job: CompileJob, compiled: CompiledModel) -> list[tuple[float, Layer]]:
+    """The layers on the BPU with their sensitivities, the most sensitive first."""
+    from dovetail_verify.layer_functions import layers_of_request
+
+    ctx = Context(job.request, plugins=job.ctx.plugins)
+    found = layers_of_request(
+        job.original, compiled, job.request.data, ctx, job.passes, by="alone", outputs=_MEASURED, progress=job.progress
+    )
+    rated = [(_sensitivity(layer), layer) for layer in found.layers if layer.backend == _BACKEND]
+    return sorted(rated, key=lambda pair: pair[0])
+
+
+def _sensitivity(layer: Layer) -> float:
+    if layer.at_outputs is not None:
+        # Of an error that is not along the signal: what rounding makes.
+        return (1 + 10 ** (-layer.at_outputs / 10)) ** -0.5
+    return layer.alone.cosine if layer.alone is not None else 1.0
+
+
+def _rungs(rated: Sequence[tuple[float, Layer]], formats: Iterable[str]) -> Iterator[_Rung]:
+    """The steps above int8, without those that change nothing."""
+    nodes: dict[str, tuple[str, str]] = {}
+    for format_ in formats:
+        for threshold in _THRESHOLDS:
+            chosen = [(value, layer) for value, layer in rated if value < threshold or threshold == 1]
+            asked = dict(nodes)
+            for value, layer in chosen:
+                reason = f"--ladder (sensitivity {value:.6f})"
+                asked |= dict.fromkeys((layer.node, *layer.moving), (format_, reason))
+            if asked != nodes:
+                nodes = asked
+                yield _Rung(format_, threshold, nodes)
+
+
+def _unmet(goal: float, reached: str, march: str) -> DovetailError:
+    more = ", ".join(_FORMATS[march]) or "no more than eight bits"
+    return DovetailError(
+        f"--ladder {goal:g} is not met: {reached}, and march {march} has {more}",
+        f"--min-cosine {goal:g} moves what costs the accuracy to other backends instead",
+    )
