@@ -22,7 +22,7 @@ def played():
 
     def compile_(raised, lowered):
         calls["compiled"].append(set(raised))
-        return SimpleNamespace(off=2 - len(raised), verification=None)
+        return SimpleNamespace(model=None, off=2 - len(raised), verification=None)
 
     def runner(compiled):
         return lambda feeds: {"y": feeds["x"] + np.float32(compiled.off)}

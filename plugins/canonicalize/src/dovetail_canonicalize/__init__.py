@@ -7,7 +7,8 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the passes of this plugin."""
+    """Register the passes of this plugin, and the option of one of them."""
+    registry.option("fix-shapes", "dovetail_canonicalize.shape_option:FIX_SHAPES")
     registry.pass_("normalise", "dovetail_canonicalize.normalise:Normalise")
     registry.pass_("fold-constants", "dovetail_canonicalize.fold_constants:FoldConstants")
     registry.pass_("fold-batchnorm", "dovetail_canonicalize.fold_batchnorm:FoldBatchNorm")

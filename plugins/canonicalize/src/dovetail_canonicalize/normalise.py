@@ -12,6 +12,7 @@ from dovetail_onnx.skeleton import skeleton_of
 from dovetail_onnx.topological_order import sort_nodes
 
 from dovetail_canonicalize.declared_outputs import infer_with_outputs
+from dovetail_canonicalize.fixed_shapes import fix_shapes
 from dovetail_canonicalize.functions import inline_functions
 from dovetail_canonicalize.loop_shapes import set_carried_shapes
 from dovetail_canonicalize.names import NodeNames, all_nodes
@@ -48,6 +49,7 @@ class Normalise(Pass):
 
     Options:
         opset: The version to raise the default domain to; 0 for the lowest that all chosen backends read.
+        shapes: Shapes of inputs besides those of `--fix-shape`: `NAME:1x3x224x224`, with a space between two.
     """
 
     name = "normalise"
@@ -55,11 +57,13 @@ class Normalise(Pass):
     takes_anything = True
 
     opset: int = 0
+    shapes: str = ""
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rebuild the model from its normalised proto."""
         skeleton = skeleton_of(model)
         proto = skeleton.proto
+        fix_shapes(proto.graph, ctx, self.shapes.split())
         if sort_nodes(proto.graph):
             ctx.remark("passed", "", "sort", "the nodes were not in topological order and are sorted now")
         if hidden := rename_shadows(proto.graph):

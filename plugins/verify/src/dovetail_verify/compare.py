@@ -188,6 +188,7 @@ def verify(
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    made: Model | None = None,
 ) -> Verification:
     """Run both on every batch of `data` and compare all outputs.
 
@@ -199,6 +200,7 @@ def verify(
         seed: For random inputs, where there is no data.
         progress: Told after every batch.
         shapes: Shapes of random inputs, by name, where the model leaves them open.
+        made: The model of the result, whose inputs may have fixed shapes where those of the original are open.
 
     Raises:
         DovetailError: The data holds nothing, or one of both cannot be run.
@@ -206,10 +208,10 @@ def verify(
     sums: dict[str, Difference] = {}
     tried: dict[str, tuple[int, ...]] = {}
     if data is None:
-        tried, feeds, ours = _random_run(model, original, seed, shapes or {})
+        tried, feeds, ours = _random_run(model, original, seed, {**_fixed(made), **(shapes or {})})
         runs: Iterable = [(feeds, {}, ours)]
     else:
-        runs = ((feeds, labels, original(feeds)) for feeds, labels in batches(model, data))
+        runs = ((feeds, labels, original(feeds)) for feeds, labels in batches(model, data, made))
     count = 0
     findings = {v.name: _FINDINGS.get(v.producer().op_type, "places") for v in model.graph.outputs if v.producer()}
     for count, (feeds, labels, ours) in enumerate(runs, start=1):
@@ -228,6 +230,16 @@ def verify(
     if not count:
         raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
     return Verification([_comparison(name, total) for name, total in sums.items()], count, data is None, tried)
+
+
+def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:
+    """The shapes of inputs that are numbers alone."""
+    shapes = {value.name: value.shape for value in made.graph.inputs} if made is not None else {}
+    return {
+        name: tuple(shape)
+        for name, shape in shapes.items()
+        if shape is not None and all(isinstance(extent, int) and extent >= 0 for extent in shape)
+    }
 
 
 def _random_run(

@@ -62,4 +62,5 @@ def compared(
     from dovetail_verify.compare import verify
 
     run = _runner(result) if isinstance(result, CompiledModel) else _reference(result, ctx)
-    return verify(original, _reference(original, ctx), run, data, seed, progress, shapes)
+    made = result.model if isinstance(result, CompiledModel) else result
+    return verify(original, _reference(original, ctx), run, data, seed, progress, shapes, made)

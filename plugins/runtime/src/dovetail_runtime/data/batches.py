@@ -30,11 +30,12 @@ _LABELS = "labels"
 _AT_ONCE = 64  # samples, where the model leaves the batch open
 
 
-def batches(model: Model, data: object) -> Iterator[Batch]:
+def batches(model: Model, data: object, made: Model | None = None) -> Iterator[Batch]:
     """The batches to run `model` on, one after the other.
 
     Args:
         model: Its inputs say which names, types and shapes are wanted.
+        made: A model made of it that runs on the same batches; its shapes may be fixed where `model` leaves them open.
         data: See `dovetail_runtime.data.sources.read_data`. An array with more samples than the model takes at once is
             cut along its first axis, where that counts samples. The array `labels` (or `labels:<output>`) is the truth
             to count hits against.
@@ -43,10 +44,12 @@ def batches(model: Model, data: object) -> Iterator[Batch]:
         DovetailError: The data has no array for an input, one that no input has, or one that does not fit.
     """
     inputs = {v.name: v for v in model.graph.inputs if not v.is_initializer()}
+    fixed = {v.name: v.shape for v in made.graph.inputs if v.shape is not None} if made is not None else {}
+    shapes = {name: fixed.get(name, value.shape) for name, value in inputs.items()}
     cut = inputs_of_samples(model)
     for arrays, where in read_data(data, list(inputs)):
-        made = {name: _made(array, inputs.get(name)) for name, array in arrays.items()}
-        yield from _cut(inputs, cut, made, where)
+        given = {name: _made(array, inputs.get(name)) for name, array in arrays.items()}
+        yield from _cut(shapes, cut, given, where)
 
 
 def fitted(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -72,7 +75,7 @@ def _made(given: object, value: ir.Value | None) -> np.ndarray:
 
 
 def _cut(
-    inputs: Mapping[str, ir.Value], cut: Collection[str], arrays: Mapping[str, np.ndarray], where: str
+    inputs: Mapping[str, ir.Shape | None], cut: Collection[str], arrays: Mapping[str, np.ndarray], where: str
 ) -> Iterator[Batch]:
     labels = {name: array for name, array in arrays.items() if name.partition(":")[0] == _LABELS and name not in inputs}
     for name in arrays.keys() - labels.keys() - inputs.keys():
@@ -84,7 +87,7 @@ def _cut(
     tensors = [name for name in inputs if hasattr(arrays[name], "dtype")]
     for name in tensors:
         _all_numbers(name, arrays[name], where)
-    counts = {n: _samples(v, arrays[n], n in cut, where) if n in tensors else (1, 0) for n, v in inputs.items()}
+    counts = {n: _samples(n, s, arrays[n], n in cut, where) if n in tensors else (1, 0) for n, s in inputs.items()}
     rounds = max((rounds for rounds, _ in counts.values()), default=1)
     for name, (own, _) in counts.items():
         if own not in (1, rounds):
@@ -110,19 +113,19 @@ def _all_numbers(name: str, array: np.ndarray, where: str) -> None:
         raise DovetailError(f"{where}: '{name}' holds {counted(missing, 'value')} that are not numbers (NaN)", hint)
 
 
-def _samples(value: ir.Value, array: np.ndarray, cut: bool, where: str) -> tuple[int, int]:
+def _samples(name: str, declared: ir.Shape | None, array: np.ndarray, cut: bool, where: str) -> tuple[int, int]:
     """How many runs an array is for, and how many of its rows each takes."""
-    if value.shape is None:
+    if declared is None:
         return 1, 0
-    shape, given = list(value.shape), list(array.shape)
+    shape, given = list(declared), list(array.shape)
     wanted = ", ".join(map(str, shape))
     rest = zip(shape[1:], given[1:], strict=False)
     if len(shape) != len(given) or any(_is_known(s) and s != g for s, g in rest):
-        raise DovetailError(f"{where}: input '{value.name}' wants [{wanted}], the array has {given}")
+        raise DovetailError(f"{where}: input '{name}' wants [{wanted}], the array has {given}")
     if not shape:
         return 1, 0
     if not given[0] and shape[0] != 0:
-        raise DovetailError(f"{where}: the array for input '{value.name}' holds no sample", "give at least one")
+        raise DovetailError(f"{where}: the array for input '{name}' holds no sample", "give at least one")
     if not _is_known(shape[0]):
         if not cut:
             return 1, given[0]
@@ -130,7 +133,7 @@ def _samples(value: ir.Value, array: np.ndarray, cut: bool, where: str) -> tuple
     if shape[0] == given[0]:
         return 1, shape[0]
     if shape[0] == 0 or given[0] % shape[0]:
-        raise DovetailError(f"{where}: input '{value.name}' wants [{wanted}], the array has {given}")
+        raise DovetailError(f"{where}: input '{name}' wants [{wanted}], the array has {given}")
     return given[0] // shape[0], shape[0]
 
 

@@ -62,7 +62,7 @@ def effects_at_outputs(
     outputs = [value.name for value in work.graph.outputs if float_name(value)]
     executor = Executor(work, engines, regions=slices(work.graph))
     found: dict[str, dict[str, ErrorSums]] = {name: {output: ErrorSums() for output in outputs} for name in inputs}
-    for number, (feeds, _) in enumerate(batches(original, data), start=1):
+    for number, (feeds, _) in enumerate(batches(original, data, exact), start=1):
         feeds = fitted(exact, feeds)
         errors = {
             alone.node: _difference(array, alone.array) for alone, array in beside.alone(feeds, frozenset(inputs))

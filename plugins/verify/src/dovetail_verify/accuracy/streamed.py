@@ -99,7 +99,7 @@ class SideBySide:
     """
 
     def __init__(self, exact: Model, low: Model, engines: Mapping[str, Sequence[GuardedEngine]]):
-        nodes = list(exact.graph)
+        self._model, nodes = exact, list(exact.graph)
         number = {node.name: index // _PART for index, node in enumerate(nodes)}
         beside = {node.name: node for node in low.graph}
         self._results: dict[int, list[tuple[str, str, str]]] = {}
@@ -137,7 +137,7 @@ class SideBySide:
             DovetailError: The data does not fit, or one of both cannot be run.
         """
         found = Streamed()
-        for found.batches, (feeds, _) in enumerate(islice(batches(original, data), most), start=1):
+        for found.batches, (feeds, _) in enumerate(islice(batches(original, data, self._model), most), start=1):
             beside = self._low.steps(feeds)
             reached, low = next(beside, (math.inf, {}))
             for part, exact in self._exact.steps(feeds):

@@ -113,7 +113,8 @@ class Trials:
             self.runs += 1
             if self.progress:
                 self.progress(f"accuracy, run {self.runs}", 0, 0)
-            verification = verify(self.original, self._reference, self._runner(compiled), self.data)
+            runner = self._runner(compiled)
+            verification = verify(self.original, self._reference, runner, self.data, made=compiled.model)
             self._known[wanted] = verification
         compiled.verification = verification
         self._latest = Trial(*wanted, compiled, verification)
