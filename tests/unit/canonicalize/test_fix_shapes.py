@@ -102,3 +102,12 @@ def test_one_name_is_one_number(tmp_path):
     assert not [remark for remark in plan.remarks if remark.rule == "open-shapes"]
     with pytest.raises(DovetailError, match="'n' is 2 elsewhere, and 3 here"):
         dovetail.plan(path, "host", fix_shapes={"x": "2x4", "z": "3x4"})
+
+
+def test_a_question_mark_is_no_name(tmp_path):
+    proto = onnx.parser.parse_model(MODEL.replace("[n,4]", "[n,m]"))
+    for dim in proto.graph.input[0].type.tensor_type.shape.dim:
+        dim.dim_param = "?"
+    onnx.save(proto, tmp_path / "unnamed.onnx")
+    plan = dovetail.plan(tmp_path / "unnamed.onnx", "bpu-int8:march=bayes", fix_shapes={"x": "2x4"})
+    assert plan.named("dense").backend == "bpu-int8"

@@ -48,7 +48,7 @@ def fix_shapes(graph: onnx.GraphProto, ctx: Context, texts: Sequence[str] = ()) 
             dim.dim_value = extent
     for value in (*graph.input, *graph.output, *graph.value_info) if known else ():
         for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in known:
+            if dim.dim_param and dim.dim_param in known:
                 dim.dim_value = known[dim.dim_param]
     if wanted:
         said = ", ".join(f"'{name}' {'x'.join(map(str, shape))}" for name, shape in wanted.items())
@@ -94,11 +94,14 @@ def _note_open(inputs: Iterable[onnx.ValueInfoProto], ctx: Context) -> None:
 
 
 def _extents(value: onnx.ValueInfoProto) -> Extents | None:
-    """The extents that a model declares; None where it declares no shape. Some exporters write -1 for an open one."""
+    """The extents that a model declares; None where it declares no shape.
+
+    Some exporters write -1 for an open extent, or `?` as its name.
+    """
     declared = value.type.tensor_type
     if not declared.HasField("shape"):
         return None
-    return [dim.dim_value if dim.dim_value > 0 else dim.dim_param for dim in declared.shape.dim]
+    return [dim.dim_value if dim.dim_value > 0 else dim.dim_param.replace("?", "") for dim in declared.shape.dim]
 
 
 def _text(shape: Sequence[object]) -> str:
