@@ -59,13 +59,16 @@ class Judges:
         # The host runs what is left, whatever its table of kernels was made for.
         newer = backend is not self._ctx.host and self._model.opset > backend.opset[1]
         target = backend.opset[1] if newer else None
+        lowered: dict[ir.Node, Refusal | None] = {}  # whether a region ends with the node makes no difference
 
         def asked(node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
             try:
                 verdict = judge(node, region)
                 if target is None or verdict.ok is False:
                     return verdict
-                refusal = can_lower(node, target, opsets)
+                if node not in lowered:
+                    lowered[node] = can_lower(node, target, opsets)
+                refusal = lowered[node]
                 return verdict if refusal is None else replace(verdict, ok=False, reasons=(refusal,))
             except DovetailError:
                 raise
