@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.planning.verdict import Refusal
     from dovetail.plugin import Backend, Fact, Judge, Verdict
     from dovetail.plugin.registry import Table
 
