@@ -71,6 +71,8 @@ class OptionChain:
     def requested(self, request: Request, model: Model) -> Request:
         """The request with what the keywords of options ask for, and with what they record.
 
+        What an option records by itself wins over what another one put into `Request.options` for it.
+
         Raises:
             DovetailError: A keyword has a value that it cannot have, or asks for what the model does not have.
         """

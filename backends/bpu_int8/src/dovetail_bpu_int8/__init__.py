@@ -7,10 +7,12 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `bpu-int8`, its strategy, its edit, and the facts that its limits use."""
+    """Register the backend `bpu-int8`, its strategy, its option, its edit, and the facts that its limits use."""
     registry.strategy("bpu-roles", "dovetail_bpu_int8.bpu_roles:BpuRoles")
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")
     registry.backend("bpu-int8", "dovetail_schemas:backends/bpu_int8.yaml")
+    registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.notes:VendorNotes")
+    registry.option("bpu", "dovetail_bpu_int8.vendor.option:BPU")
     for fact in (
         "changed_extents",
         "first_extent",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail_placement.strategies.roles import Roles
 
 from dovetail_bpu_int8.widths import settle_pinned, settle_widths
-from dovetail_bpu_int8.wishes import Wishes
+from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wishes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,3 +39,15 @@ class BpuRoles(Roles):
         if asked is not None:
             view.remark("missed", node, "users-choice", f"not on {view.backend.name}, as {asked} says")
         return asked is not None
+
+    def asked_for(self, view: View, node: ir.Node) -> bool:
+        """Whether the user wants a manual operator on the BPU wherever its list accepts it."""
+        return node in view.analysis(Wishes).on_bpu
+
+    def may_end(self, view: View, node: ir.Node) -> bool:
+        """Whether an active node may be the last of its region: also if integers of it are wanted there."""
+        wishes = view.analysis(Wishes)
+        if super().may_end(view, node) or node in wishes.on_bpu:
+            return True
+        ends = any(wish.ports == MODEL_OUTPUTS for wish in wishes.formats.get(node, ()))
+        return ends and any(value.is_graph_output() for value in node.outputs)

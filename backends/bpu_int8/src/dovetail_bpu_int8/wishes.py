@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["ALL", "MODEL_OUTPUTS", "OPTION", "Wish", "Wishes", "wish_entry"]
+__all__ = ["ALL", "MODEL_OUTPUTS", "OPTION", "Wish", "Wishes", "on_bpu_entry", "wish_entry"]
 
 OPTION = "bpu"
 """The name of the option, under which a request records wishes."""
@@ -26,7 +26,7 @@ ALL = "*"
 MODEL_OUTPUTS = "model_outputs"
 """The ports that are outputs of the model; these alone do not keep their sums in 32 bits where a format is asked."""
 
-_CPU = "cpu"
+_CPU, _BPU = "cpu", "bpu"
 _SIDES = ("high", "low")  # of accuracy goals, which typing obeys
 
 
@@ -42,6 +42,18 @@ class Wish(NamedTuple):
     ports: str
     format: str
     asked: str
+
+
+def on_bpu_entry(node: str, asked: str) -> dict[str, str]:
+    """As plain data, that manual operators shall be on the BPU wherever its list accepts them.
+
+    A pin asks for a node whatever its list says, and is an error where it cannot be.
+
+    Args:
+        node: A selector.
+        asked: What asks for it.
+    """
+    return {"node": node, "on": _BPU, "asked": asked}
 
 
 def wish_entry(node: str, asked: str, format_: str = "", ports: str = "all") -> dict[str, str]:
@@ -65,11 +77,13 @@ class Wishes:
     Attributes:
         formats: What is asked of each node, in order: a later wish wins.
         away: What asks that a node stays on the CPU.
+        on_bpu: What asks for a manual operator on the BPU.
         lost: Selectors that no node of the prepared model matches, with what asks.
     """
 
     formats: dict[ir.Node, list[Wish]] = field(default_factory=dict)
     away: dict[ir.Node, str] = field(default_factory=dict)
+    on_bpu: dict[ir.Node, str] = field(default_factory=dict)
     lost: list[tuple[str, str]] = field(default_factory=list)
 
     @classmethod
@@ -85,6 +99,10 @@ class Wishes:
             for node in nodes:
                 if entry.get("on") == _CPU:
                     found.away[node] = entry["asked"]
+                    found.on_bpu.pop(node, None)
+                elif entry.get("on") == _BPU:
+                    found.on_bpu[node] = entry["asked"]
+                    found.away.pop(node, None)
                 else:
                     found.away.pop(node, None)
                     wish = Wish(entry["ports"], entry["format"], entry["asked"])

@@ -111,6 +111,7 @@ class Request:
         seed: Seed of everything random.
         plan: A plan to replay, or its path.
         options: What of the keywords that plugins add shapes the result, by the name of the option that owns them.
+        pin_origins: What asks for a pin that the user did not write, by its text: `config.yaml:31, run_on_bpu`.
     """
 
     backends: tuple[BackendChoice, ...] = ()
@@ -127,6 +128,7 @@ class Request:
     seed: int = 0
     plan: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    pin_origins: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, *backends: str | BackendChoice, **rest: Any) -> Request:
@@ -161,6 +163,7 @@ class Request:
             "seed": self.seed,
             "plan": self.plan.as_dict() if hasattr(self.plan, "as_dict") else self.plan and str(self.plan),
             "options": dict(self.options),
+            "pin_origins": dict(self.pin_origins),
         }
 
     def changed(self) -> dict[str, Any]:

@@ -143,6 +143,9 @@ class Requests(Protocol):
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
         """The request with what the keywords ask for, such as further pins; called before anything is decided.
 
+        What shapes the result and depends on the model is put into `Request.options` here, under the option's name;
+        `recorded` is for what does not.
+
         Args:
             request: What is asked for otherwise.
             model: The model that was given; it stays as it is.

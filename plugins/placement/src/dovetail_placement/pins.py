@@ -11,7 +11,7 @@ from dovetail.ir.bodies import body_nodes
 from dovetail.ir.formats import Format, format_of
 from dovetail.ir.types import FLOATS
 from dovetail.planning.identity import identity, operator_name, structural_keys, walk
-from dovetail.planning.placement import HOST
+from dovetail.planning.placement import HOST, origin_of
 from dovetail.planning.selectors import parse_pin, select
 from dovetail.suggestions import did_you_mean
 
@@ -84,7 +84,8 @@ class Pins:
         backends = {backend.name: backend for backend in ctx.backends}
         plan = ctx.request.plan
         found, self._unfit = ({}, []) if plan is None else planned_pins(model, plan, backends)
-        found |= resolve_pins(model, ctx.request.pins, list(backends))
+        self._gone: list[str] = []
+        found |= resolve_pins(model, ctx.request.pins, list(backends), ctx.request.pin_origins, self._gone)
         self._found = found | pins_of_bodies(model, found)
 
     def __iter__(self) -> Iterator[Pin]:
@@ -95,7 +96,9 @@ class Pins:
         return self._found.get(id(node))
 
     def remark_unfit(self, ctx: Context) -> None:
-        """Remark the entries of a replayed plan that match no node of the model."""
+        """Remark the entries of a replayed plan, and pins of files, that match no node of the model."""
+        for where in self._gone:
+            ctx.remark("analysis", "", "pin-lost", f"{where}: preparing the model folded or removed the node")
         for unfit in self._unfit[:_UNFIT_SHOWN]:
             ctx.remark("missed", "", "plan-entry", str(unfit))
         if len(self._unfit) > _UNFIT_SHOWN:
@@ -103,8 +106,21 @@ class Pins:
             ctx.remark("missed", "", "plan-entry", why)
 
 
-def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) -> dict[int, Pin]:
+def resolve_pins(
+    model: Model,
+    texts: Iterable[str],
+    backends: Iterable[str],
+    origins: Mapping[str, str] | None = None,
+    gone: list[str] | None = None,
+) -> dict[int, Pin]:
     """Return the pin of every pinned node by `id(node)`; later pins override earlier ones.
+
+    Args:
+        model: The model.
+        texts: The pins.
+        backends: Names of the chosen backends.
+        origins: What asks for pins that the user did not write, for messages. Such pins name nodes of the source model.
+        gone: Gets those of them whose node is gone.
 
     Raises:
         DovetailError: A selector matches nothing, a backend was not chosen, or a precision is unknown.
@@ -113,16 +129,29 @@ def resolve_pins(model: Model, texts: Iterable[str], backends: Iterable[str]) ->
     pins = {}
     for text in texts:
         selector, backend, formats = parse_pin(text)
-        where = f"pin '{text}'"
+        origin = (origins or {}).get(text)
+        where = f"{origin} (pin '{text}')" if origin else f"pin '{text}'"
         if backend not in known:
             chosen = f"chosen: {', '.join(known)}"
             raise DovetailError(f"{where} names backend '{backend}', which was not chosen", chosen)
         wrong = next((format_ for format_ in formats.values() if not _is_choice(format_)), None)
         if wrong is not None:
             raise DovetailError(f"{where}: {_NO_CHOICE.format(wrong)}", _CHOICES)
-        for node in select(model, selector):
+        nodes = select(model, selector) if not origin else _made_of(model, selector)
+        if not nodes and gone is not None:
+            gone.append(where)
+        for node in nodes:
             pins[id(node)] = Pin(node, backend, formats, where)
     return pins
+
+
+def _made_of(model: Model, selector: str) -> list[ir.Node]:
+    """The nodes that a selector of the source model means: itself, or what it was folded into; none if it is gone."""
+    try:
+        return select(model, selector)
+    except DovetailError:
+        name = selector.removeprefix("name:")
+        return [node for _, node in walk(model) if name in origin_of(node)]
 
 
 def planned_pins(model: Model, plan: Plan, backends: Mapping[str, Backend]) -> tuple[dict[int, Pin], list[Unfit]]:

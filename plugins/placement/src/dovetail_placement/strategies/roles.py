@@ -67,10 +67,11 @@ class Roles:
         candidates = Candidates(view)
         wanted: dict[ir.Node, Claim] = {}
         for node in view.nodes():
-            if not _remarked(candidates, node) and not self.keeps_away(view, node):
+            asked = self.asked_for(view, node)
+            if not _remarked(candidates, node, asked) and not self.keeps_away(view, node):
                 wanted[node] = claim_of(node, view.verdict(node))
         here = wanted | {node: claim for node, claim in _pinned(candidates) if node not in wanted}
-        lost = self._losses(candidates.graph, here)
+        lost = self._losses(candidates, here)
         for node, loss in lost.items():
             _remark(view, node, loss)
         return Claims([claim for node, claim in wanted.items() if node not in lost])
@@ -79,10 +80,18 @@ class Roles:
         """Whether a node stays away for another reason, which is said in a remark; for strategies that add one."""
         return False
 
+    def asked_for(self, view: View, node: ir.Node) -> bool:
+        """Whether somebody asks for a manual operator other than by a pin; for strategies that know such a way."""
+        return False
+
+    def may_end(self, view: View, node: ir.Node) -> bool:
+        """Whether an active node may be the last of its region; strategies may let others."""
+        return not self.ends or node.op_type in self.ends
+
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Give back what lost its neighbours to other backends and to pins."""
         here = {claim.node: claim for claim in claims.claims}
-        lost = self._losses(Candidates(view).graph, here)
+        lost = self._losses(Candidates(view), here)
         for node, loss in lost.items():
             _remark(view, node, loss)
         return Claims([claim for claim in claims.claims if claim.node not in lost])
@@ -97,18 +106,18 @@ class Roles:
             yield Remedy(f"--pin {pin}", pins=(pin,))
             return
         here = {other: found[1] for other in view.model.graph if (found := view.claimed(other)) and found[0] == name}
-        loss = self._loss(Candidates(view).graph, node, verdict.role, here)
+        loss = self._loss(Candidates(view), node, verdict.role, here)
         sides = ("after", "before") if loss is None or loss.side == "after" else ("before", "after")
         for edits in ((sides[0],), (sides[1],), sides) if self.edit else ():
             chosen = tuple(f"{self.edit}={node.name}:{side}" for side in edits)
             yield Remedy(" ".join(f"--edit {edit}" for edit in chosen), edits=chosen)
 
-    def _losses(self, graph: SearchGraph, here: dict[ir.Node, Claim]) -> dict[ir.Node, _Loss]:
+    def _losses(self, candidates: Candidates, here: dict[ir.Node, Claim]) -> dict[ir.Node, _Loss]:
         """What cannot stay, with the reasons, in the order in which it is lost.
 
         Every loss is looked at once from each neighbour, so the time is linear in the edges.
         """
-        left, lost = dict(here), {}
+        graph, left, lost = candidates.graph, dict(here), {}
         readers = {node: sum(edge.target in here for edge in _moved(graph.readers[node])) for node in here}
         queue = deque(reversed([node for node in graph.nodes if node in here]))
         while queue:
@@ -116,7 +125,7 @@ class Roles:
             claim = left.get(node)
             if claim is None or claim.pinned:
                 continue
-            loss = self._loss(graph, node, claim.role, left, readers[node])
+            loss = self._loss(candidates, node, claim.role, left, readers[node])
             if loss is None:
                 continue
             lost[node] = loss
@@ -130,21 +139,22 @@ class Roles:
         return lost
 
     def _loss(
-        self, graph: SearchGraph, node: ir.Node, role: str, here: dict[ir.Node, Claim], readers: int | None = None
+        self, candidates: Candidates, node: ir.Node, role: str, here: dict[ir.Node, Claim], readers: int | None = None
     ) -> _Loss | None:
         """Why a node cannot stay among those that are `here`; None if it can.
 
         Args:
-            graph: The graph.
+            candidates: The nodes of the graph, as the strategy sees them.
             node: The node.
             role: Its role.
             here: The nodes on the backend.
             readers: How many of these read it; counted if None.
         """
+        graph = candidates.graph
         alone = not (any(edge.target in here for edge in _moved(graph.readers[node])) if readers is None else readers)
         if role == "passive":
             return _before(graph, node, here) or (_after(graph, node, "passive") if alone else None)
-        if alone and self.ends and node.op_type not in self.ends:
+        if alone and not self.may_end(candidates.view, node):
             return _after(graph, node, "tail", self.ends)
         return None
 
@@ -192,8 +202,14 @@ def _pinned(candidates: Candidates) -> Iterator[tuple[ir.Node, Claim]]:
             yield node, found[1]
 
 
-def _remarked(candidates: Candidates, node: ir.Node) -> bool:
-    """Say why a node stays away whatever its neighbours are; return False if it need not."""
+def _remarked(candidates: Candidates, node: ir.Node, asked: bool) -> bool:
+    """Say why a node stays away whatever its neighbours are; return False if it need not.
+
+    Args:
+        candidates: The nodes of the graph, as the strategy sees them.
+        node: The node.
+        asked: Somebody asks for it, which manual operators need.
+    """
     view, name = candidates.view, candidates.view.backend.name
     whole = view.whole(node)
     refused = next((part for part in whole if view.verdict(part).ok is False), None)
@@ -203,7 +219,7 @@ def _remarked(candidates: Candidates, node: ir.Node) -> bool:
         remark_refusal(view, node, refused)
     elif len(whole) > 1:
         view.remark("missed", node, "control-flow", "numbers in bodies are not quantised")
-    elif view.verdict(node).role == "manual":
+    elif view.verdict(node).role == "manual" and not asked:
         why = f"not on {name}: {node.op_type} is quantised only where somebody asks for it"
         view.remark("missed", node, "manual", why, suggest=f"--pin {node.name}={name}")
     elif not view.verdict(node).role:

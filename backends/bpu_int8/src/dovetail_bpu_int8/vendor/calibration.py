@@ -1,0 +1,88 @@
+"""How the vendor's tools choose thresholds, as observers of the backend."""
+
+from __future__ import annotations
+
+from dovetail.suggestions import did_you_mean
+
+from dovetail_bpu_int8.vendor.asked import Asked, origin
+from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
+
+__all__ = ["TYPES", "read_calibration_type", "set_observer"]
+
+TYPES = ("default", "mix", "kl", "max", "load", "skip")
+_COMPILES = "it takes effect where the vendor's tool compiles the files that are written"
+_CHOOSE = "choose an observer: --backend bpu-int8:observer=percentile, or one of kl, mse, minmax, isotone"
+_KL = "kl"
+
+
+def read_calibration_type(parameters: Entries, asked: Asked) -> None:
+    """Read `calibration_type`, `max_percentile` and `per_channel`.
+
+    Raises:
+        FileError: There is no such way of calibrating, or a number is out of its range.
+    """
+    given = parameters.get("calibration_type")
+    written = given.raw.strip() if isinstance(given, Scalar) and not given.is_null else ""
+    place = given if written else parameters
+    kind = written or ("default" if asked.march.tool == "hb_mapper" else "kl")
+    if kind not in TYPES:
+        near = did_you_mean(kind, TYPES)
+        raise FileError(place, f"calibration_type '{kind}' is not known{near}", f"it is one of {', '.join(TYPES)}")
+    share = _share(parameters.get("max_percentile"), kind, asked)
+    set_observer(kind, share, place, asked)
+    per_channel = parameters.get("per_channel")
+    if (
+        isinstance(per_channel, Scalar)
+        and as_plain(Scalar(per_channel.file, per_channel.line, per_channel.raw)) is True
+    ):
+        why = "activations have one scale each here, weights one per channel"
+        asked.note(f"{per_channel.where}, per_channel: {why}", _COMPILES)
+
+
+def set_observer(kind: str, share: float, place: Node, asked: Asked, key: str = "") -> None:
+    """Choose the observer of the backend for a way of calibrating, with a note where it is another one.
+
+    Args:
+        kind: One of `TYPES`.
+        share: How much `max` covers, up to 1.
+        place: Where it is written.
+        asked: What the file asks for.
+        key: The key under which it is written, and its value; empty for `calibration_type`.
+    """
+    where = origin(place, key or f"calibration_type {kind}")
+    asked.on_random = kind == "skip"
+    if kind == "max" and share < 1:
+        asked.backend |= {"observer": "percentile", "observer.percentile": f"{share * 100:.10g}"}
+    elif kind in ("max", "skip"):
+        asked.backend["observer"] = "minmax"
+    elif kind != "load":
+        asked.backend["observer"] = _KL
+    if kind == "default":
+        why = "the vendor's tool tries max, max with 0.99995 and kl and keeps the best for the outputs; here it is kl"
+        asked.note(f"{where}: {why}", _CHOOSE)
+    elif kind == "mix":
+        why = "the vendor's tool chooses max or kl for every node; here it is kl for all of them"
+        asked.note(f"{where}: {why}", _CHOOSE)
+    elif kind == "load":
+        why = "scales of QuantizeLinear nodes in the model are taken wherever they fit; the rest is calibrated by kl"
+        asked.note(f"{where}: {why}", "give --data for values without such a node")
+    elif kind == "skip":
+        why = "thresholds come from random numbers, as in the vendor's tool, so that results say nothing about accuracy"
+        asked.note(f"{where}: {why}", "give --data: inputs like those that the model will see")
+
+
+def _share(node: Node | None, kind: str, asked: Asked) -> float:
+    if node is None or (isinstance(node, Scalar) and (node.is_null or not node.raw.strip())):
+        return 1.0
+    try:
+        share = float(node.text("max_percentile"))
+    except ValueError:
+        raise FileError(node, f"max_percentile '{node.text('max_percentile')}' is no number") from None
+    lowest = 0.5 if asked.march.tool == "hb_mapper" else 0.0
+    if not lowest <= share <= 1 or share == 0:
+        problem = f"max_percentile {share:g} is not a share from {lowest:g} to 1"
+        hint = f"for {share:g} percent write {share / 100:g}" if 1 < share <= 100 else "0.9999 covers 99.99 percent"
+        raise FileError(node, problem, hint)
+    if kind != "max":
+        asked.note(f"{node.where}, max_percentile: calibration_type is {kind}, so that it does nothing", "write max")
+    return share

@@ -1,0 +1,197 @@
+"""The samples that a YAML file of the vendor's tools names, as input data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dovetail.counting import counted
+from dovetail.plugin import DovetailError
+
+from dovetail_bpu_int8.vendor.asked import names_in
+from dovetail_bpu_int8.vendor.inputs import words_of
+from dovetail_bpu_int8.vendor.normalisation import Change, normalisation
+from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+
+    from dovetail_bpu_int8.vendor.asked import Asked
+
+__all__ = ["CalibrationData", "read_calibration_data"]
+
+_OWN = {".npz", ".pb"}
+_IMAGES = {".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff"}
+_RAW = ("float32", "uint8", "int8", "int16", "int32")
+_Shapes = Mapping[str, tuple[int, ...] | None]
+_RANDOM_SAMPLES, _SEED = 8, 0
+_OTHER_DATA = "give --data: a folder of .npy or .npz files with inputs as the model takes them"
+
+
+@dataclass(frozen=True)
+class CalibrationData:
+    """Where samples lie, and how they become inputs.
+
+    Attributes:
+        place: Where `cal_data_dir` stands.
+        folders: The folders, one per input; empty for random numbers.
+        types: The element type of raw files, by input.
+        normalised: For each input, what is taken away and what the rest is multiplied by; None for nothing.
+    """
+
+    place: Node
+    folders: tuple[Path, ...] = ()
+    types: tuple[str, ...] = ()
+    normalised: tuple[Change | None, ...] = ()
+
+    def of(self, model: Model, shapes: _Shapes) -> Any:
+        """The samples for a model, in a form that `dovetail.input_data` takes.
+
+        Args:
+            model: The model.
+            shapes: The shapes of its inputs, in the order of the folders.
+
+        Raises:
+            DovetailError: Folders and inputs do not go together, or a file does not fit its input.
+        """
+        values = {value.name: value for value in model.graph.inputs}
+        if not self.folders:
+            return _random(shapes, values)
+        names = list(shapes)
+        if len(self.folders) != len(names):
+            problem = f"cal_data_dir names {counted(len(self.folders), 'folder')}"
+            problem = f"{problem}, and the model has {counted(len(names), 'input')}"
+            raise FileError(self.place, problem, f"one folder per input, in the order of {'; '.join(names)}")
+        files = [self._files(folder) for folder in self.folders]
+        if len(files) == 1 and files[0][0].suffix in _OWN:
+            return str(self.folders[0])
+        for folder, found in zip(self.folders, files, strict=True):
+            if len(found) != len(files[0]):
+                problem = f"{folder} has {len(found)} samples, and {self.folders[0]} has {len(files[0])}"
+                raise FileError(self.place, f"cal_data_dir: {problem}", "the samples of all inputs go together")
+        return self._samples(names, files, list(shapes.values()), [values[name].dtype for name in names])
+
+    def _files(self, folder: Path) -> list[Path]:
+        found = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        if not found:
+            raise FileError(self.place, f"cal_data_dir: {folder} has no files", _OTHER_DATA)
+        return found
+
+    def _samples(
+        self, names: list[str], files: list[list[Path]], shapes: list[tuple[int, ...] | None], dtypes: list[Any]
+    ) -> Iterator[Mapping[str, np.ndarray]]:
+        for number in range(len(files[0])):
+            yield {
+                name: self._sample(index, files[index][number], shapes[index], dtypes[index])
+                for index, name in enumerate(names)
+            }
+
+    def _sample(self, index: int, path: Path, shape: tuple[int, ...] | None, dtype: Any) -> np.ndarray:
+        array = self._array(index, path, shape)
+        if shape is not None and array.size == math.prod(shape):
+            array = array.reshape(shape)
+        change = self.normalised[index] if self.normalised else None
+        if change is not None:
+            try:
+                array = (array.astype(np.float32) - change[0]) * change[1]
+            except ValueError:
+                numbers, has = max(one.size for one in change), "x".join(map(str, array.shape))
+                problem = f"{path} has {has} numbers, and mean_value or scale_value has {numbers} channels"
+                raise DovetailError(problem, "write one number, or one for each channel") from None
+        wanted = dtype.numpy() if dtype is not None else np.float32
+        return array.astype(wanted)
+
+    def _array(self, index: int, path: Path, shape: tuple[int, ...] | None) -> np.ndarray:
+        if path.suffix == ".npy":
+            try:
+                return np.load(path, allow_pickle=False)
+            except (OSError, ValueError, EOFError) as error:
+                raise DovetailError(f"{path}: not an array: {error}", "save it with numpy.save") from None
+        if path.suffix.lower() in _IMAGES:
+            raise FileError(self.place, f"cal_data_dir: images such as {path.name} are not read here", _OTHER_DATA)
+        folder = self.folders[index]
+        kind = self.types[index] if self.types else "float32" if folder.name.endswith("_f32") else "uint8"
+        array = np.fromfile(path, np.dtype(kind).newbyteorder("<"))
+        if shape is None:
+            raise FileError(self.place, f"{path.name} holds raw numbers, and the model's input has open extents",
+                            "write input_shape, such as 1x3x224x224")  # fmt: skip
+        if array.size != math.prod(shape):
+            extents = "x".join(map(str, shape))
+            problem = f"{path} has {path.stat().st_size} bytes, which are {array.size} numbers in {kind}"
+            hint = f"its input takes {extents} = {math.prod(shape)}; cal_data_type says how numbers are stored"
+            raise DovetailError(problem, hint)
+        return array
+
+
+def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> CalibrationData | None:
+    """What a file says about samples; None if it names none, or none that are there.
+
+    Raises:
+        FileError: A number or a type is malformed.
+    """
+    inputs = tree.get("input_parameters")
+    inputs = inputs if isinstance(inputs, Entries) else Entries(tree.file, tree.line, ())
+    given = calibration.get("cal_data_dir")
+    if asked.on_random:
+        return CalibrationData(given or calibration)
+    if given is None or not list(names_in(given)):
+        asked.note(f"{tree.file}: cal_data_dir is not given, and thresholds come from data", _OTHER_DATA)
+        return None
+    if _is_true(calibration.get("preprocess_on")):
+        asked.note(f"{given.where}, preprocess_on: images are neither read nor resized here", _OTHER_DATA)
+        return None
+    folders = []
+    for word in names_in(given):
+        path = _found(word, asked.folder or Path())
+        if path is None:
+            asked.note(f"{given.where}, cal_data_dir: '{word.raw}' is not there", _OTHER_DATA)
+            return None
+        folders.append(path)
+    count = len(folders)
+    return CalibrationData(
+        given,
+        tuple(folders),
+        _types(calibration, count),
+        normalisation(inputs, count, asked),
+    )
+
+
+def _found(word: Scalar, folder: Path) -> Path | None:
+    """A folder, beside the file or in the current folder, as the vendor's tools look for it."""
+    path = Path(word.raw)
+    candidates = [path] if path.is_absolute() else [folder / path, path]
+    return next((one for one in candidates if one.is_dir()), None)
+
+
+def _is_true(node: Node | None) -> bool:
+    return isinstance(node, Scalar) and as_plain(Scalar(node.file, node.line, node.raw)) is True
+
+
+def _types(calibration: Entries, count: int) -> tuple[str, ...]:
+    words = words_of(calibration, "cal_data_type")
+    for word in words:
+        if word.raw not in _RAW:
+            raise FileError(word, f"cal_data_type: '{word.raw}' is not known", f"it is one of {', '.join(_RAW)}")
+    kinds = [word.raw for word in words]
+    return tuple(kinds * count if len(kinds) == 1 else kinds) if len(kinds) in (1, count) else ()
+
+
+def _random(
+    shapes: Mapping[str, tuple[int, ...] | None], values: Mapping[str, Any]
+) -> Iterator[Mapping[str, np.ndarray]]:
+    """Random numbers for every input, as the vendor's tool draws them where it skips calibration."""
+    rng = np.random.default_rng(_SEED)
+    for _ in range(_RANDOM_SAMPLES):
+        sample = {}
+        for name, shape in shapes.items():
+            if shape is None:
+                hint = "write input_shape, such as 1x3x224x224"
+                raise DovetailError(f"input '{name}' has open extents, which random numbers cannot fill", hint)
+            dtype = values[name].dtype
+            drawn = rng.standard_normal(shape).astype(np.float32)
+            sample[name] = drawn.astype(dtype.numpy() if dtype is not None else np.float32)
+        yield sample

@@ -1,0 +1,73 @@
+"""The vendor's names of BPUs, and what their tools can be asked there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dovetail.suggestions import did_you_mean
+
+from dovetail_bpu_int8.vendor.tree import FileError, Node
+
+__all__ = ["HB_COMPILE", "HB_MAPPER", "MARCHES", "March", "march_of", "own_march"]
+
+HB_MAPPER, HB_COMPILE = "hb_mapper", "hb_compile"
+
+
+@dataclass(frozen=True)
+class March:
+    """A BPU.
+
+    Attributes:
+        name: What the vendor calls it.
+        own: The value of the option `march` of the backend.
+        tool: The tool that compiles for it.
+        formats: The element types that operators can be asked to compute in.
+        cores: How many cores one model may use.
+    """
+
+    name: str
+    own: str
+    tool: str
+    formats: tuple[str, ...]
+    cores: int = 1
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The optimisation levels of its compiler."""
+        return ("O0", "O1", "O2", "O3") if self.tool == HB_MAPPER else ("O0", "O1", "O2")
+
+
+_NASH = ("int8", "int16", "float16", "float32")
+
+# Source: the manuals of hb_mapper (X3, Ultra, X5) and hb_compile (J6, S100).
+MARCHES = {
+    march.name: march
+    for march in (
+        March("bernoulli2", "bernoulli2", HB_MAPPER, ("int8",), 2),
+        March("bayes", "bayes", HB_MAPPER, ("int8", "int16"), 2),
+        March("bayes-e", "bayes", HB_MAPPER, ("int8", "int16")),
+        March("nash", "nash", HB_COMPILE, _NASH),
+        *(
+            March(f"nash-{name}", "nash", HB_COMPILE, _NASH, cores)
+            for name, cores in {"b-lite": 1, "b": 1, "b-plus": 1, "e": 1, "m": 1, "h": 4, "p": 4, "starry-p": 4}.items()
+        ),
+    )
+}
+
+
+def march_of(node: Node) -> March:
+    """The BPU that a file names.
+
+    Raises:
+        FileError: There is no such BPU.
+    """
+    name = node.text("march")
+    if name not in MARCHES:
+        near = did_you_mean(name, MARCHES)
+        raise FileError(node, f"march '{name}' is not known{near}", f"the vendor's tools know {', '.join(MARCHES)}")
+    return MARCHES[name]
+
+
+def own_march(name: str) -> March:
+    """A BPU by the option `march` of the backend, for what no file of the vendor names."""
+    return MARCHES[name]

@@ -1,0 +1,117 @@
+"""Names in the vendor's files, looked up in the model that is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dovetail.planning.identity import operator_name, walk
+from dovetail.planning.selectors import select
+from dovetail.plugin import DovetailError
+from dovetail.suggestions import near_misses
+
+from dovetail_bpu_int8.vendor.tree import FileError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+
+    from dovetail_bpu_int8.vendor.asked import Named, Subgraph
+
+__all__ = ["ModelNames"]
+
+
+class ModelNames:
+    """The nodes, values and operators of a source model.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: Model):
+        self._model = model
+        self._nodes: dict[str, list[ir.Node]] = {}
+        self._values: dict[str, ir.Node] = {}
+        self.operators: set[str] = set()
+        for _, node in walk(model):
+            self.operators.add(operator_name(node.domain, node.op_type))
+            if node.name:
+                self._nodes.setdefault(node.name, []).append(node)
+            for value in node.outputs:
+                if value.name:
+                    self._values.setdefault(value.name, node)
+
+    def nodes(self, named: Named) -> list[ir.Node]:
+        """The nodes that a file names: by name, by a value that they compute, or by any other selector.
+
+        Raises:
+            FileError: There are none; suggests similar names.
+        """
+        exact = self._nodes.get(named.selector)
+        if exact is None and named.selector in self._values:
+            exact = [self._values[named.selector]]
+        if exact is not None:
+            return exact
+        try:
+            return select(self._model, named.selector)
+        except DovetailError as error:
+            near = near_misses(named.selector, self._nodes, alike=0.5)
+            meant = f"did you mean {' or '.join(map(repr, near))}?" if near else error.hint
+            problem = f"{named.key}: the model has no node '{named.selector}'"
+            raise FileError(named.place, problem, meant) from None
+
+    def selector_of(self, node: ir.Node) -> str:
+        """A selector of this node alone."""
+        if node.name and len(self._nodes[node.name]) == 1:
+            return f"name:{node.name}"
+        return f"name:{next(value.name for value in node.outputs if value.name)}"
+
+    def check_operator(self, named: Named) -> bool:
+        """Whether the model has nodes of an operator.
+
+        Raises:
+            FileError: There is no such operator.
+        """
+        if named.selector in self.operators:
+            return True
+        from onnx import defs
+
+        known = {schema.name for schema in defs.get_all_schemas()} | self.operators
+        if named.selector in known:
+            return False
+        near = near_misses(named.selector, self.operators, alike=0.5) or near_misses(named.selector, known)
+        meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "name an operator of ONNX"
+        raise FileError(named.place, f"{named.key}: there is no operator '{named.selector}'", meant)
+
+    def between(self, subgraph: Subgraph) -> list[ir.Node]:
+        """The nodes of a subgraph, back from its outputs to its inputs.
+
+        Raises:
+            FileError: A value is not in the model, or no node lies between them.
+        """
+        graph = self._model.graph
+        known = {*self._values, *(value.name for value in graph.inputs)}
+        for name in (*subgraph.inputs, *subgraph.outputs):
+            if name not in known:
+                raise FileError(
+                    subgraph.name,
+                    f"subgraph_config: the model has no value '{name}'{_meant(name, known)}",
+                    "inputs and outputs of a subgraph are names of values, such as the outputs of nodes",
+                )
+        ends, found = set(subgraph.inputs), {}
+        left = [self._values[name] for name in subgraph.outputs if name in self._values]
+        while left:
+            node = left.pop()
+            if id(node) in found:
+                continue
+            found[id(node)] = node
+            read = (value for value in node.inputs if value is not None and value.name not in ends)
+            left += [value.producer() for value in read if value.producer() is not None]
+        if not found:
+            raise FileError(subgraph.name, f"subgraph_config '{subgraph.name.raw}': no node lies between its values")
+        return [node for node in graph if id(node) in found]
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    near = near_misses(name, known)
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""

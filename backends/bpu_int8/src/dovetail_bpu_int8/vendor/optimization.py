@@ -1,0 +1,84 @@
+"""The words of `optimization` in the YAML files of hb_mapper and hb_compile."""
+
+from __future__ import annotations
+
+import re
+
+from dovetail.suggestions import did_you_mean
+
+from dovetail_bpu_int8.vendor.asked import Asked, Named, names_in, origin
+from dovetail_bpu_int8.vendor.calibration import set_observer
+from dovetail_bpu_int8.vendor.tree import FileError, Node, Scalar
+from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, on_bpu_entry
+
+__all__ = ["WORDS", "read_optimization"]
+
+_OF_KIND = re.compile(r"set_(?P<kind>[A-Za-z][A-Za-z0-9]*)_(?P<side>input|output)_(?P<format>int8|int16)")
+_SIDES = {"input": "in", "output": "out"}
+_MOVED = "Softmax"  # the operator that the tool takes to the BPU where its ports are set to int8
+
+WORDS = {
+    "set_model_output_int8": "the outputs of the model leave the BPU in int8, not in the 32 bits of their sums",
+    "set_model_output_int16": "the outputs of the model leave the BPU in int16",
+    "set_all_nodes_int16": "every node that can is in int16",
+    "bias_correction": "mean errors become biases, as with --refine bias",
+    "run_fast": "calibration on random numbers",
+    "asymmetric": "",
+    "lstm_batch_last": "",
+}
+"""The words without an operator in them, and what they do here; nothing is a note."""
+
+_FORMS = "set_<Operator>_input_int16, set_<Operator>_output_int16"
+_NOTES = {
+    "asymmetric": (
+        "activations are symmetric here, as on the BPU without this word",
+        "it takes effect where the vendor's tool compiles the files that are written",
+    ),
+    "lstm_batch_last": (
+        "it changes how the BPU computes an LSTM, and no numbers",
+        "it takes effect where the vendor's tool compiles the files that are written",
+    ),
+}
+
+
+def read_optimization(node: Node, asked: Asked) -> None:
+    """Read the words: those for all nodes first, then those for operators, which are more specific.
+
+    Raises:
+        FileError: A word is unknown, or not possible on this BPU.
+    """
+    words = list(names_in(node, ",;"))
+    kinds = [(word, found) for word in words if (found := _OF_KIND.fullmatch(word.raw)) and word.raw not in WORDS]
+    of_kind = {id(word) for word, _ in kinds}
+    for word in words:
+        if id(word) not in of_kind:
+            _plain(word, asked)
+    moved: dict[str, dict[str, str]] = {}
+    for word, found in kinds:
+        key, kind = f"optimization {word.raw}", found["kind"]
+        selector = f"type:{kind}"
+        named = Named(kind, word, key)
+        asked.operators.append(named)
+        asked.wish(selector, word, key, found["format"], _SIDES[found["side"]])
+        if kind == _MOVED and found["format"] == "int8":
+            moved[selector] = on_bpu_entry(selector, origin(word, key))
+    asked.wishes += moved.values()
+    outputs = [word for word in words if word.raw.startswith("set_model_output_")]
+    for word in outputs[-1:]:
+        asked.wish(ALL, word, f"optimization {word.raw}", word.raw.rpartition("_")[2], MODEL_OUTPUTS)
+
+
+def _plain(word: Scalar, asked: Asked) -> None:
+    key = f"optimization {word.raw}"
+    if word.raw not in WORDS:
+        near = did_you_mean(word.raw, WORDS)
+        raise FileError(word, f"optimization: unknown word '{word.raw}'{near}", f"it has {', '.join(WORDS)}, {_FORMS}")
+    if word.raw == "set_all_nodes_int16":
+        asked.wish(ALL, word, key, "int16")
+    elif word.raw == "bias_correction":
+        asked.refine = ("bias",)
+    elif word.raw == "run_fast":
+        set_observer("skip", 1.0, word, asked, key)
+    elif word.raw in _NOTES:
+        why, suggest = _NOTES[word.raw]
+        asked.note(f"{word.where}, {key}: {why}", suggest)

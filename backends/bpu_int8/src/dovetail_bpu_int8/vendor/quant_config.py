@@ -1,0 +1,218 @@
+"""The quant_config of hb_compile: formats by model, operator, subgraph and node, in JSON or inside of its YAML file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dovetail.suggestions import did_you_mean
+
+from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Asked, Named, Subgraph, names_in, origin
+from dovetail_bpu_int8.vendor.calibration import set_observer
+from dovetail_bpu_int8.vendor.keys import KEYS
+from dovetail_bpu_int8.vendor.marches import HB_COMPILE, March
+from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, as_plain, read_json, type_name
+from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, wish_entry
+
+__all__ = ["LEVELS", "read_quant_config", "read_quant_config_file"]
+
+LEVELS = ("model_config", "op_config", "subgraph_config", "node_config")
+"""From the least specific to the most specific: what a later level says wins."""
+
+_MODEL = ("all_node_type", "model_output_type", "activation", "weight", "search")
+_ACTIVATION = ("calibration_type", "max_percentile", "per_channel", "asymmetric")
+_HERE = ("int8", "int16", "float16", "float32")
+_ELSEWHERE = ("int4", "mxint16", "mxint8", "mxfp8", "mxfp4", "mxint4", "nvfp4", "dual-int16", "int16-ec")
+_CALIBRATIONS = ("max", "kl", "load")
+_INPUT = re.compile(r"input(\d+)")
+_COMPILES = "it takes effect where hb_compile reads the file"
+
+
+def read_quant_config_file(path: Path, march: March) -> Asked:
+    """Read a JSON file.
+
+    Raises:
+        DovetailError: It cannot be read, or asks for what is not possible; names the line.
+    """
+    asked = Asked(march, folder=path.parent)
+    tree = read_json(path)
+    asked.document = {"quant_config": as_plain(tree)}
+    read_quant_config(tree, asked)
+    return asked
+
+
+def read_quant_config(tree: Entries, asked: Asked) -> None:
+    """Read the four levels, the least specific first.
+
+    Raises:
+        FileError: A key or a type is unknown, or not possible on this BPU.
+    """
+    for key, value in tree:
+        if key.raw in KEYS:
+            problem = (
+                f"'{key.raw}' belongs to the YAML file of hb_mapper or hb_compile, and this is read as a quant_config"
+            )
+            raise FileError(key, problem, f"give it as --hb-yaml {key.file}")
+        if key.raw not in LEVELS:
+            near = did_you_mean(key.raw, LEVELS)
+            raise FileError(key, f"unknown level '{key.raw}'{near}", f"the levels are {', '.join(LEVELS)}")
+        _mapping(value, key.raw)
+    if asked.march.tool != HB_COMPILE:
+        raise FileError(
+            tree,
+            f"a quant_config is read by {HB_COMPILE}, and march '{asked.march.name}' is compiled by {asked.march.tool}",
+            "choose --backend bpu-int8:march=nash, or write node_info and optimization into the YAML file",
+        )
+    for level, read in zip(LEVELS, (_model, _operators, _subgraphs, _nodes), strict=True):
+        content = tree.get(level)
+        if content is not None:
+            read(_mapping(content, level), asked)
+
+
+def _model(content: Entries, asked: Asked) -> None:
+    for key, value in content:
+        if key.raw == "all_node_type":
+            _wish(ALL, value, key.raw, asked)
+        elif key.raw == "model_output_type":
+            _wish(ALL, value, key.raw, asked, MODEL_OUTPUTS)
+        elif key.raw == "activation":
+            _activation(_mapping(value, key.raw), asked)
+        elif key.raw == "weight":
+            _weight(_mapping(value, key.raw), asked)
+        elif key.raw == "search":
+            asked.note(f"{key.where}, search: nothing is searched for here", _COMPILES)
+        else:
+            raise _unknown(key, "model_config", _MODEL)
+
+
+def _activation(content: Entries, asked: Asked) -> None:
+    for key, value in content:
+        if key.raw not in _ACTIVATION:
+            raise _unknown(key, "activation", _ACTIVATION)
+        if key.raw in ("per_channel", "asymmetric") and True in _alternatives(value):
+            what = "per channel" if key.raw == "per_channel" else "with a zero point"
+            asked.note(f"{key.where}, {key.raw}: activations are not quantised {what} here", _COMPILES)
+    kinds, share = content.get("calibration_type"), content.get("max_percentile")
+    if kinds is None:
+        return
+    words = [word.raw for word in names_in(kinds)]
+    for word in words:
+        if word not in _CALIBRATIONS:
+            near = did_you_mean(word, _CALIBRATIONS)
+            problem = f"calibration_type '{word}' is not known{near}"
+            raise FileError(kinds, problem, f"it is one of {', '.join(_CALIBRATIONS)}, or a list of them")
+    kind = next((word for word in ("kl", "max", "load") if word in words), "kl")
+    set_observer(kind, _share(share) if kind == "max" else 1.0, kinds, asked)
+    if len(words) > 1:
+        why = f"hb_compile tries {', '.join(words)} and keeps the best for the outputs; here it is {kind}"
+        asked.note(f"{kinds.where}, calibration_type: {why}", "write one of them")
+
+
+def _share(node: Node | None) -> float:
+    if node is None:
+        return 1.0
+    shares = [value for value in _alternatives(node) if isinstance(value, (int, float)) and 0 < value <= 1]
+    if not shares:
+        raise FileError(node, f"max_percentile: {type_name(node)} stands where a share from 0 to 1 is expected")
+    return float(shares[0])
+
+
+def _weight(content: Entries, asked: Asked) -> None:
+    for key, value in content:
+        if key.raw != "bias_correction":
+            raise _unknown(key, "weight", ("bias_correction",))
+        if as_plain(value) not in (False, None, {}):
+            asked.refine = ("bias",)
+            if isinstance(value, Entries) and value.pairs:
+                which = ", ".join(name.raw for name, _ in value)
+                why = f"biases are corrected on all samples of the data by mean errors; {which} do nothing"
+                asked.note(f"{key.where}, bias_correction: {why}", _COMPILES)
+
+
+def _operators(content: Entries, asked: Asked) -> None:
+    for name, value in content:
+        named = Named(name.raw, name, "op_config")
+        asked.operators.append(named)
+        _one(named._replace(selector=f"type:{name.raw}"), value, asked)
+
+
+def _nodes(content: Entries, asked: Asked) -> None:
+    for name, value in content:
+        named = Named(name.raw, name, "node_config")
+        asked.nodes.append(named)
+        _one(named, value, asked)
+
+
+def _subgraphs(content: Entries, asked: Asked) -> None:
+    for name, value in content:
+        entries = _mapping(value, f"subgraph_config {name.raw}")
+        for key, _ in entries:
+            if key.raw not in ("inputs", "outputs", "qtype", "ON"):
+                raise _unknown(key, f"subgraph '{name.raw}'", ("inputs", "outputs", "qtype", "ON"))
+        ends = []
+        for side in ("inputs", "outputs"):
+            found = entries.get(side)
+            if not isinstance(found, Items) or not found.items:
+                raise FileError(found or name, f"subgraph '{name.raw}' needs {side}: a list of names of values")
+            ends.append([word.raw for word in names_in(found)])
+        selector, where = f"{SUBGRAPH}{name.raw}", f"subgraph_config '{name.raw}'"
+        asked.subgraphs.append(Subgraph(name, ends[0], ends[1]))
+        if (qtype := entries.get("qtype")) is not None:
+            _wish(selector, qtype, where, asked)
+        if (placed := entries.get("ON")) is not None:
+            if placed.text("ON").upper() != "CPU":
+                problem = f"{where}: ON is CPU for a subgraph; single nodes can be asked onto the BPU"
+                raise FileError(placed, problem, "name them under node_config")
+            asked.wishes.append(wish_entry(selector, origin(placed, where)))
+
+
+def _one(named: Named, value: Node, asked: Asked) -> None:
+    content = _mapping(value, f"{named.key} '{named.selector}'")
+    keys = [key.raw for key, _ in content]
+    for key, given in content:
+        where = f"{named.key} {key.raw}"
+        if key.raw == "qtype":
+            _wish(named.selector, given, where, asked)
+        elif key.raw == "ON":
+            _on(named, given, where, asked)
+        elif found := _INPUT.fullmatch(key.raw):
+            _wish(named.selector, given, where, asked, f"in{found[1]}")
+        else:
+            raise _unknown(key, f"{named.key} '{named.selector}'", ("qtype", "ON", "input0", "input1"))
+    if not keys:
+        raise FileError(content, f"{named.key}: nothing is asked of '{named.selector}'", "write qtype, ON or input0")
+
+
+def _on(named: Named, given: Node, where: str, asked: Asked) -> None:
+    word = given.text("ON")
+    if word.upper() in ("BPU", "CPU"):
+        asked.place(named._replace(place=given, key=where), word.upper())
+    else:  # a type stands here in files that the vendor's own examples have
+        _wish(named.selector, given, where, asked)
+
+
+def _wish(selector: str, node: Node, key: str, asked: Asked, ports: str = "") -> None:
+    """Ask for a type. That of a node is the type of what it reads; what it gives follows from its readers."""
+    qtype = node.text(key)
+    if qtype in _ELSEWHERE:
+        raise FileError(node, f"{key}: {qtype} does not exist here", f"write one of {', '.join(_HERE)}")
+    if qtype not in _HERE:
+        near = did_you_mean(qtype, _HERE)
+        raise FileError(node, f"{key}: unknown type '{qtype}'{near}", f"write one of {', '.join(_HERE)}")
+    asked.wish(selector, node, key, qtype, ports or ("in" if qtype.startswith("int") else "all"))
+
+
+def _alternatives(node: Node) -> list[object]:
+    plain = as_plain(node)
+    return plain if isinstance(plain, list) else [plain]
+
+
+def _mapping(node: Node, what: str) -> Entries:
+    if not isinstance(node, Entries):
+        raise FileError(node, f"{what}: {type_name(node)} stands where 'key: value' pairs are expected")
+    return node
+
+
+def _unknown(key: Scalar, what: str, known: tuple[str, ...]) -> FileError:
+    near = did_you_mean(key.raw, known)
+    return FileError(key, f"unknown key '{key.raw}' in {what}{near}", f"its keys are {', '.join(known)}")

@@ -1,0 +1,184 @@
+"""What the vendor's files ask for, as a request of a compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import UsageError
+from dovetail.passes.request import OBSERVER, BackendChoice
+from dovetail.plugin import DovetailError
+from dovetail.running import input_data
+
+from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Asked, Named
+from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
+from dovetail_bpu_int8.vendor.marches import MARCHES, March
+from dovetail_bpu_int8.vendor.model_names import ModelNames
+from dovetail_bpu_int8.vendor.quant_config import read_quant_config_file
+from dovetail_bpu_int8.vendor.tree import FileError
+from dovetail_bpu_int8.wishes import OPTION, wish_entry
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Request
+
+__all__ = ["BACKEND", "changed", "completed_backends", "model_path"]
+
+BACKEND = "bpu-int8"
+_MARCH, _FIRST = "march", "bernoulli2"
+_FIX_SHAPES = "fix-shapes"  # the option of dovetail-canonicalize, which records shapes by input
+_OPERATOR = "type:"
+_REFINE = "refine"  # the option of dovetail-quantize, and the key under which it records
+
+
+def model_path(asked: Asked) -> Path:
+    """The model that a YAML file names, beside the file or in the current folder.
+
+    Raises:
+        DovetailError: It names none, or it is not there.
+    """
+    if asked.model is None:
+        file = asked.document and "model_parameters: onnx_model is missing"
+        raise DovetailError(f"no model is named: {file}", "name it before --hb-yaml, or in the file as onnx_model")
+    written = Path(asked.model.raw)
+    candidates = [written] if written.is_absolute() else [(asked.folder or Path()) / written, written]
+    for path in candidates:
+        if path.is_file():
+            return path
+    looked = " and ".join(str(path) for path in dict.fromkeys(candidates))
+    raise FileError(
+        asked.model, f"onnx_model: there is no file {looked}", "name the model: dovetail compile MODEL --hb-yaml ..."
+    )
+
+
+def completed_backends(backends: Sequence[str], asked: Asked) -> list[str]:
+    """The backends of a command line with the BPU in front, if it is not among them."""
+    if any(BackendChoice.parse(text).name == BACKEND for text in backends):
+        return list(backends)
+    return [f"{BACKEND}:{_MARCH}={asked.march.own}", *backends]
+
+
+def changed(
+    request: Request,
+    model: Model,
+    hb_yaml: str | Path | None = None,
+    quant_config: str | Path | None = None,
+    int16: str | Sequence[str] = (),
+) -> Request:
+    """A request with what files and selectors ask for.
+
+    Raises:
+        DovetailError: A file cannot be read, asks for what is not possible, or names what the model does not have.
+    """
+    asked = read_hb_yaml(Path(hb_yaml)) if hb_yaml else Asked(_march_of(request))
+    if quant_config:
+        other = read_quant_config_file(Path(quant_config), asked.march)
+        asked.document |= {"quant_config": other.document["quant_config"]}
+        asked.join(other)
+    names = ModelNames(model)
+    pins = _pins(asked, names)
+    _check(asked, names)
+    wishes = [*_spread(asked, names), *_int16([int16] if isinstance(int16, str) else int16, asked.march, model)]
+    choices = _choices(request.backends, asked, given=bool(hb_yaml))
+    shapes = asked.inputs.of(model) if asked.inputs is not None else {}
+    data = request.data
+    if data is None and asked.data is not None:
+        data = input_data(asked.data.of(model, shapes)).given
+    record = {
+        "wishes": wishes,
+        "march": asked.march.name,
+        "document": asked.document,
+        "notes": [list(note) for note in asked.notes],
+    }
+    options = {**request.options, OPTION: {key: value for key, value in record.items() if value}}
+    if asked.refine and _REFINE not in options:
+        options[_REFINE] = {"steps": list(asked.refine)}
+    if asked.inputs is not None and (fixed := asked.inputs.fixed(model)):
+        options[_FIX_SHAPES] = fixed
+    own = [text for text in pins if text not in request.pins]
+    # The user's own pins come last, because later ones win.
+    return replace(
+        request, backends=choices, pins=(*own, *request.pins), pin_origins={**pins, **request.pin_origins}, data=data,
+        options=options,
+    )  # fmt: skip
+
+
+def _march_of(request: Request) -> March:
+    choice = next((one for one in request.backends if one.name == BACKEND), None)
+    if choice is None and request.plan is None:
+        raise UsageError(
+            f"a quant_config and int16 are for {BACKEND}, which was not chosen",
+            f"add --backend {BACKEND}:march=nash, or another march",
+        )
+    name = (choice.options.get(_MARCH) if choice is not None else None) or _FIRST
+    return MARCHES.get(name, MARCHES[_FIRST])
+
+
+def _pins(asked: Asked, names: ModelNames) -> dict[str, str]:
+    """The pins of nodes that must be on the BPU, with what asks for each."""
+    placed: dict[int, tuple[Any, Named, str]] = {}
+    for named, where in asked.placed:
+        for node in names.nodes(named):
+            placed[id(node)] = (node, named, where)
+    return {
+        f"{names.selector_of(node)}={BACKEND}": f"{named.place.where}, {named.key}"
+        for node, named, where in placed.values()
+        if where == "BPU"
+    }
+
+
+def _check(asked: Asked, names: ModelNames) -> None:
+    """See that all nodes and operators exist that files name; an operator that the model lacks is a note."""
+    for named in asked.nodes:
+        names.nodes(named)
+    for named in asked.operators:
+        if not names.check_operator(named):
+            why = f"{named.place.where}, {named.key}: the model has no {named.selector}"
+            asked.note(why, "nothing; or check that this is the model that the file is for")
+
+
+def _spread(asked: Asked, names: ModelNames) -> list[dict[str, str]]:
+    """The wishes, those for subgraphs as wishes for their nodes; without those for operators that the model lacks."""
+    nodes = {f"{SUBGRAPH}{one.name.raw}": names.between(one) for one in asked.subgraphs}
+    wishes: list[dict[str, str]] = []
+    for wish in asked.wishes:
+        if wish["node"] in nodes:
+            wishes += [{**wish, "node": names.selector_of(node)} for node in nodes[wish["node"]]]
+        elif not wish["node"].startswith(_OPERATOR) or wish["node"].removeprefix(_OPERATOR) in names.operators:
+            wishes.append(wish)
+    return wishes
+
+
+def _int16(selectors: Iterable[str], march: March, model: Model) -> list[dict[str, str]]:
+    from dovetail.planning.selectors import select
+
+    wishes = []
+    for selector in selectors:
+        if "int16" not in march.formats:
+            raise UsageError(
+                f"--int16 {selector}: march '{march.name}' computes in int8 alone",
+                f"choose another one: --backend {BACKEND}:march=bayes",
+            )
+        select(model, selector)
+        wishes.append(wish_entry(selector, f"--int16 {selector}", "int16"))
+    return wishes
+
+
+def _choices(backends: Sequence[BackendChoice], asked: Asked, given: bool) -> tuple[BackendChoice, ...]:
+    """The backends with the options of a YAML file; those that the user wrote win."""
+    wanted: Mapping[str, str] = {_MARCH: asked.march.own, **asked.backend} if given else asked.backend
+    if all(choice.name != BACKEND for choice in backends):
+        return (BackendChoice(BACKEND, dict(wanted)), *backends) if given else tuple(backends)
+    return tuple(_merged(choice, wanted, asked) if choice.name == BACKEND else choice for choice in backends)
+
+
+def _merged(choice: BackendChoice, wanted: Mapping[str, str], asked: Asked) -> BackendChoice:
+    own = choice.options
+    if OBSERVER in own:
+        wanted = {key: value for key, value in wanted.items() if key.partition(".")[0] != OBSERVER}
+    if _MARCH in own and own[_MARCH] != wanted.get(_MARCH, own[_MARCH]):
+        why = f"the file is for march {asked.march.name}, and --backend {choice} was chosen, which wins"
+        asked.note(why, "leave march out of --backend to take that of the file")
+    return BackendChoice(choice.name, {**wanted, **own})
