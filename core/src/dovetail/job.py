@@ -57,16 +57,23 @@ def compile_job(
     if found is None and request.data is not None:
         input_data(request.data).check(original)
     watch = instrumentation or Instrumentation(progress=progress)
-    planner = Planner(original, ctx, passes, watch)
+    latest = request, Planner(original, ctx, passes, watch)
 
-    def innermost(asked: Asked | None = None) -> CompiledModel:
-        if found is not None and not asked:
+    def innermost(asked: Asked | None = None, changed: Request | None = None) -> CompiledModel:
+        nonlocal latest
+        wanted = changed or request
+        if found is not None and not asked and wanted is request:
             return found
-        compiled = planner.compile(asked)
+        if wanted is not latest[0]:
+            other = Context(wanted, plugins=plugins)
+            other.load_backends()
+            other.try_engines = try_engines
+            latest = wanted, Planner(original, other, passes, watch)
+        compiled = latest[1].compile(asked)
         compiled.source = original.path and original.path.absolute()
         mark(compiled)
-        if request.options:
-            compiled.plan.summary["options"] = {name: dict(values) for name, values in request.options.items()}
+        if wanted.options:
+            compiled.plan.summary["options"] = {name: dict(values) for name, values in wanted.options.items()}
         if request.data is not None and not options.owns("verify"):
             compiled.plan.remarks.append(_UNVERIFIED)
         return compiled

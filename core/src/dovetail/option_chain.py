@@ -95,13 +95,13 @@ class OptionChain:
 
 
 def _wrapped(found: InstalledOption, job: CompileJob, inner: Proceed) -> Proceed:
-    def compile_inside(asked: Asked | None = None) -> CompiledModel:
+    def compile_inside(asked: Asked | None = None, changed: Request | None = None) -> CompiledModel:
         passing: list[BaseException] = []
 
-        def proceed(more: Asked | None = None) -> CompiledModel:
+        def proceed(more: Asked | None = None, request: Request | None = None) -> CompiledModel:
             try:
                 # What an option further out asks for, this one cannot take back.
-                return inner({**(more or {}), **(asked or {})})
+                return inner({**(more or {}), **(asked or {})}, request or changed)
             except BaseException as error:
                 passing.append(error)
                 raise

@@ -82,8 +82,14 @@ class CompileJob:
 class Proceed(Protocol):
     """Compiles a job, inside the option that it is given to; it may be called several times, or not at all."""
 
-    def __call__(self, asked: Asked | None = None) -> CompiledModel:
-        """The result, with the nodes as `asked` says wherever nothing forbids it."""
+    def __call__(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+        """The result.
+
+        Args:
+            asked: Nodes that shall be so wherever nothing forbids it.
+            request: What to compile for instead of the job's request, such as another observer; from then on this
+                result is what the job's request gives.
+        """
 
 
 class Option(Protocol):

@@ -55,12 +55,9 @@ def set_observer(kind: str, share: float, place: Node, asked: Asked, key: str = 
         asked.backend |= {"observer": "percentile", "observer.percentile": f"{share * 100:.10g}"}
     elif kind in ("max", "skip"):
         asked.backend["observer"] = "minmax"
-    elif kind != "load":
+    elif kind != "default":  # by default the candidates are compared, as in the vendor's tool
         asked.backend["observer"] = _KL
-    if kind == "default":
-        why = "the vendor's tool tries max, max with 0.99995 and kl and keeps the best for the outputs; here it is kl"
-        asked.note(f"{where}: {why}", _CHOOSE)
-    elif kind == "mix":
+    if kind == "mix":
         why = "the vendor's tool chooses max or kl for every node; here it is kl for all of them"
         asked.note(f"{where}: {why}", _CHOOSE)
     elif kind == "load":

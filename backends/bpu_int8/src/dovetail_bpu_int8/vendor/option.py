@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search
+from dovetail_bpu_int8.ladder import checked_goal, climb
+from dovetail_bpu_int8.wishes import OPTION
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Request
-    from dovetail.plugin import CompileJob, Proceed
+    from dovetail.plugin import Asked, CompileJob, Proceed
 
 __all__ = ["BPU", "BpuOption"]
 
@@ -24,13 +29,17 @@ class BpuOption:
             the caller names no data, it names that, too.
         quant_config: The quant_config of hb_compile, in JSON.
         int16: A selector of nodes that shall be computed in int16, or several.
+        ladder: More bits for as few nodes as possible until the cosine similarity of every output is that number, or
+            0.99 (True); see `dovetail_bpu_int8.ladder`.
+
+    Where nobody chooses an observer, the vendor's candidates are compared; see `dovetail_bpu_int8.calibration_search`.
     """
 
     commands = ("compile", "plan")
-    keywords = ("hb_yaml", "quant_config", "int16")
+    keywords = ("hb_yaml", "quant_config", "int16", "ladder")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--hb-yaml`, `--quant-config` and `--int16`."""
+        """Add `--hb-yaml`, `--quant-config`, `--int16` and `--ladder`."""
         group = parser.add_argument_group("Horizon BPU")
         add = group.add_argument
         add("--hb-yaml", type=Path, metavar="config.yaml", help="do what the YAML file of hb_mapper or hb_compile says")
@@ -41,6 +50,14 @@ class BpuOption:
             default=[],
             metavar="SELECTOR",
             help="compute nodes in int16 on bpu-int8, where they and their neighbours can (repeatable)",
+        )
+        add(
+            "--ladder",
+            nargs="?",
+            const="0.99",
+            metavar="COSINE",
+            help="more bits for as few nodes as possible, in the vendor's steps, until every output has this cosine "
+            "similarity (0.99)",
         )
 
     def complete(self, args: argparse.Namespace) -> None:
@@ -60,11 +77,27 @@ class BpuOption:
             args.model = model_path(asked)
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword arguments."""
-        return {"hb_yaml": args.hb_yaml, "quant_config": args.quant_config, "int16": tuple(args.int16)}
+        """The keyword arguments.
+
+        Raises:
+            UsageError: The goal of the ladder is no cosine similarity.
+        """
+        checked_goal(args.ladder)
+        given = {
+            "hb_yaml": args.hb_yaml,
+            "quant_config": args.quant_config,
+            "int16": tuple(args.int16),
+            "ladder": args.ladder,
+        }
+        return {name: value for name, value in given.items() if value}
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Nothing: what is asked for depends on the model, and `requested` records it."""
+        """Nothing: what is asked for depends on the model, and `requested` records it.
+
+        Raises:
+            UsageError: The goal of the ladder is no cosine similarity.
+        """
+        checked_goal(keywords.get("ladder"))
         return {}
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
@@ -73,16 +106,35 @@ class BpuOption:
         Raises:
             DovetailError: A file cannot be read, asks for what is not possible, or names what the model does not have.
         """
-        given = {name: value for name, value in keywords.items() if value}
-        if not given:
-            return request
-        from dovetail_bpu_int8.vendor.request import changed
+        given = {name: value for name, value in keywords.items() if value and name != "ladder"}
+        if given:
+            from dovetail_bpu_int8.vendor.request import changed
 
-        return changed(request, model, **given)
+            request = changed(request, model, **given)
+        goal = checked_goal(keywords.get("ladder"))
+        if goal is not None:
+            own = {**request.options.get(OPTION, {}), "ladder": goal}
+            request = replace(request, options={**request.options, OPTION: own})
+        return request
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; the strategy of the backend does what is asked."""
-        return proceed()
+        """Choose an observer where nobody did, and compile, step by step if there is a ladder.
+
+        Raises:
+            UsageError: The ladder lacks what it needs.
+            GoalError: The ladder ends below its goal.
+        """
+        goal = checked_goal(job.keywords.get("ladder"))
+        if job.recognised is None and wants_search(job):
+            request, cosines = best_request(job)
+
+            def chosen(asked: Asked | None = None) -> CompiledModel:
+                compiled = proceed(asked, request)
+                remark_of(compiled, cosines)
+                return compiled
+        else:
+            chosen = proceed
+        return chosen() if goal is None else climb(job, chosen, goal)
 
 
 BPU = BpuOption()

@@ -1,0 +1,106 @@
+"""Choosing an observer as the vendor's tool does: the one whose outputs are most like the original's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dovetail.compilation import Planner
+from dovetail.passes import Context
+from dovetail.passes.request import OBSERVER, BackendChoice
+from dovetail.planning.remark import Remark
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.passes import Request
+    from dovetail.plugin import CompileJob
+
+__all__ = ["CANDIDATES", "best_request", "remark_of", "wants_search"]
+
+CANDIDATES = (
+    {OBSERVER: "minmax"},
+    {OBSERVER: "percentile", f"{OBSERVER}.percentile": "99.995"},
+    {OBSERVER: "kl"},
+)
+"""Options of the backend: what the vendor calls max, max with 0.99995, and kl."""
+
+_BACKEND = "bpu-int8"
+
+
+def wants_search(job: CompileJob) -> bool:
+    """Whether a compilation calibrates on the BPU, and nobody chose an observer for it."""
+    choice = _choice(job.request)
+    return choice is not None and choice.observer is None and job.request.data is not None and job.request.plan is None
+
+
+def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
+    """The request with the best observer, and the cosine similarity of the worst output by each.
+
+    The model is calibrated with every candidate on all data and compared with the original on the first batch. The
+    request stays as it is if nothing is quantised, or if no output is a float.
+
+    Source: `calibration_type: default` of hb_mapper.
+
+    Raises:
+        DovetailError: The model cannot be compiled.
+    """
+    found: dict[str, float] = {}
+    requests: dict[str, Request] = {}
+    for number, options in enumerate(CANDIDATES, start=1):
+        if job.progress:
+            job.progress("choose an observer", number, len(CANDIDATES))
+        request = _with(job.request, options)
+        name = str(_choice(request).observer)
+        cosine = _cosine(job, request)
+        if cosine is None:
+            return job.request, {}
+        found[name], requests[name] = cosine, request
+    best = max(found, key=found.__getitem__)
+    return requests[best], found
+
+
+def remark_of(compiled: CompiledModel, found: dict[str, float]) -> None:
+    """Say in the plan of a result which observer was chosen, and by what."""
+    if not found:
+        return
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    figures = ", ".join(f"{name} {cosine:.6f}" for name, cosine in ordered)
+    why = f"calibrated with {ordered[0][0]}: cosine similarity of the worst output on the first batch: {figures}"
+    chosen = f"--backend {_BACKEND}:{OBSERVER}=NAME chooses one"
+    compiled.plan.remarks.append(Remark("analysis", "", "calibration", "observer", why, suggest=chosen))
+
+
+def _choice(request: Request) -> BackendChoice | None:
+    return next((one for one in request.backends if one.name == _BACKEND), None)
+
+
+def _with(request: Request, options: dict[str, str]) -> Request:
+    return replace(
+        request,
+        backends=tuple(
+            replace(choice, options={**choice.options, **options}) if choice.name == _BACKEND else choice
+            for choice in request.backends
+        ),
+    )
+
+
+def _cosine(job: CompileJob, request: Request) -> float | None:
+    """The cosine similarity of the worst output on the first batch; None if it says nothing about the observer."""
+    from dovetail_runtime.data.batches import batches
+    from dovetail_verify.runners import compared
+
+    ctx = Context(request, plugins=job.ctx.plugins)
+    ctx.load_backends()
+    ctx.try_engines = False
+    compiled = Planner(job.original, ctx, job.passes).compile()
+    if not any(_calibrated(held) for held in compiled.plan.values.values()):
+        return None
+    feeds, _ = next(batches(job.original, request.data, compiled.model))
+    outputs = compared(job.original, compiled, feeds, request.seed, None, None, ctx).outputs
+    cosines = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
+    return min(cosines, default=None)
+
+
+def _calibrated(held: Sequence[dict[str, object]]) -> bool:
+    return any("batch" in str(one.get("source", "")) for one in held)

@@ -1,0 +1,40 @@
+"""The observer of bpu-int8 where nobody chooses one: the vendor's candidates are compared on the first batch."""
+
+import dovetail
+import pytest
+
+from .outliers import net, pictures
+
+
+def said(compiled):
+    return [remark.why for remark in compiled.remarks if remark.rule == "observer" and not remark.node]
+
+
+def test_the_observer_with_the_best_outputs_is_taken():
+    compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures())
+    (why,) = said(compiled)
+    assert all(name in why for name in ("minmax", "percentile{percentile=99.995}", "kl"))
+    best = why.removeprefix("calibrated with ").partition(":")[0]
+    assert {held["source"].partition(" of ")[0] for held in compiled.plan.values["x"]} == {best}
+    snr = compiled.verification.worst_snr_db
+    for observer in ("minmax", "kl"):
+        other = dovetail.compile(net(), f"bpu-int8:march=bayes,observer={observer}", data=pictures())
+        assert snr >= other.verification.worst_snr_db - 0.5
+
+
+@pytest.mark.parametrize("chosen", ["kl", "mse"])
+def test_what_the_user_chooses_is_taken_without_a_search(chosen):
+    compiled = dovetail.compile(net(), f"bpu-int8:march=bayes,observer={chosen}", data=pictures())
+    assert not said(compiled)
+    assert all(held["source"].startswith(chosen) for held in compiled.plan.values["x"])
+
+
+def test_without_data_or_quantised_nodes_there_is_nothing_to_choose():
+    assert not said(dovetail.compile(net(), ["bpu-int8", "cpu-bf16"], data=pictures(), pins=("*=cpu-bf16",)))
+    assert not [remark for remark in dovetail.plan(net(), "bpu-int8").remarks if remark.rule == "observer"]
+
+
+def test_goals_and_the_ladder_start_from_the_best_observer():
+    compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), ladder=0.9)
+    assert said(compiled) and compiled.plan.summary["ladder"]["met"]
+    assert said(dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), min_cosine=0.9))
