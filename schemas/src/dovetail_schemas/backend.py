@@ -96,6 +96,7 @@ class Backend:
         place_sources: File and line of each of them.
         engines: Engines in order of preference.
         artifacts: What it emits.
+        arithmetic: What its engines compute quantised nodes in: `floats` between conversions, or `integers`.
         source: Name of its file.
         files: Every file that it was read from: its own, what that extends, variants, policies and dialects.
     """
@@ -123,6 +124,7 @@ class Backend:
     place_sources: Mapping[str, str] = field(repr=False)
     engines: tuple[str, ...]
     artifacts: tuple[str, ...]
+    arithmetic: Literal["floats", "integers"]
     source: str
     files: tuple[Source, ...] = field(repr=False)
     _rules: Mapping[tuple[str, str], Rule] = field(repr=False)

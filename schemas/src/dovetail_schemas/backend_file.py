@@ -183,7 +183,7 @@ def _build(
     top = _merge_top(trees)
     precision = _section(top, "precision", _PRECISION)
     place = _section(top, "place", None)
-    emit = _section(top, "emit", ("engines", "artifacts"))
+    emit = _section(top, "emit", ("engines", "artifacts", "arithmetic"))
     border = _section(top, "border", ("in", "out"))
     types = _types(top)
     rules, unlisted = _rules(top, trees, Context(types, facts))
@@ -214,6 +214,7 @@ def _build(
         place_sources={key.raw: key.where for key, _ in own},
         engines=_words(emit, "engines"),
         artifacts=_words(emit, "artifacts"),
+        arithmetic=emit.choice("arithmetic", ("floats", "integers"), "floats"),
         source=source.name,
         files=tuple(read),
         _rules=rules,

@@ -17,6 +17,7 @@ def register(registry: Registry) -> None:
     """Register passes, the option of compiling, observers and conversions."""
     registry.pass_("calibrate", "dovetail_quantize.calibrate:Calibrate")
     registry.pass_("quantise", "dovetail_quantize.quantise:Quantise")
+    registry.pass_("integer-arithmetic", "dovetail_quantize.arithmetic.integer_arithmetic:IntegerArithmetic")
     registry.option("refine", "dovetail_quantize.refining.option:REFINE")
     registry.pass_("equalise", "dovetail_quantize.refining.equalise:Equalise")
     registry.pass_("smooth", "dovetail_quantize.refining.smooth:Smooth")

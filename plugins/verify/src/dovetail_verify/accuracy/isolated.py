@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Alone", "Isolated"]
 
-_DEEPEST = 8  # conversions in front of a node
+_DEEPEST = 32  # conversions in front of a node, and what it computes in integers
 _LOADED = 64  # parts whose sessions are kept between batches
 
 

@@ -17,6 +17,7 @@ from dovetail.ir.types import float_name
 from dovetail_runtime.data.batches import batches
 
 from dovetail_verify.accuracy.error_sums import ErrorSums
+from dovetail_verify.accuracy.integer_results import with_floats
 from dovetail_verify.accuracy.isolated import Alone, Isolated
 from dovetail_verify.accuracy.watched import Watched, first_float, is_quantised, seen_by_readers
 
@@ -99,6 +100,7 @@ class SideBySide:
     """
 
     def __init__(self, exact: Model, low: Model, engines: Mapping[str, Sequence[GuardedEngine]]):
+        low, together = with_floats(low, exact)
         self._model, nodes = exact, list(exact.graph)
         number = {node.name: index // _PART for index, node in enumerate(nodes)}
         beside = {node.name: node for node in low.graph}
@@ -106,8 +108,9 @@ class SideBySide:
         for node in nodes:
             value = first_float(node)
             if value is not None:
-                seen = _seen(beside.get(node.name), number) or value.name
-                self._results.setdefault(number[node.name], []).append((node.name, value.name, seen))
+                result = together.get(node.name, value.name)
+                seen = _seen(beside.get(node.name), number) or result
+                self._results.setdefault(number[node.name], []).append((node.name, result, seen))
         wanted = {name for listed in self._results.values() for one in listed for name in one[1:]}
         self._number = number
         self._exact, self._low = Watched(exact, number, engines), Watched(low, number, engines, wanted)

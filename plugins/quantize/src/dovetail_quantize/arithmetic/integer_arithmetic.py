@@ -1,0 +1,229 @@
+"""The `integer-arithmetic` pass: write quantised nodes in integer operators, for backends that compute in integers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.formats import Format, float_format
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.passes import Pass
+from dovetail.planning.placement import Placement, get_placement, origin_of, set_origin, set_placement
+from dovetail_onnx.signatures import Signatures, input_name, output_name
+from dovetail_precision.source_quantisation import atom_of
+
+from dovetail_quantize.arithmetic.lowering import Lowering
+from dovetail_quantize.arithmetic.nodes import Constants, Nodes
+from dovetail_quantize.arithmetic.not_integer import NotIntegerError
+from dovetail_quantize.arithmetic.operators import LOWERINGS
+from dovetail_quantize.arithmetic.parts import Parts
+from dovetail_quantize.arithmetic.ports import Integers, integers_of
+from dovetail_quantize.arithmetic.scaling import requantised
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["IntegerArithmetic"]
+
+_SCALES = "dovetail.scales"
+_LOWEST = 13  # opset; ReduceSum and Split have their inputs, QuantizeLinear its axis
+
+
+@dataclass(frozen=True)
+class IntegerArithmetic(Pass):
+    """Compute quantised nodes in integers, where their backend asks for it (`emit: {arithmetic: integers}`).
+
+    Given:  %q = QuantizeLinear(Conv(DequantizeLinear(%x), DequantizeLinear(%w), DequantizeLinear(%b)))
+    Result: %q = Cast(Clip(Round(Mul(Cast(Add(ConvInteger(%x, %w), %b)), %multiplier))))
+
+    `dovetail_quantize.arithmetic` says what every operator computes, bit for bit. Operators without a definition stay
+    as they are, and a remark says so. Values that leave for other backends keep their conversions.
+
+    The last node that stands for a node has its name, and computes the integers under the name that the float had.
+    """
+
+    name = "integer-arithmetic"
+    stage = "quantise"
+    requires = ("quantise",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Rewrite the main graph; nothing else is quantised."""
+        wanted = {one.name for one in ctx.backends if getattr(one, "arithmetic", "") == "integers"}
+        if not wanted:
+            return False
+        if model.opset < _LOWEST:
+            why = f"the model has opset {model.opset}, and integer arithmetic is written in {_LOWEST} or newer"
+            ctx.remark("missed", "", "integer-arithmetic", why)
+            return False
+        rewriting = _Rewriting(model, ctx)
+        for node in list(model.graph):
+            placement = get_placement(node)
+            if placement is not None and placement.backend in wanted and node.domain in ("", "ai.onnx"):
+                rewriting.rewrite(node)
+        rewriting.remove_unread()
+        if rewriting.count:
+            ctx.count("in-integers", rewriting.count)
+            model.touch()
+        return rewriting.count > 0
+
+
+class _Rewriting:
+    """Rewrites the nodes of one graph."""
+
+    def __init__(self, model: Model, ctx: Context):
+        self._graph, self._ctx, self._version = model.graph, ctx, model.opset
+        self._names = ctx.analysis(FreshNames, model)
+        self._signatures = Signatures(model.ir.opset_imports)
+        self._constants, self._parts = Constants(model.graph, self._names), Parts()
+        self._gone: set[ir.Node] = set()
+        self._left: dict[ir.Node, None] = {}
+        self._read: dict[ir.Value, None] = {}
+        self.count = 0
+
+    def rewrite(self, node: ir.Node) -> None:
+        """Rewrite a node, if it computes in integers and has a definition there."""
+        if node in self._gone or node.op_type == "DequantizeLinear":
+            return
+        if node.op_type == "QuantizeLinear":
+            self._requantise(node)
+            return
+        at = Lowering(node)
+        if not at.quantised:
+            return
+        at.nodes, at.parts = Nodes(node, self._names, self._version, self._constants), self._parts
+        try:
+            lower = LOWERINGS.get(node.op_type)
+            if lower is None:
+                raise NotIntegerError(f"{node.op_type} has no definition in integers")
+            made = lower(at)
+        except NotIntegerError as error:
+            self._parts.forget(at.nodes.made)
+            at.nodes.abandon()
+            self._ctx.remark("missed", node, "computed-in-floats", f"it computes floats between integers: {error}")
+            return
+        self._splice(at, made)
+        self.count += 1
+
+    def _requantise(self, node: ir.Node) -> None:
+        """Integers of one scale that become integers of another."""
+        held, result = integers_of(node.inputs[0]), Lowering(node)
+        wanted = _target(node)
+        if held is None or wanted is None or held.scale.size > 1 or wanted.scale.size > 1:
+            return
+        result.nodes = nodes = Nodes(node, self._names, self._version, self._constants)
+        value = requantised(nodes, held, wanted)
+        if value is held.value:
+            value = nodes.make("Identity", [value], wanted.dtype, value)
+        self._enter(node, nodes.made)
+        self._take_place(node.outputs[0], value, node.outputs[0].name)
+        self._stand_for(nodes.made[-1], node)
+        self._leave(node)
+        self.count += 1
+
+    def _splice(self, at: Lowering, made: Sequence[ir.Value]) -> None:
+        """Put the new nodes in place of a node, its activation, and the QuantizeLinear of its results."""
+        node = at.node
+        self._enter(node, at.nodes.made)
+        activation = next((one.activation for one in at.results if one.activation is not None), None)
+        for old, result, value in zip(node.outputs, at.results, made, strict=True):
+            name = result.value.name
+            value.shape = result.value.shape if value.shape is None else value.shape
+            if result.quantize is None:
+                self._take_place(old, value, name)
+                continue
+            integers = result.quantize.outputs[0]
+            kept = integers.name if integers.is_graph_output() else name
+            self._take_place(integers, value, kept)
+            self._leave(result.quantize)
+            result.value.name = None
+        self._note_scales(at, made)
+        last = made[0].producer()
+        if activation is None:
+            self._stand_for(last, node)
+        else:
+            self._stand_for(last, activation)
+            first = next((new for new in at.nodes.made if new.op_type.endswith("Integer")), at.nodes.made[0])
+            if first is not last:
+                self._stand_for(first, node)
+            self._leave(activation)
+        self._leave(node)
+
+    @staticmethod
+    def _note_scales(at: Lowering, made: Sequence[ir.Value]) -> None:
+        """Note beside results what their integers stand for, for those who compare them with floats."""
+        scales: dict[ir.Node, dict[str, list[float]]] = {}
+        for value, result in zip(made, at.results, strict=True):
+            if result.held is not None:
+                scales.setdefault(value.producer(), {})[value.name] = list(result.held.one_scale())
+        for node, noted in scales.items():
+            node.metadata_props[_SCALES] = json.dumps(noted)
+
+    def _stand_for(self, new: ir.Node, node: ir.Node) -> None:
+        """Let a new node have name, origin and placement of the one that it stands for in the plan."""
+        new.name = node.name
+        set_origin(new, origin_of(node))
+        planned = get_placement(node)
+        floats = Format.of(planned.precision.computes_in) if planned.precision is not None else None
+        ports = {}
+        for name_of, values in ((input_name, new.inputs), (output_name, new.outputs)):
+            for index, value in enumerate(values):
+                present = float_format(value) if value is not None else None
+                if present is not None and present is not floats:
+                    ports[name_of(index, self._signatures(new))] = present
+        set_placement(new, Placement(planned.backend, planned.precision, ports, planned.region))
+
+    def _enter(self, node: ir.Node, made: Sequence[ir.Node]) -> None:
+        placement, origin = get_placement(node), origin_of(node)
+        about = node.name or node.op_type
+        for new in made:
+            new.meta.update(node.meta)
+            # Floats in between are float64, which no format of the plan says.
+            values = (value for value in (*new.outputs, *new.inputs) if value is not None)
+            kinds = [found for value in values if (found := float_format(value))]
+            ports = {"input": kinds[1]} if new.op_type == "Cast" and len(kinds) > 1 and kinds[1] is not kinds[0] else {}
+            set_placement(new, Placement(placement.backend, kinds[0] if kinds else None, ports, placement.region))
+            set_origin(new, origin)
+            new.name = self._names.fresh(f"{about}_{new.op_type}")
+            for value in new.outputs:
+                value.name = self._names.fresh(f"{new.name}_out")
+        self._graph.insert_before(node, made)
+
+    def _take_place(self, old: ir.Value, new: ir.Value, name: str | None) -> None:
+        graph = self._graph
+        if old.is_graph_output():
+            for index, output in enumerate(graph.outputs):
+                if output is old:
+                    graph.outputs[index] = new
+        old.replace_all_uses_with(new)
+        old.name = None
+        new.name = name
+
+    def _leave(self, node: ir.Node) -> None:
+        """Remove a node, and remember the conversions and constants that only it may have read."""
+        for value in node.inputs:
+            producer = value.producer() if value is not None else None
+            if producer is not None and producer.op_type == "DequantizeLinear":
+                self._left[producer] = None
+            elif value is not None and value.is_initializer():
+                self._read[value] = None
+        self._gone.add(node)
+        self._graph.remove(node, safe=True)
+
+    def remove_unread(self) -> None:
+        """Remove the conversions and constants that nothing reads any more."""
+        for node in self._left:
+            if not node.outputs[0].uses() and not node.outputs[0].is_graph_output() and node not in self._gone:
+                self._read.update(dict.fromkeys(value for value in node.inputs if value is not None))
+                self._graph.remove(node, safe=True)
+        for value in self._read:
+            if value.is_initializer() and not value.uses() and not value.is_graph_output():
+                self._graph.initializers.pop(value.name, None)
+
+
+def _target(node: ir.Node) -> Integers | None:
+    atom = atom_of(node)
+    return Integers.of(atom) if atom is not None else None

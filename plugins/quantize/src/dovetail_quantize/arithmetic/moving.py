@@ -1,0 +1,113 @@
+"""Nodes that choose or move integers: the node itself, on integers of one scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dovetail_quantize.arithmetic.not_integer import NotIntegerError
+from dovetail_quantize.arithmetic.scaling import centred, requantised, round_to, scaled
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_quantize.arithmetic.lowering import Lowering
+    from dovetail_quantize.arithmetic.ports import Integers
+
+__all__ = ["lower_arg", "lower_comparison", "lower_movement", "lower_pad", "lower_resize"]
+
+# Without a kernel in ONNX Runtime (1.32), by operator; these compute float32, which holds all integers of 16 bits.
+_EIGHT_BITS = frozenset(
+    ("ArgMax", "ArgMin", "DepthToSpace", "Max", "MaxPool", "Min", "Pad", "ReduceMax", "ReduceMin", "Resize",
+     "SpaceToDepth")
+)  # fmt: skip
+_FLOATS_ALONE = frozenset(("GlobalMaxPool",))
+_ALL_OPERANDS = frozenset(("Concat", "Max", "Min"))
+
+
+def lower_movement(at: Lowering, side: dict[int, ir.Value] | None = None) -> list[ir.Value]:
+    """Movement, and the choice of the largest or the smallest: the node itself.
+
+    Args:
+        at: The node.
+        side: Inputs that are replaced besides those in integers, by index; they have the type of the result.
+    """
+    count = len(at.node.inputs) if at.node.op_type in _ALL_OPERANDS else 1
+    operands = [at.operand(index) for index in range(count)]
+    held = [result.held for result in at.results if result.held is not None]
+    if any(result.activation is not None for result in at.results):
+        raise NotIntegerError("an activation is computed together with it")
+    if not held:
+        raise NotIntegerError("nothing reads its result in integers")
+    # Behind a single operand each result has a scale of its own, and TopK chooses from all integers.
+    behind = count == 1 and not side
+    moved = operands[0] if behind else held[0]
+    given = [operand.value if behind else requantised(at.nodes, operand, moved) for operand in operands]
+    kind = _computed_in(at.node.op_type, moved)
+    inputs = [at.nodes.cast(value, kind) for value in given]
+    rest = list(at.node.inputs[count:])
+    for index, value in (side or {}).items():
+        rest[index - count : index - count + 1] = [at.nodes.cast(value, kind)]
+    types = [kind if value.dtype.is_floating_point() else value.dtype for value in at.node.outputs]
+    made = at.nodes.copy([*inputs, *rest], types)
+    return [
+        value if result.held is None else _behind(at, value, moved, result.held)
+        for value, result in zip(made, at.results, strict=True)
+    ]
+
+
+def _behind(at: Lowering, value: ir.Value, moved: Integers, wanted: Integers) -> ir.Value:
+    value = at.nodes.cast(value, moved.dtype)
+    return requantised(at.nodes, type(moved)(value, moved.dtype, moved.scale, moved.zero, None), wanted)
+
+
+def lower_pad(at: Lowering) -> list[ir.Value]:
+    """Pad: what is added is the constant in integers."""
+    if at.node.attributes.get_string("mode", "constant") != "constant":
+        return lower_movement(at)
+    held = at.result(0).held
+    scale, zero = held.one_scale()
+    given = at.node.inputs[2] if len(at.node.inputs) > 2 else None
+    number = at.constant(2) if given is not None else np.zeros(())
+    if number is None:
+        raise NotIntegerError("the number that it adds is computed")
+    if given is None and not zero:
+        return lower_movement(at)
+    added = round_to(float(number.item()) / scale, held, zero)
+    return lower_movement(at, {2: at.nodes.constant(added, held.dtype.numpy(), "padded")})
+
+
+def lower_resize(at: Lowering) -> list[ir.Value]:
+    """Resize to the nearest pixel; other modes compute new numbers."""
+    attributes = at.node.attributes
+    mode = attributes.get_string("mode", "nearest")
+    if mode != "nearest":
+        raise NotIntegerError(f"its mode is {mode}")
+    if attributes.get_string("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
+        raise NotIntegerError("it fills in numbers from outside of the image")
+    return lower_movement(at)
+
+
+def lower_arg(at: Lowering) -> list[ir.Value]:
+    """ArgMax and ArgMin: of the integers."""
+    held = at.operand(0)
+    held.one_scale()
+    kind = _computed_in(at.node.op_type, held)
+    return at.nodes.copy([at.nodes.cast(held.value, kind)], [at.node.outputs[0].dtype])
+
+
+def lower_comparison(at: Lowering) -> list[ir.Value]:
+    """Comparisons: of the integers, or of the numbers that they stand for where scales differ."""
+    held = [at.operand(index) for index in (0, 1)]
+    nodes = at.nodes
+    if held[0].same_numbers(held[1]):
+        inputs = [nodes.cast(one.value, np.int32) for one in held]
+    else:
+        inputs = [scaled(nodes, centred(nodes, one, np.int32), one.one_scale()[0], "scale") for one in held]
+    return nodes.copy(inputs, [at.node.outputs[0].dtype])
+
+
+def _computed_in(op_type: str, held: Integers) -> type:
+    alone = op_type in _FLOATS_ALONE or op_type in _EIGHT_BITS and held.dtype.bitwidth > 8
+    return np.float32 if alone else held.dtype.numpy().type

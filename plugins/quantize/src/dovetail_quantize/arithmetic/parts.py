@@ -1,0 +1,119 @@
+"""Operands of integer products: uint8 with zero points, which every engine multiplies without saturating.
+
+Kernels for one signed operand add two products in 16 bits on processors without instructions for them, and saturate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from dovetail.ir.types import dtype_name
+
+from dovetail_quantize.arithmetic.not_integer import NotIntegerError
+from dovetail_quantize.arithmetic.stored_weights import UnsignedTensor
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_quantize.arithmetic.nodes import Nodes
+    from dovetail_quantize.arithmetic.ports import Integers
+
+__all__ = ["Part", "Parts", "stored_part"]
+
+_ADDS_BYTES = 14  # opset
+
+
+class Part(NamedTuple):
+    """One operand of an integer product.
+
+    Attributes:
+        value: Integers in uint8.
+        zero: Their zero point.
+        factor: What they count for.
+        largest: No integer is further than this from the zero point.
+    """
+
+    value: ir.Value
+    zero: int
+    factor: int
+    largest: int
+
+
+class Parts:
+    """The operands of the products of one graph. Several products of a region read the same."""
+
+    def __init__(self):
+        self._known: dict[tuple[int, int | None], list[Part]] = {}
+
+    def of(self, nodes: Nodes, held: Integers) -> list[Part]:
+        """A value that is computed or given: one part, or two for 16 bits.
+
+        Raises:
+            NotIntegerError: Its integers do not fit.
+        """
+        key = (id(held.value), nodes.region)
+        if key not in self._known:
+            self._known[key] = _parts(nodes, held)
+        return self._known[key]
+
+    def forget(self, made: Sequence[ir.Node]) -> None:
+        """Forget the parts that these nodes compute, as they do not enter the graph."""
+        values = {id(value) for node in made for value in node.outputs}
+        self._known = {key: parts for key, parts in self._known.items() if id(parts[0].value) not in values}
+
+
+def stored_part(
+    nodes: Nodes,
+    held: Integers,
+    shape: Sequence[int],
+    layout: Callable[[np.ndarray], np.ndarray] | None = None,
+    what: str = "",
+) -> Part:
+    """A weight, in a layout of that shape.
+
+    Args:
+        nodes: The nodes of the product.
+        held: The weight.
+        shape: The shape of the layout.
+        layout: Makes the layout of the integers; None for the one that they have.
+        what: The name of the layout.
+
+    Raises:
+        NotIntegerError: Its integers do not fit.
+    """
+    zero = np.unique(held.zero)
+    if held.dtype.bitwidth > 8:
+        raise NotIntegerError(f"its weight '{held.value.name}' is {dtype_name(held.dtype)}")
+    if zero.size > 1:
+        raise NotIntegerError(f"its weight '{held.value.name}' has a zero point per channel")
+    signed = held.low < 0
+    tensor = UnsignedTensor(held.tensor, shape, layout, signed)
+    key = ("weight", id(held.tensor), what, tuple(shape))
+    stored = nodes.constants.stored(key, tensor, f"{held.value.name}_{what}uint8")
+    return Part(stored, int(zero[0]) + (128 if signed else 0), 1, held.largest)
+
+
+def _parts(nodes: Nodes, held: Integers) -> list[Part]:
+    _, zero = held.one_scale()
+    kind, value = dtype_name(held.dtype), held.value
+    if kind == "uint8":
+        return [Part(value, zero, 1, held.largest)]
+    if kind == "int8":
+        return [Part(_moved(nodes, value), zero + 128, 1, held.largest)]
+    if kind == "int16" and zero == 0:
+        low = nodes.cast(value, np.uint8)  # keeps the lower eight bits
+        wide = nodes.cast(value, np.int32)
+        rest = nodes.make("Sub", [wide, nodes.cast(low, np.int32)], np.int32, value)
+        high = nodes.make("Div", [rest, nodes.constant(256, np.int32, "high_byte")], np.int32, value)
+        high = nodes.make("Add", [high, nodes.constant(128, np.int32, "middle")], np.int32, value)
+        return [Part(nodes.cast(high, np.uint8), 128, 256, 128), Part(low, 0, 1, 255)]
+    raise NotIntegerError(f"'{value.name}' is {kind} with the zero point {zero}, which integer products do not take")
+
+
+def _moved(nodes: Nodes, value: ir.Value) -> ir.Value:
+    """int8 as uint8 with 128 for zero."""
+    kind = np.uint8 if nodes.version >= _ADDS_BYTES else np.int32
+    moved = nodes.make("Add", [nodes.cast(value, kind), nodes.constant(128, kind, "middle")], kind, value)
+    return nodes.cast(moved, np.uint8)

@@ -1,0 +1,66 @@
+"""Arithmetic on two or more operands: Add, Sub, Sum and Mul."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dovetail_quantize.arithmetic.not_integer import NotIntegerError
+from dovetail_quantize.arithmetic.scaling import bounds_of, centred, rounded, scaled
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_quantize.arithmetic.lowering import Lowering
+
+__all__ = ["lower_mul", "lower_prelu", "lower_sum"]
+
+_INT32 = 1 << 31
+
+
+def lower_sum(at: Lowering) -> list[ir.Value]:
+    """Add, Sub and Sum: every operand times its multiplier, summed in float64 in order."""
+    nodes, result = at.nodes, at.result(0)
+    scale = result.held.one_scale()[0]
+    total = None
+    for index in range(len(at.node.inputs)):
+        held = at.operand(index)
+        multiplier = held.one_scale()[0] / scale
+        term = scaled(nodes, centred(nodes, held, np.int32), multiplier)
+        if total is None:
+            total = term
+        else:
+            operator = "Sub" if at.node.op_type == "Sub" else "Add"
+            total = nodes.make(operator, [total, term], np.float64, at.shape)
+    return [rounded(nodes, total, result.held, bounds_of(result.held, result.activation))]
+
+
+def lower_mul(at: Lowering) -> list[ir.Value]:
+    """Mul: the product of the integers times one multiplier."""
+    nodes, result = at.nodes, at.result(0)
+    one, other = at.operand(0), at.operand(1)
+    if one.largest * other.largest >= _INT32:
+        raise NotIntegerError("a product of its operands may be too large for int32")
+    multiplier = one.one_scale()[0] * other.one_scale()[0] / result.held.one_scale()[0]
+    factors = [centred(nodes, held, np.int32) for held in (one, other)]
+    product = nodes.make("Mul", factors, np.int32, at.shape)
+    return [rounded(nodes, scaled(nodes, product, multiplier), result.held, bounds_of(result.held, result.activation))]
+
+
+def lower_prelu(at: Lowering) -> list[ir.Value]:
+    """PRelu with a slope per channel: the positive and the negative part, each times its multiplier."""
+    nodes, result, held = at.nodes, at.result(0), at.operand(0)
+    slope = at.constant(1)
+    if slope is None:
+        raise NotIntegerError("its slope is computed")
+    scale, wanted = held.one_scale()[0], result.held.one_scale()[0]
+    exact = nodes.cast(centred(nodes, held, np.int32), np.float64)
+    zero = nodes.constant(0, np.float64, "zero")
+    parts = []
+    slopes = slope.astype(np.float64) * scale / wanted
+    for operator, multiplier in (("Max", scale / wanted), ("Min", slopes)):
+        part = nodes.make(operator, [exact, zero], np.float64, held.value)
+        parts.append(scaled(nodes, part, multiplier, f"{operator.lower()}_multiplier"))
+    total = nodes.make("Add", parts, np.float64, at.shape)
+    return [rounded(nodes, total, result.held, bounds_of(result.held, result.activation))]

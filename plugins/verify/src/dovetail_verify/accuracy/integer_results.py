@@ -1,0 +1,104 @@
+"""Results in integers, shown as the floats that they stand for.
+
+Where a backend computes in integers, the node of the plan gives integers under the name of its float, with their scale
+beside it. To compare it with the original, the float is computed beside it, and readers get the integers of that float,
+which are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.planning.placement import get_placement, set_placement
+
+from dovetail_verify.accuracy.watched import first_float
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+
+__all__ = ["with_floats"]
+
+_SCALES = "dovetail.scales"
+"""Metadata of a node: scale and zero point of each result in integers, by the name of the result, as JSON."""
+
+
+def with_floats(low: Model, exact: Model) -> tuple[Model, Mapping[str, str]]:
+    """A result whose integers are shown as floats; the result itself where it computes none in integers.
+
+    Args:
+        low: The result; it is not changed.
+        exact: The model with everything high; its nodes have the names that they have in `low`.
+
+    Returns:
+        The result, and the values in which nodes are seen that have no result of their own: they are computed together
+        with the activation behind them, so that node stands for both.
+    """
+    if not any(_SCALES in node.metadata_props for node in low.graph):
+        return low, {}
+    shown = low.clone()
+    names = FreshNames.of(shown.graph)
+    floats = {node.name: node for node in exact.graph if first_float(node) is not None}
+    stands: dict[str, ir.Node] = {}
+    parts: list[str] = []
+    for node in list(shown.graph):
+        name = node.name
+        if name not in floats or first_float(node) is not None:
+            continue
+        scales = json.loads(node.metadata_props.get(_SCALES, "{}"))
+        value = next((one for one in node.outputs if one.name in scales), None)
+        if value is not None:
+            stands[name] = _show(shown.graph, node, value, first_float(floats[name]).dtype, scales[value.name], names)
+        else:
+            node.name = names.fresh(f"{name}/part")
+            parts.append(name)
+    seen: dict[str, str] = {}
+    for name in parts:
+        behind = next((user.name for user, _ in first_float(floats[name]).uses()), "")
+        if behind in stands:
+            stands[behind].name = name
+            seen[name] = stands[behind].outputs[0].name
+    shown.touch()
+    return shown, seen
+
+
+def _show(
+    graph: ir.Graph, node: ir.Node, value: ir.Value, dtype: ir.DataType, scales: list[float], names: FreshNames
+) -> ir.Node:
+    """Compute the float of a value in integers, under its name and by a node of that name; return that node."""
+    import numpy as np
+    import onnx_ir as ir
+
+    name, placement = value.name, get_placement(node)
+    value.name = names.fresh(f"{name}/integers")
+    constants = []
+    for what, array in (
+        ("scale", np.array(scales[0], dtype.numpy())),
+        ("zero", np.array(scales[1], value.dtype.numpy())),
+    ):
+        tensor = ir.Tensor(array, name=names.fresh(f"{name}/{what}"))
+        constant = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        graph.register_initializer(constant)
+        constants.append(constant)
+    made: list[ir.Node] = []
+
+    def step(op_type: str, given: ir.Value, called: str, kind: ir.DataType) -> ir.Value:
+        result = ir.Value(name=called, type=ir.TensorType(kind), shape=value.shape)
+        inputs, about = [given, *constants], names.fresh(f"{name}/{op_type}")
+        made.append(ir.Node("", op_type, inputs, outputs=[result], name=about))
+        set_placement(made[-1], placement)
+        return result
+
+    readers = list(value.uses())
+    real = step("DequantizeLinear", value, name, dtype)
+    integers = step("QuantizeLinear", real, names.fresh(f"{name}/again"), value.dtype)
+    step("DequantizeLinear", integers, names.fresh(f"{name}/rounded"), dtype)
+    made[0].name, node.name = node.name, made[0].name
+    graph.insert_after(node, made)
+    for reader, index in readers:
+        reader.replace_input_with(index, integers)
+    return made[0]
