@@ -4,22 +4,34 @@ from dovetail.plugin import hookimpl
 
 dovetail_api = 1
 
+_FACTS = (
+    "changed_extents",
+    "first_extent",
+    "image_channels",
+    "image_height",
+    "image_width",
+    "largest_batch_extent",
+    "largest_extent",
+    "largest_matrix_extent",
+    "largest_size",
+    "not_computed",
+    "operands",
+    "reduced_extent",
+    "residual_add",
+    "same_ranks",
+    "second_size",
+    "uneven_parts",
+    "zeros",
+)
+_BROADCASTS = ("broadcast_first_axis", "broadcast_operands", "listed_broadcast", "merged_rank")
+
 
 @hookimpl
 def register(registry):
     """Register the backend `bpu-int8`, its edit, and the facts that its limits use."""
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")
     registry.backend("bpu-int8", "dovetail_schemas:backends/bpu_int8.yaml")
-    for fact in (
-        "changed_extents",
-        "first_extent",
-        "largest_batch_extent",
-        "largest_extent",
-        "largest_matrix_extent",
-        "reduced_extent",
-        "residual_add",
-        "same_ranks",
-        "uneven_parts",
-        "zeros",
-    ):
+    for fact in _FACTS:
         registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")
+    for fact in _BROADCASTS:
+        registry.fact(fact, f"dovetail_bpu_int8.broadcasts:{fact}")
