@@ -19,11 +19,14 @@ _SCALARS, _LISTS = frozenset({1, 2, 3}), frozenset({6, 7, 8})  # onnx.AttributeP
 def content_names(rule: Rule, facts: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The facts in a rule, and its other names whose value neither types nor attributes determine.
 
-    What they stand for belongs into the key.
+    What they stand for belongs into the key. A name that a shape gives is an extent, even if a port has that name.
     """
-    names = {name for row in rule.rows for name in row.names}
     operator = known_names(rule.domain, rule.op_type)
-    known = operator.ports if operator else ()
+    known, listed = (operator.ports, operator.attributes) if operator else ((), ())
+    names: set[str] = set()
+    for row in rule.rows:
+        names |= row.names - {name for pattern in row.patterns for name in pattern.names}
+        names |= {pattern.target for pattern in row.patterns if pattern.target in listed}
     volatile = (".is_output", ".consumers")
     others = (n for n in names - facts if n in known or is_position(n) or n.endswith(volatile))
     return tuple(sorted(names & facts)), tuple(sorted(others))

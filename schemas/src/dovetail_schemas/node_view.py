@@ -14,7 +14,7 @@ from dovetail_onnx.signatures import Opsets, Signature, input_name, port_names, 
 
 from dovetail_schemas.effective import effective
 from dovetail_schemas.memo import is_constant
-from dovetail_schemas.operators import later_name
+from dovetail_schemas.operators import known_names, later_name
 from dovetail_schemas.terms import ABSENT, Unknown
 
 if TYPE_CHECKING:
@@ -182,9 +182,11 @@ class NodeView:
     def extents(self, target: str) -> list | tuple | None:
         """What a shape is laid over: the extents of a port, or the elements of a list attribute.
 
-        `ABSENT` when the node has neither.
+        A list that was an attribute in an older opset is one where it is an input, too. `ABSENT` when the node has
+        neither.
         """
-        if target in self.ports:
+        known = known_names(self.node.domain, self.op_type)
+        if target in self.ports and not (known and target in known.attributes):
             value = self.ports[target]
             return ABSENT if value is None else extents_of(value)
         found = self[target]

@@ -342,3 +342,25 @@ class TestBothOrdersOfACommutativeOperator:
         graph = "(float[1,4,1,1] a, float[2,4,8,8] b) => (float[2,4,8,8] y) { y = Max(a, b) }"
         verdict = judge(rules, graph, types=types)
         assert (verdict.types["in0"], verdict.types["in1"]) == ((INT16,), (INT8,))
+
+
+def test_a_list_that_is_an_input_is_compared_as_the_attribute_that_it_was(load, node):
+    pad = "ops: {Pad: {types: float32, shape: {pads: BN BC EN EC}, limits: {BN: 0, EC: ..3}}}"
+    judge = Judge(load(pad), opset=22)
+    text = "(float[2,2] x) => (float[2,6] y) <int64[4] p = {0, 0, 0, %d}> { y = Pad (x, p) }"
+    assert judge(node(text % 3)).ok
+    assert [reason.text for reason in judge(node(text % 4)).reasons] == ["EC = 4; allowed: ..3"]
+
+
+def test_an_extent_with_the_name_of_a_port_reads_no_constant(load, node):
+    judge = Judge(load("ops: {Conv: {types: float32, shape: {X: N C H W}, limits: {W: ..8}}}"), opset=22)
+    one = node("(float[1,1,4,4] x) => (float[1,1,4,4] y) <float[1,1,1,1] w = {1}> { y = Conv (x, w) }")
+
+    class Unread:
+        shape, dtype, size = one.inputs[1].shape, one.inputs[1].dtype, 1
+
+        def numpy(self):
+            raise AssertionError("the weight is read")
+
+    one.inputs[1].const_value = Unread()
+    assert judge(one).ok

@@ -4,6 +4,27 @@ from dovetail.plugin import hookimpl
 
 dovetail_api = 1
 
+_FACTS = (
+    "changed_extents",
+    "first_extent",
+    "image_channels",
+    "image_height",
+    "image_width",
+    "largest_batch_extent",
+    "largest_extent",
+    "largest_matrix_extent",
+    "largest_size",
+    "not_computed",
+    "operands",
+    "reduced_extent",
+    "residual_add",
+    "same_ranks",
+    "second_size",
+    "uneven_parts",
+    "zeros",
+)
+_BROADCASTS = ("broadcast_first_axis", "broadcast_operands", "listed_broadcast", "merged_rank")
+
 
 @hookimpl
 def register(registry):
@@ -13,16 +34,7 @@ def register(registry):
     registry.backend("bpu-int8", "dovetail_schemas:backends/bpu_int8.yaml")
     registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.notes:VendorNotes")
     registry.option("bpu", "dovetail_bpu_int8.vendor.option:BPU")
-    for fact in (
-        "changed_extents",
-        "first_extent",
-        "largest_batch_extent",
-        "largest_extent",
-        "largest_matrix_extent",
-        "reduced_extent",
-        "residual_add",
-        "same_ranks",
-        "uneven_parts",
-        "zeros",
-    ):
+    for fact in _FACTS:
         registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")
+    for fact in _BROADCASTS:
+        registry.fact(fact, f"dovetail_bpu_int8.broadcasts:{fact}")

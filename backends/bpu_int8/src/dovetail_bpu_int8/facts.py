@@ -7,23 +7,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dovetail_bpu_int8.extents import all_extents, extents_of, product
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = [
     "changed_extents",
     "first_extent",
+    "image_channels",
+    "image_height",
+    "image_width",
     "largest_batch_extent",
     "largest_extent",
     "largest_matrix_extent",
+    "largest_size",
+    "not_computed",
+    "operands",
     "reduced_extent",
     "residual_add",
     "same_ranks",
+    "second_size",
     "uneven_parts",
     "zeros",
 ]
 
 _LARGEST_READ = 1 << 20  # elements of a constant that are looked at
+_FLATTENING = ("Flatten", "Reshape")
 
 
 def residual_add(node: ir.Node) -> bool:
@@ -37,21 +47,61 @@ def residual_add(node: ir.Node) -> bool:
     )
 
 
+def operands(node: ir.Node) -> int:
+    """How many inputs the node has."""
+    return sum(value is not None for value in node.inputs)
+
+
+def not_computed(node: ir.Node) -> int:
+    """How many inputs no node computes: constants and inputs of the model."""
+    return sum(value is not None and value.producer() is None for value in node.inputs)
+
+
 def zeros(node: ir.Node) -> int:
     """How many zeros the constant operands have; those of a large constant count as none."""
     return sum(int(np.count_nonzero(array == 0)) for array in map(_constant, node.inputs) if array is not None)
 
 
+def second_size(node: ir.Node) -> int | None:
+    """How many elements the second input has."""
+    extents = extents_of(node.inputs[1])
+    return None if extents is None else product(extents)
+
+
 def first_extent(node: ir.Node) -> int | None:
-    """The first extent of the first input; 1 for a scalar."""
-    extents = _extents(node.inputs[0])
-    return None if extents is None else extents[0] if extents else 1
+    """The largest first extent of what the node computes with: floats that are no constants; 1 for scalars."""
+    shapes = all_extents(node)
+    return None if shapes is None else max((extents[0] for extents in shapes if extents), default=1)
 
 
 def largest_extent(node: ir.Node) -> int | None:
-    """The largest of the other extents of the first input; 1 if there are none."""
-    extents = _extents(node.inputs[0])
-    return None if extents is None else max(extents[1:], default=1)
+    """The largest of their other extents; 1 if there are none."""
+    shapes = all_extents(node)
+    return None if shapes is None else max((extent for extents in shapes for extent in extents[1:]), default=1)
+
+
+def largest_size(node: ir.Node) -> int | None:
+    """The bytes of the largest of them in int8."""
+    shapes = all_extents(node)
+    return None if shapes is None else max(map(product, shapes), default=1)
+
+
+def image_channels(node: ir.Node) -> int | None:
+    """The channels of the image that a Gemm reads: before a Flatten, else all that it multiplies."""
+    image = _image(node)
+    return None if image is None else image[0]
+
+
+def image_height(node: ir.Node) -> int | None:
+    """The rows of the image that a Gemm reads: 1 if it reads no flattened image."""
+    image = _image(node)
+    return None if image is None else image[1]
+
+
+def image_width(node: ir.Node) -> int | None:
+    """The columns of the image that a Gemm reads: 1 if it reads no flattened image."""
+    image = _image(node)
+    return None if image is None else image[2]
 
 
 def same_ranks(node: ir.Node) -> bool | None:
@@ -72,7 +122,7 @@ def largest_batch_extent(node: ir.Node) -> int | None:
 
 def changed_extents(node: ir.Node) -> int | None:
     """How many extents of the result differ from those of the first input, aligned at the last one."""
-    before, after = _extents(node.inputs[0]), _extents(node.outputs[0])
+    before, after = extents_of(node.inputs[0]), extents_of(node.outputs[0])
     if before is None or after is None or len(after) < len(before):
         return None
     return sum(one != other for one, other in zip([1] * (len(after) - len(before)) + before, after, strict=True))
@@ -80,8 +130,8 @@ def changed_extents(node: ir.Node) -> int | None:
 
 def uneven_parts(node: ir.Node) -> int | None:
     """By how much the largest part of a Split exceeds the smallest."""
-    before = _extents(node.inputs[0])
-    parts = [_extents(value) for value in node.outputs]
+    before = extents_of(node.inputs[0])
+    parts = [extents_of(value) for value in node.outputs]
     if before is None or any(part is None or len(part) != len(before) for part in parts):
         return None
     along = [max(extents) - min(extents) for extents in zip(*parts, strict=True)]
@@ -90,23 +140,30 @@ def uneven_parts(node: ir.Node) -> int | None:
 
 def reduced_extent(node: ir.Node) -> int | None:
     """The number of elements that each element of the result is reduced from."""
-    before, after = _extents(node.inputs[0]), _extents(node.outputs[0])
+    before, after = extents_of(node.inputs[0]), extents_of(node.outputs[0])
     if before is None or after is None:
         return None
-    return int(np.prod(before, dtype=np.int64)) // max(int(np.prod(after, dtype=np.int64)), 1)
+    return product(before) // max(product(after), 1)
+
+
+def _image(node: ir.Node) -> tuple[int, int, int] | None:
+    """Channels, rows and columns of the image that a Gemm reads."""
+    read = extents_of(node.inputs[0])
+    if read is None:
+        return None
+    before = node.inputs[0].producer()
+    if before is not None and before.op_type in _FLATTENING:
+        image = extents_of(before.inputs[0])
+        if image is not None and len(image) == 4 and image[0] == read[0]:
+            return image[1], image[2], image[3]
+    return read[-1], 1, 1
 
 
 def _largest(values: Iterable[ir.Value | None], part: slice) -> int | None:
-    shapes = [_extents(value) for value in values]
+    shapes = [extents_of(value) for value in values]
     if any(shape is None for shape in shapes):
         return None
     return max((extent for shape in shapes for extent in shape[part]), default=1)
-
-
-def _extents(value: ir.Value | None) -> list[int] | None:
-    if value is None or value.shape is None or not all(isinstance(extent, int) for extent in value.shape):
-        return None
-    return list(value.shape)
 
 
 def _constant(value: ir.Value | None) -> np.ndarray | None:
