@@ -8,6 +8,7 @@ import onnx_ir as ir
 from dovetail_onnx.opening import open_text
 
 WEIGHTS = "<float[8,8,3,3] w, float[8,8,1,1] v, float[8] b>"
+RANDOM = ("w", "v", "b")
 HEADER = f"(float[1,8,16,16] x) => (float[1,8,16,16] y) {WEIGHTS} "
 
 NET = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [act] r = Relu (a) [mid] m = Conv (r, v)
@@ -17,11 +18,11 @@ NET = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [act] r = Relu (a) [mid] 
 
 
 def model_of(body=NET, header=HEADER):
-    """A model with random weights."""
+    """A model with random numbers for the weights w, v and b."""
     model = open_text(f'<ir_version: 8, opset_import: ["": 11]>\ng {header}{body}', "m")
     rng = np.random.default_rng(1)
     for value in model.graph.initializers.values():
-        if value.const_value is None:
+        if value.name in RANDOM:
             array = rng.standard_normal([int(extent) for extent in value.shape]).astype(np.float32) / 3
             value.const_value = ir.tensor(array, name=value.name)
     return model

@@ -34,6 +34,8 @@ def register(registry):
     registry.backend("bpu-int8", "dovetail_schemas:backends/bpu_int8.yaml")
     registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.notes:VendorNotes")
     registry.option("bpu", "dovetail_bpu_int8.vendor.option:BPU")
+    registry.command("hb-report", "dovetail_bpu_int8.vendor.report_command:HB_REPORT")
+    registry.emitter("hb-files", "dovetail_bpu_int8.vendor.hb_files:HbFiles")
     for fact in _FACTS:
         registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")
     for fact in _BROADCASTS:

@@ -92,7 +92,7 @@ def _cosine(job: CompileJob, request: Request) -> float | None:
 
     ctx = Context(request, plugins=job.ctx.plugins)
     ctx.load_backends()
-    ctx.try_engines = False
+    ctx.try_engines = ctx.files_wanted = False
     compiled = Planner(job.original, ctx, job.passes).compile()
     if not any(_calibrated(held) for held in compiled.plan.values.values()):
         return None

@@ -76,6 +76,7 @@ class Context:
         plan: The plan that is being carried out, if one is.
         try_engines: Load the result on the engines that its backends are made for: always (True), never (False), or
             unless the model is large or a plan is replayed (None).
+        files_wanted: Whether emitters of files for the whole model are asked; not for results that nobody keeps.
         trial: What trying the engines left for whatever runs the result.
         decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
         holdings: The quantised forms of values, with their parameters, once they are calibrated.
@@ -105,6 +106,7 @@ class Context:
         self.decided_outside = False
         self.plan: Plan | None = None
         self.try_engines: bool | None = None
+        self.files_wanted = True
         self.trial: Any = None
         self.decided: Model | None = None
         self.remedies_for = ""

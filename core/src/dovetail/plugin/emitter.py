@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.passes import Context
     from dovetail.planning.holdings import Holding
     from dovetail.plugin.backend import Backend
 
@@ -65,6 +66,7 @@ class EmittedRegion:
             source model. Its inputs and outputs are values of the source model.
         nodes: The names of its nodes; of the whole model, those on the backend.
         holdings: The quantised forms of the values that these nodes compute and read, with their parameters.
+        context: The context of the compilation: what was asked for, and the plugins; None where nobody compiles.
     """
 
     name: str
@@ -73,6 +75,7 @@ class EmittedRegion:
     source: Model
     nodes: tuple[str, ...]
     holdings: tuple[Holding, ...] = ()
+    context: Context | None = None
 
 
 class Emitter(Protocol):

@@ -59,13 +59,13 @@ class EmitArtifacts(Pass):
             emitters = [name for name in backend.artifacts if not takes_whole_model(name, ctx)]
             if not emitters:
                 continue
-            given = _for_emitter(model, region, backend, sources[region.index], ctx.holdings)
+            given = _for_emitter(model, region, backend, sources[region.index], ctx)
             try:
                 made.append((region, emitted(given, emitters, ctx)))
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
                 _refuse(region.nodes, region.backend, refused, ctx)
-        if not ctx.refusals.fresh:
+        if ctx.files_wanted and not ctx.refusals.fresh:
             _emit_whole_model(model, regions, backends, ctx)
         if ctx.refusals.fresh:
             return False
@@ -81,7 +81,7 @@ def _emit_whole_model(model: Model, regions: Iterable[Region], backends: Mapping
         source = (ctx.decided or model).clone()
         own = [node for node in source.graph if (place := get_placement(node)) is not None and place.backend == name]
         names, holdings = tuple(node.name for node in own), _holdings_of(own, ctx.holdings)
-        given = EmittedRegion("model", backends[name], model.clone(), source, names, holdings)
+        given = EmittedRegion("model", backends[name], model.clone(), source, names, holdings, ctx)
         nodes = [node for region in regions if region.backend == name for node in region.nodes]
         try:
             _remark_notes(names[0], emitted(given, emitters, ctx), ctx)
@@ -102,12 +102,10 @@ def _sources(decided: Model, regions: list[Region]) -> Iterator[tuple[int, Model
             yield key, extract(decided, region)
 
 
-def _for_emitter(
-    model: Model, region: Region, backend: Backend, source: Model, holdings: Iterable[Holding]
-) -> EmittedRegion:
+def _for_emitter(model: Model, region: Region, backend: Backend, source: Model, ctx: Context) -> EmittedRegion:
     names = tuple(node.name for node in source.graph)
-    own = _holdings_of(source.graph, holdings)
-    return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own)
+    own = _holdings_of(source.graph, ctx.holdings)
+    return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own, ctx)
 
 
 def _holdings_of(nodes: Iterable[ir.Node], holdings: Iterable[Holding]) -> tuple[Holding, ...]:

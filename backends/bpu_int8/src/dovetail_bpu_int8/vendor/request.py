@@ -90,6 +90,7 @@ def changed(
         "wishes": wishes,
         "march": asked.march.name,
         "document": asked.document,
+        "folder": str(asked.folder) if asked.folder is not None and asked.document else "",
         "notes": [list(note) for note in asked.notes],
     }
     options = {**request.options, OPTION: {key: value for key, value in record.items() if value}}

@@ -1,0 +1,154 @@
+"""The emitter `hb-files`: the model in float32, and the files with which the vendor's tools do as was settled here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dovetail.compilation import Planner
+from dovetail.passes import BackendChoice, Context, Request
+from dovetail.plugin import Artifact, DovetailError
+from dovetail_lowering import lower
+
+from dovetail_bpu_int8.vendor.config_yaml import config_document, yaml_text
+from dovetail_bpu_int8.vendor.marches import HB_COMPILE, MARCHES, March
+from dovetail_bpu_int8.vendor.quant_config_json import quant_config_document
+from dovetail_bpu_int8.vendor.settled import differences, model_output_format, settled_by, settled_in
+from dovetail_bpu_int8.vendor.thresholds import thresholds
+from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, OPTION, wish_entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dovetail.ir.model import Model
+    from dovetail.planning.plan import Plan
+    from dovetail.plugin import EmittedRegion
+
+    from dovetail_bpu_int8.vendor.settled import Difference, Settled
+
+__all__ = ["HbFiles"]
+
+MODEL, CONFIG, QUANT_CONFIG, THRESHOLDS = "model.onnx", "config.yaml", "quant_config.json", "thresholds.json"
+_MARCH = "march"
+_KEPT = "hb-files"
+
+
+class HbFiles:
+    """Writes the whole model for the vendor's tools, with the files that hb_mapper or hb_compile read.
+
+    `model.onnx` is in float32, at an opset that the tool reads. `config.yaml` is the file that was given, or one made
+    from the request, and asks for every node that is not where the tool puts it by itself; for hb_compile
+    `quant_config.json` does so. `thresholds.json` has what was found for each node, for comparison with the tool's log.
+    """
+
+    whole = True
+
+    def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
+        """Write them.
+
+        What the tool does by itself is found by planning the written model without any wish; and the written files are
+        planned again, so that a node which they cannot bring to its place is a note.
+        """
+        recorded = region.context.request.options.get(OPTION, {}) if region.context is not None else {}
+        march = _march(region, recorded)
+        model, notes = _written(region)
+        settled = settled_in(model, region.backend.name)
+        for node in model.nodes():
+            node.meta.clear()  # what was decided here means nothing to the vendor's tools
+        model.save(folder / MODEL)
+        outputs = model_output_format(model, settled) or _asked_of_outputs(recorded)
+        changes: Mapping[str, Difference] = {}
+        if region.context is not None:
+            try:
+                changes = differences(settled, _by_default(model, region, outputs))
+            except DovetailError as error:
+                notes.append(f"{CONFIG} says nothing of single nodes: {error.message}")
+        document = config_document(region, recorded, march, outputs, changes)
+        (folder / CONFIG).write_text(yaml_text(document, march), encoding="utf-8")
+        if march.tool == HB_COMPILE:
+            _write_json(folder / QUANT_CONFIG, quant_config_document(document, outputs, changes))
+        _write_json(folder / THRESHOLDS, thresholds(model, region.holdings, march.name))
+        if region.context is not None:
+            notes += _read_back(folder, model, region, settled)
+        return Artifact(tuple(sorted(path.name for path in folder.iterdir())), notes=tuple(notes))
+
+
+def _march(region: EmittedRegion, recorded: Mapping[str, Any]) -> March:
+    """The BPU by the name that was given, unless the backend was chosen for another one."""
+    chosen = dict(getattr(region.backend, "chosen", {})).get(_MARCH, "")
+    named = MARCHES.get(recorded.get(_MARCH, ""))
+    if named is not None and named.own == chosen:
+        return named
+    return MARCHES[chosen]
+
+
+def _written(region: EmittedRegion) -> tuple[Model, list[str]]:
+    """The model at an opset that the tool reads; as it is, with a note, where a node has no form there."""
+    highest = region.backend.opset[1]
+    try:
+        return lower(region.source, highest).model, []
+    except DovetailError as error:
+        model = region.source.clone()
+        why = f"the vendor's tool reads opset {highest} at the highest, and {MODEL} has opset {model.opset}"
+        return model, [f"{why}: {error.message}"]
+
+
+def _by_default(model: Model, region: EmittedRegion, outputs: str) -> Mapping[str, Settled]:
+    """What the vendor's tool settles by itself; found once for all rounds and trials of one compilation."""
+    key = (outputs, tuple((node.name, node.op_type) for node in model.graph))
+    known = region.context.kept.setdefault(_KEPT, {})
+    if key not in known:
+        known.clear()
+        known[key] = settled_by(_plan(model, region, outputs), model, region.backend.name)
+    return known[key]
+
+
+def _plan(model: Model, region: EmittedRegion, outputs: str) -> Plan:
+    """The plan of a model for the BPU alone, with nothing asked of single nodes."""
+    options = {_MARCH: dict(getattr(region.backend, "chosen", {}))[_MARCH]}
+    wishes = [wish_entry(ALL, CONFIG, outputs, MODEL_OUTPUTS)] if outputs else []
+    request = Request((BackendChoice(region.backend.name, options),), options={OPTION: {"wishes": wishes}})
+    return _planned(model, request, region)
+
+
+def _planned(model: Model, request: Request, region: EmittedRegion) -> Plan:
+    ctx = Context(request, plugins=region.context.plugins)
+    ctx.load_backends()
+    return Planner(model.clone(), ctx).decide()[1]
+
+
+def _read_back(folder: Path, model: Model, region: EmittedRegion, settled: Mapping[str, Settled]) -> list[str]:
+    """What the written files, read as those of a user, bring elsewhere than it was settled."""
+    from dovetail_bpu_int8.vendor.request import changed
+
+    try:
+        request = replace(changed(Request(), model, hb_yaml=folder / CONFIG), data=None)
+        plan = _planned(model, request, region)
+    except DovetailError as error:
+        return [f"{CONFIG}, read back, is refused: {error.message}"]
+    again = settled_by(plan, model, region.backend.name)
+    moved = [name for name, one in again.items() if name in settled and one.on_bpu != settled[name].on_bpu]
+    wider = [name for name, one in again.items() if name in settled and name not in moved and one != settled[name]]
+    notes = []
+    if moved:
+        notes.append(f"{CONFIG}, read back, places {_named(moved)} elsewhere")
+    if wider:
+        notes.append(f"{CONFIG}, read back, gives {_named(wider)} other formats")
+    return notes
+
+
+def _named(names: list[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} others"
+
+
+def _asked_of_outputs(recorded: Mapping[str, Any]) -> str:
+    """The integers that somebody asked for at the outputs, which lets an activation be the last node."""
+    asked = [wish["format"] for wish in recorded.get("wishes", ()) if wish.get("ports") == MODEL_OUTPUTS]
+    return asked[-1] if asked else ""
+
+
+def _write_json(path: Path, document: object) -> None:
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

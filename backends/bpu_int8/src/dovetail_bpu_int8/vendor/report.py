@@ -1,0 +1,249 @@
+"""The table of the vendor's tools for a result: where every node is, how near it is to the original, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.planning.holdings import parse_holdings
+from dovetail.planning.placement import HOST
+from dovetail.plugin import DovetailError
+from dovetail_onnx.signatures import find, input_name
+
+from dovetail_bpu_int8.vendor.thresholds import threshold
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.formats import Format
+    from dovetail.planning.holdings import Holding
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.remark import Remark
+
+__all__ = ["HbReport", "OutputRow", "Row", "hb_report"]
+
+_BACKEND = "bpu-int8"
+_LAYER, _COSINE = "layer-error", re.compile(r"cosine (-?[0-9.]+)")
+_FINE, _LOST = 0.99, 0.8  # what the vendor calls fine, and a clear loss
+_FLOATS = {"float32": "float"}
+_NO_COSINES = (
+    "cosine similarities are not known: `dovetail compile ... --layers --data FILE` measures them, and keeps them in "
+    "the result"
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A node.
+
+    Attributes:
+        node: Its name.
+        on: `BPU`, `CPU`, or the name of another backend.
+        subgraph: `id(n)` for the n-th region on the BPU, else `--`.
+        type: Its operator.
+        cosine: The cosine similarity of its result with that of the original, with all errors so far; None if that was
+            not measured.
+        threshold: The largest magnitude that the integers of its first input hold; None for floats.
+        types: Element types of its first input and of its result: `int8/int32`.
+        reason: Why it is not on the BPU, in one clause; empty if it is.
+    """
+
+    node: str
+    on: str
+    subgraph: str
+    type: str
+    cosine: float | None
+    threshold: float | None
+    types: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class OutputRow:
+    """An output of the model.
+
+    Attributes:
+        output: Its name.
+        cosine: The cosine similarity with the original's; None if that was not measured.
+        verdict: `fine` from 0.99, `clear loss` below 0.8, else `some loss`; empty if it was not measured.
+    """
+
+    output: str
+    cosine: float | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class HbReport:
+    """The report of a result.
+
+    Attributes:
+        nodes: The nodes, in the order of the graph.
+        outputs: The outputs of the model.
+        notes: What is missing in the tables, and how to get it.
+    """
+
+    nodes: Sequence[Row]
+    outputs: Sequence[OutputRow]
+    notes: Sequence[str] = ()
+
+    def table_rows(self) -> list[dict[str, str]]:
+        """The nodes under the vendor's column titles; the columns of what is not known are left out."""
+        known = any(row.cosine is not None for row in self.nodes)
+        return [
+            {
+                "Node": row.node,
+                "ON": row.on,
+                "Subgraph": row.subgraph,
+                "Type": row.type,
+                **({"Cosine Similarity": _number(row.cosine)} if known else {}),
+                "Threshold": _number(row.threshold) if row.threshold is not None else "--",
+                "In/Out DataType": row.types,
+                "Reason": row.reason,
+            }
+            for row in self.nodes
+        ]
+
+    def output_rows(self) -> list[dict[str, str]]:
+        """The outputs, under their titles."""
+        return [
+            {"Output": row.output, "Cosine Similarity": _number(row.cosine), "": row.verdict} for row in self.outputs
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "nodes": [asdict(row) for row in self.nodes],
+            "outputs": [asdict(row) for row in self.outputs],
+            "notes": list(self.notes),
+        }
+
+
+def hb_report(result: CompiledModel | str | Path) -> HbReport:
+    """The report of a result, in the columns of hb_mapper.
+
+    Cosine similarities are there if they were measured: by `compile --layers` for nodes, and for outputs by that or by
+    the comparison that the result in memory still has.
+
+    Args:
+        result: A result, or the folder that it was saved to.
+
+    Raises:
+        DovetailError: It was not compiled for `bpu-int8`.
+    """
+    if isinstance(result, (str, Path)):
+        from dovetail import api
+
+        result = api.load(result)
+    plan = result.plan
+    if all(entry["name"] != _BACKEND for entry in plan.backends):
+        names = ", ".join(entry["name"] for entry in plan.backends) or HOST
+        raise DovetailError(f"the result is for {names}, and not for {_BACKEND}", f"add --backend {_BACKEND}")
+    cosines, reasons = _cosines(plan.remarks), _reasons(plan.remarks)
+    ports = _ports(parse_holdings(plan.values))
+    regions: dict[int | None, str] = {}
+    for node in plan.nodes:
+        if node.backend == _BACKEND:
+            regions.setdefault(node.region, f"id({len(regions)})")
+    rows = [_row(node, regions, cosines, ports, reasons) for node in plan.nodes]
+    outputs = _outputs(result, plan, cosines)
+    missing = not cosines or any(row.cosine is None for row in outputs)
+    return HbReport(rows, outputs, (_NO_COSINES,) if missing else ())
+
+
+def _row(
+    node: PlannedNode,
+    regions: Mapping[int | None, str],
+    cosines: Mapping[str, float],
+    ports: Mapping[str, Mapping[str, float]],
+    reasons: Mapping[str, str],
+) -> Row:
+    own = node.backend == _BACKEND
+    read = ports.get(node.name, {}) if own else {}
+    names = [name for name in _input_names(node, len(read)) if name in read]
+    port = names[0] if names else ""
+    return Row(
+        node=node.name,
+        on="BPU" if own else "CPU" if node.backend == HOST else node.backend,
+        subgraph=regions[node.region] if own else "--",
+        type=node.operator,
+        cosine=cosines.get(node.name),
+        threshold=read.get(port),
+        types=f"{_type(node.ports.get(port, node.precision))}/{_type(node.precision)}",
+        reason="" if own else reasons.get(node.name, ""),
+    )
+
+
+def _input_names(node: PlannedNode, count: int) -> list[str]:
+    signature = find(node.domain, node.op_type, None)
+    most = max(len(signature.inputs) if signature is not None else 0, count, 1)
+    return list(dict.fromkeys(input_name(index, signature) for index in range(most)))
+
+
+def _type(format_: Format | None) -> str:
+    """The element type of a format as the vendor writes it."""
+    if format_ is None:
+        return "--"
+    return _FLOATS.get(format_.element, format_.element)
+
+
+def _ports(holdings: Iterable[Holding]) -> dict[str, dict[str, float]]:
+    """The thresholds of computed values by node and port."""
+    found: dict[str, dict[str, float]] = {}
+    for holding in holdings:
+        value = threshold(holding)
+        if holding.source == "weights" or not isinstance(value, float):
+            continue
+        for reader in holding.readers:
+            node, _, port = reader.rpartition(":")
+            found.setdefault(node, {})[port] = value
+    return found
+
+
+def _cosines(remarks: Iterable[Remark]) -> dict[str, float]:
+    """The cosine similarities that `compile --layers` has left."""
+    found: dict[str, float] = {}
+    for remark in remarks:
+        if remark.rule == _LAYER and (cosine := _COSINE.search(remark.why)):
+            found.setdefault(remark.node, float(cosine[1].rstrip(".")))
+    return found
+
+
+def _reasons(remarks: Iterable[Remark]) -> dict[str, str]:
+    """Why nodes are not on the BPU: what was said of them last, in one clause."""
+    found: dict[str, str] = {}
+    prefix = f"not on {_BACKEND}"
+    for remark in remarks:
+        if remark.kind in ("missed", "failed") and remark.why.startswith(prefix):
+            found[remark.node] = _clause(remark.why.removeprefix(prefix).lstrip(":, "))
+        elif remark.rule == "pinned" and remark.node not in found:
+            found[remark.node] = _clause(remark.why)
+    return found
+
+
+def _clause(why: str) -> str:
+    """The first of several reasons, with what would be allowed."""
+    first, _, rest = why.partition("; ")
+    following = rest.partition("; ")[0]
+    return f"{first}; {following}" if following.startswith("allowed: ") else first
+
+
+def _outputs(result: CompiledModel, plan: Plan, cosines: Mapping[str, float]) -> list[OutputRow]:
+    compared = {one.name: one.cosine for one in getattr(result.verification, "outputs", ())}
+    by_value = {node.output: cosines.get(node.name) for node in plan.nodes}
+    found = []
+    for value in result.model.graph.outputs:
+        cosine = compared.get(value.name)
+        cosine = by_value.get(value.name) if cosine is None else cosine
+        verdict = (
+            "" if cosine is None else "fine" if cosine >= _FINE else "clear loss" if cosine < _LOST else "some loss"
+        )
+        found.append(OutputRow(value.name, cosine, verdict))
+    return found
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6f}"

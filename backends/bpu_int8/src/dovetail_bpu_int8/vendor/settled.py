@@ -1,0 +1,130 @@
+"""What was settled for each node, and how that differs from what the vendor's tools settle by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dovetail.planning.placement import get_placement
+from dovetail_onnx.signatures import Signatures, input_name, output_name
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.formats import Format
+    from dovetail.ir.model import Model
+    from dovetail.planning.plan import Plan
+
+__all__ = ["Difference", "Settled", "differences", "model_output_format", "settled_by", "settled_in"]
+
+_INTEGERS = ("int8", "int16")
+_CHOSEN = (*_INTEGERS, "float16")
+_DEFAULT = "int8"
+_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Where a node is, and the element types at its ports that formats can be asked for.
+
+    Attributes:
+        on_bpu: Whether it is on the BPU.
+        inputs: Element types of the computed inputs, by their numbers.
+        output: That of the first output: `int32` where sums leave whole.
+    """
+
+    on_bpu: bool
+    inputs: Mapping[int, str] = field(default_factory=dict)
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What must be asked of a node so that the vendor's tools do as was settled here.
+
+    Attributes:
+        on: `BPU` or `CPU`; empty if it is where they put it.
+        inputs: Element types of inputs that differ, by their numbers.
+        all_inputs: The element type of all inputs; empty if they are not the same, or do not differ.
+        output: The element type of the outputs, if it differs.
+    """
+
+    on: str = ""
+    inputs: Mapping[int, str] = field(default_factory=dict)
+    all_inputs: str = ""
+    output: str = ""
+
+
+def settled_in(model: Model, backend: str) -> dict[str, Settled]:
+    """What the placements of a model say, by the names of its nodes; for nodes of the main graph that are placed."""
+    signatures = Signatures(model.ir.opset_imports)
+    found = {}
+    for node in model.graph:
+        placement = get_placement(node)
+        if placement is not None and node.name:
+            own = placement.backend == backend
+            found[node.name] = _settled(node, placement.port_format, signatures) if own else Settled(False)
+    return found
+
+
+def settled_by(plan: Plan, model: Model, backend: str) -> dict[str, Settled]:
+    """What a plan says of the nodes of a model, by their names."""
+    signatures, entries = Signatures(model.ir.opset_imports), {entry.name: entry for entry in plan.nodes}
+    found = {}
+    for node in model.graph:
+        entry = entries.get(node.name)
+        if entry is None:
+            continue
+
+        def format_of(port: str, entry=entry) -> Format | None:
+            return entry.ports.get(port, entry.precision)
+
+        found[node.name] = _settled(node, format_of, signatures) if entry.backend == backend else Settled(False)
+    return found
+
+
+def _settled(node: ir.Node, format_of, signatures: Signatures) -> Settled:
+    signature = signatures(node)
+    inputs = {}
+    for index, value in enumerate(node.inputs):
+        if value is None or value.is_initializer() and not value.is_graph_input():
+            continue
+        element = _element(format_of(input_name(index, signature)))
+        if element in _CHOSEN:
+            inputs[index] = element
+    return Settled(True, inputs, _element(format_of(output_name(0, signature))))
+
+
+def _element(format_: Format | None) -> str:
+    return "" if format_ is None or not format_.quantised and not format_.is_float else format_.element
+
+
+def differences(settled: Mapping[str, Settled], by_default: Mapping[str, Settled]) -> dict[str, Difference]:
+    """What must be asked of nodes, by name; nodes of which nothing must be asked are left out."""
+    found = {}
+    for name, wanted in settled.items():
+        given = by_default.get(name)
+        if given is None:
+            continue
+        on = "" if wanted.on_bpu == given.on_bpu else "BPU" if wanted.on_bpu else "CPU"
+        inputs = {
+            index: element for index, element in wanted.inputs.items() if element != given.inputs.get(index, _DEFAULT)
+        }
+        same = set(wanted.inputs.values())
+        all_inputs = next(iter(same)) if inputs and len(same) == 1 else ""
+        output = wanted.output if wanted.output in _CHOSEN and wanted.output != (given.output or _DEFAULT) else ""
+        if given.output not in _CHOSEN and wanted.output == _DEFAULT:
+            output = ""  # an output of the model in int8, which `set_model_output_int8` asks for
+        if on or inputs or output:
+            found[name] = Difference(on, {} if all_inputs else inputs, all_inputs, output)
+    return found
+
+
+def model_output_format(model: Model, settled: Mapping[str, Settled]) -> str:
+    """The integers in which products leave the BPU as outputs of the model; empty if their sums leave whole."""
+    found = set()
+    for value in model.graph.outputs:
+        node = value.producer()
+        if node is not None and node.op_type in _PRODUCTS and node.name in settled and settled[node.name].on_bpu:
+            found.add(settled[node.name].output)
+    return next((element for element in ("int16", "int8") if element in found), "")

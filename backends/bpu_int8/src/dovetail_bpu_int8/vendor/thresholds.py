@@ -1,0 +1,72 @@
+"""The thresholds of nodes, in the sense of the vendor's tools: the largest magnitude that the integers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dovetail_onnx.signatures import Signatures, input_name
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.planning.holdings import Holding
+
+__all__ = ["input_thresholds", "threshold", "thresholds"]
+
+_HIGHEST = {"int8": 127, "int16": 32767}
+_DIGITS = 8  # significant ones of a float32
+
+
+def threshold(holding: Holding) -> float | list[float] | None:
+    """The threshold of a holding, one number or one per channel; None for what has none, such as sums in 32 bits.
+
+    A scale is the threshold divided by 127, or by 32767 where values are held in int16.
+    """
+    highest = _HIGHEST.get(holding.format.element)
+    if highest is None or holding.parameters is None:
+        return None
+    found = [float(f"{scale * highest:.{_DIGITS}g}") for scale in holding.parameters.scale]
+    return found[0] if len(found) == 1 else found
+
+
+def input_thresholds(holdings: Iterable[Holding]) -> dict[tuple[str, str], float | list[float]]:
+    """The threshold at every port that reads a quantised value, by the names of node and port."""
+    found: dict[tuple[str, str], float | list[float]] = {}
+    for holding in holdings:
+        value = threshold(holding)
+        if value is not None:
+            for reader in holding.readers:
+                node, _, port = reader.rpartition(":")
+                found[node, port] = value
+    return found
+
+
+def thresholds(model: Model, holdings: Sequence[Holding], march: str) -> dict[str, Any]:
+    """The thresholds of the nodes of a model: those of what they read, by the numbers of inputs, and what they give.
+
+    Weights are left out, for the vendor's tools find theirs in the model.
+
+    Args:
+        model: The model.
+        holdings: The quantised forms of its values.
+        march: The BPU.
+    """
+    read = input_thresholds(holdings)
+    given: dict[str, float | list[float]] = {}
+    for holding in holdings:
+        value = threshold(holding)
+        if value is not None:
+            given.setdefault(holding.value, value)
+    signatures = Signatures(model.ir.opset_imports)
+    nodes: dict[str, Mapping[str, Any]] = {}
+    for node in model.graph:
+        signature, inputs = signatures(node), {}
+        for index, value in enumerate(node.inputs):
+            weight = value is None or value.is_initializer() and not value.is_graph_input()
+            found = None if weight else read.get((node.name, input_name(index, signature)))
+            if found is not None:
+                inputs[str(index)] = found
+        outputs = {str(i): given[value.name] for i, value in enumerate(node.outputs) if value.name in given}
+        if inputs or outputs:
+            nodes[node.name] = {"inputs": inputs, "outputs": outputs}
+    return {"march": march, "nodes": nodes}

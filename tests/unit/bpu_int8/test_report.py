@@ -1,0 +1,137 @@
+"""The report of a result in the vendor's columns."""
+
+import json
+import sys
+from pathlib import Path
+
+import dovetail
+import numpy as np
+import pytest
+from dovetail.cli.main import main
+from dovetail_bpu_int8.vendor import report_command
+from dovetail_bpu_int8.vendor.report import hb_report
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from vendor_files import NET, model_of  # noqa: E402
+
+DATA = [{"x": np.random.default_rng(n).standard_normal((1, 8, 16, 16)).astype(np.float32)} for n in range(3)]
+COLUMNS = ["Node", "ON", "Subgraph", "Type", "Cosine Similarity", "Threshold", "In/Out DataType", "Reason"]
+
+
+def compiled(body=NET, march="bayes", layers=True, backends=(), **request):
+    return dovetail.compile(
+        model_of(body),
+        [f"bpu-int8:march={march},observer=kl", *backends],
+        data=DATA,
+        layers=layers,
+        verify=False,
+        **request,
+    )
+
+
+def test_where_every_node_is_and_why():
+    rows = {row.node: (row.on, row.subgraph, row.type, row.types, row.reason) for row in hb_report(compiled()).nodes}
+    assert rows == {
+        "one": ("BPU", "id(0)", "Conv", "int8/int8", ""),
+        "act": ("BPU", "id(0)", "Relu", "int8/int8", ""),
+        "mid": ("BPU", "id(0)", "Conv", "int8/int8", ""),
+        "pool": ("BPU", "id(0)", "MaxPool", "int8/int8", ""),
+        "two": ("BPU", "id(0)", "Conv", "int8/int32", ""),  # the last of its region: its sums leave whole
+        "soft": ("CPU", "--", "Softmax", "float/float", "Softmax is quantised only where somebody asks for it"),
+        "three": ("BPU", "id(1)", "Conv", "int8/int32", ""),
+        "tail": ("CPU", "--", "Relu", "float/float",
+                 "it gives an output of the model, and only Conv, ConvTranspose, Gemm, MatMul may end a region"),
+    }  # fmt: skip
+
+
+def test_other_backends_have_their_names():
+    rows = {row.node: (row.on, row.subgraph) for row in hb_report(compiled(backends=["cpu-bf16"])).nodes}
+    assert rows["soft"] == ("cpu-bf16", "--")
+
+
+def test_int16_in_the_types():
+    rows = {row.node: row.types for row in hb_report(compiled(int16=["act"])).nodes}
+    assert (rows["one"], rows["act"], rows["mid"]) == ("int8/int16", "int16/int16", "int16/int8")
+
+
+def test_thresholds_are_those_of_the_first_input():
+    result = compiled()
+    rows = {row.node: row.threshold for row in hb_report(result).nodes}
+    scales = {value: entries[0].get("scale") for value, entries in result.plan.values.items()}
+    assert rows["one"] == pytest.approx(scales["x"] * 127)
+    assert rows["pool"] == rows["two"]  # a passive node has the threshold of what reads it
+    assert rows["soft"] is None
+
+
+def test_cosine_similarities_are_those_of_the_layers():
+    report = hb_report(compiled())
+    rows = {row.node: row.cosine for row in report.nodes}
+    assert all(0.99 < rows[name] <= 1 for name in ("one", "act", "mid", "two", "three", "tail"))
+    (output,) = report.outputs
+    assert (output.output, output.cosine, output.verdict) == ("y", rows["tail"], "fine")
+    assert report.notes == ()
+
+
+def test_without_them_the_column_is_left_out_and_a_line_says_how_to_get_them():
+    report = hb_report(compiled(layers=False))
+    assert list(report.table_rows()[0]) == [column for column in COLUMNS if column != "Cosine Similarity"]
+    assert "compile ... --layers --data FILE" in report.notes[0]
+
+
+def test_outputs_of_a_result_that_was_compared():
+    result = dovetail.compile(model_of(), "bpu-int8:march=bayes,observer=kl", data=DATA)
+    (output,) = hb_report(result).outputs
+    assert output.cosine == result.verification.outputs[0].cosine
+
+
+@pytest.mark.parametrize(
+    ("cosine", "verdict"), [(0.995, "fine"), (0.99, "fine"), (0.9, "some loss"), (0.79, "clear loss")]
+)
+def test_verdicts(cosine, verdict):
+    from dataclasses import replace
+
+    result = dovetail.compile(model_of(), "bpu-int8:march=bayes,observer=kl", data=DATA)
+    only = replace(result.verification.outputs[0], cosine=cosine)
+    result.verification = replace(result.verification, outputs=[only])
+    assert hb_report(result).outputs[0].verdict == verdict
+
+
+def test_the_command(tmp_path, capsys):
+    compiled().save(tmp_path / "out")
+    assert main(["hb-report", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split("  ")[0] == "Node"
+    assert [title.strip() for title in lines[0].split("  ") if title.strip()] == COLUMNS
+    assert lines[1].split()[:4] == ["one", "BPU", "id(0)", "Conv"]
+    assert "The quantify model output:" in lines
+    assert lines[-1].split()[0] == "y"
+    assert lines[-1].endswith("fine")
+    assert main(["hb-report", str(tmp_path / "out"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["nodes"][5]["reason"] == "Softmax is quantised only where somebody asks for it"
+
+
+def test_long_names_are_cut_in_front_on_a_terminal_alone(tmp_path, capsys, monkeypatch):
+    name = "backbone_stage_four_block_seven_convolution"
+    compiled(NET.replace("[one]", f"[{name}]"), layers=False).save(tmp_path / "out")
+    assert main(["hb-report", str(tmp_path / "out")]) == 0
+    assert name in capsys.readouterr().out
+    monkeypatch.setattr(report_command.sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["hb-report", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert name not in shown
+    assert f"...{name[-27:]}" in shown
+
+
+def test_a_result_for_something_else(tmp_path, capsys):
+    dovetail.compile(model_of(), "host").save(tmp_path / "out")
+    assert main(["hb-report", str(tmp_path / "out")]) == 1
+    assert "the result is for host, and not for bpu-int8" in capsys.readouterr().err
+    assert main(["hb-report", str(tmp_path / "nowhere")]) == 1
+    assert "no such file or folder" in capsys.readouterr().err
+
+
+def test_python_users_have_it_beside_the_other_functions(tmp_path):
+    compiled(layers=False).save(tmp_path / "out")
+    assert dovetail.hb_report(tmp_path / "out").nodes[0].on == "BPU"
