@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -71,8 +71,8 @@ class Context:
         refusals: What was refused in earlier rounds of deciding; passes add to it with `refuse`.
         decided_outside: Whether the caller runs pipelines again when something is refused; otherwise that is an error
             where a pipeline cannot do it itself.
-        remedies_for: Name of a node for which strategies shall say what might bring it to their backends; else empty.
-        remedies: What they said, with the name of the backend.
+        remedies_for: Names of nodes for which strategies shall say what might bring them to their backends.
+        remedies: What they said, by name of the node, with the names of the backends.
         plan: The plan that is being carried out, if one is.
         try_engines: Load the result on the engines that its backends are made for: always (True), never (False), or
             unless the model is large or a plan is replayed (None).
@@ -109,8 +109,8 @@ class Context:
         self.files_wanted = True
         self.trial: Any = None
         self.decided: Model | None = None
-        self.remedies_for = ""
-        self.remedies: list[tuple[str, Remedy]] = []
+        self.remedies_for: Collection[str] = ()
+        self.remedies: dict[str, list[tuple[str, Remedy]]] = {}
         self.pipelines: list[str] = []
         self.edits: list[Edit] = []
         self.remarks: list[Remark] = []

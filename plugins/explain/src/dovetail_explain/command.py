@@ -21,15 +21,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: the whole model)",
     )
     parser.add_argument(
+        "--all",
+        action="store_true",
+        help="every node that the first backend has not got, by cause, with what would bring it there",
+    )
+    parser.add_argument(
         "--model", type=Path, metavar="FILE", help="the source model, to try what might bring the node elsewhere on it"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from dovetail_explain.functions import explain
+    from dovetail_explain.functions import elsewhere, explain
 
-    lines = explain(existing(args.result), args.node, model=existing(args.model), plugins=plugins_of(args))
+    result, model, plugins = existing(args.result), existing(args.model), plugins_of(args)
+    if args.all and args.node is None and args.json:
+        print_json(elsewhere(result, model=model, plugins=plugins).as_dict())
+        return 0
+    lines = explain(result, args.node, all=args.all, model=model, plugins=plugins)
     if args.json:
         print_json({"node": args.node, "lines": lines})
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.errors import UsageError
 from dovetail.planning.plan import Plan
 
 from dovetail_explain.explanation import explain_plan, only_node
@@ -14,13 +15,16 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.plugin import PluginSet
 
-__all__ = ["explain"]
+    from dovetail_explain.all_nodes import Elsewhere
+
+__all__ = ["elsewhere", "explain"]
 
 
 def explain(
     result: CompiledModel | Plan | str | Path,
     selector: str | None = None,
     *,
+    all: bool = False,  # noqa: A002 - as on the command line
     model: AnyModel | None = None,
     plugins: PluginSet | None = None,
 ) -> list[str]:
@@ -31,17 +35,21 @@ def explain(
         selector: A selector (see `dovetail.planning.selectors.select`), also of nodes that only the source model has.
             One node is explained with its remarks, those of the nodes that forced it, and what would help; several are
             grouped by their reasons. Without it, the whole model is.
+        all: Every node that the first backend has not got, grouped by cause, with the remedies that were tried; without
+            a selector. `dovetail_explain.functions.elsewhere` gives the same as data.
         model: The source model. With it, or where it is found beside the result or in the current folder by name and
             digest, what might bring one node to a backend is tried, and the lines say what works.
         plugins: The plugins that read it, and to try it with; by default all that are installed.
 
     Raises:
         DovetailError: Nothing matches the selector, or there is no plan.
+        UsageError: A selector is given besides `all`.
     """
-    if isinstance(result, (str, Path)):
-        decided = Plan.load(result, plugins.registry if plugins is not None else None)
-    else:
-        decided = getattr(result, "plan", result)
+    if all:
+        if selector is not None:
+            raise UsageError("a selector is given besides all nodes", "leave one of them out")
+        return elsewhere(result, model=model, plugins=plugins).lines()
+    decided = _plan_of(result, plugins)
     lines = explain_plan(decided, selector)
     node = only_node(decided, selector)
     if node is not None:
@@ -49,3 +57,27 @@ def explain(
 
         lines += remedy_lines(decided, node, result, model, plugins)
     return lines
+
+
+def elsewhere(
+    result: CompiledModel | Plan | str | Path, *, model: AnyModel | None = None, plugins: PluginSet | None = None
+) -> Elsewhere:
+    """What `explain(result, all=True)` says, as data.
+
+    Args:
+        result: As for `explain`.
+        model: As for `explain`.
+        plugins: As for `explain`.
+
+    Raises:
+        DovetailError: There is no plan.
+    """
+    from dovetail_explain.all_nodes import all_elsewhere
+
+    return all_elsewhere(_plan_of(result, plugins), result, model, plugins)
+
+
+def _plan_of(result: CompiledModel | Plan | str | Path, plugins: PluginSet | None) -> Plan:
+    if isinstance(result, (str, Path)):
+        return Plan.load(result, plugins.registry if plugins is not None else None)
+    return getattr(result, "plan", result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,9 +16,11 @@ from dovetail_explain.suggestions import as_remedy
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.plan_entries import PlannedNode
     from dovetail.plugin import Backend, PluginSet
 
-__all__ = ["Tried", "try_remedies"]
+__all__ = ["Tried", "Trials"]
 
 _MOST_TRIED = 12
 
@@ -44,68 +46,77 @@ class Tried(NamedTuple):
         return f"tried: {self.remedy.text} brings it to {self.backend}, which has {counted(self.nodes, 'node')} then"
 
 
-def try_remedies(
-    model: Model, request: Request, name: str, plugins: PluginSet, suggested: Sequence[str] = ()
-) -> list[Tried]:
-    """Try what might bring a node to each backend of a request that does not have it.
-
-    Candidates are what remarks on the node suggest, what the backend's strategy does, a pin, and other values of its
-    options. The first one that works ends the search for this backend.
+class Trials:
+    """Plans one request with one remedy after the other.
 
     Args:
         model: The source model.
         request: The request that was compiled.
-        name: The name of the node in the plan.
         plugins: What is installed.
-        suggested: Suggestions of remarks; those that are no change of a request are left out.
+        names: The nodes that remedies are asked for; `of` takes no others.
+
+    Attributes:
+        backends: The backends of the request, in its order.
+        made: How many plans were made.
 
     Raises:
         DovetailError: The request itself cannot be planned any more.
     """
-    ctx = Context(request, plugins=plugins)
-    planner = Planner(model, ctx)
-    planner.prepare()
-    ctx.remedies_for = name
-    node = planner.decide()[1].named(name)
-    of_strategies, ctx.remedies_for = list(ctx.remedies), ""
-    of_remarks = [found for text in suggested if (found := as_remedy(text)) is not None]
-    trials = _Trials(planner, model, request, node.output, plugins)
-    tried: list[Tried] = []
-    for backend in ctx.backends:
-        if backend.name == node.backend:
-            break  # it is on the backend that is preferred to all that follow
-        asked = [remedy for owner, remedy in (*of_remarks, *of_strategies) if owner in (backend.name, "")]
-        candidates = {remedy.text: remedy for remedy in (*asked, _pin(name, backend), *_options(backend))}
-        tried += trials.of(backend.name, list(candidates.values())[:_MOST_TRIED])
-    return tried
 
+    def __init__(self, model: Model, request: Request, plugins: PluginSet, names: Collection[str]):
+        ctx = Context(request, plugins=plugins)
+        self._model, self._request, self._plugins = model, request, plugins
+        self._planner = Planner(model, ctx)
+        self._planner.prepare()
+        ctx.remedies_for = names
+        self._plan = self._planner.decide()[1]
+        self._of_strategies, ctx.remedies, ctx.remedies_for = ctx.remedies, {}, ()
+        self.backends: Sequence[Backend] = ctx.backends
+        self.made = 1
 
-class _Trials:
-    """Plans one request with one remedy after the other."""
+    def of(self, name: str, suggested: Iterable[str] = ()) -> Iterator[Tried]:
+        """Try what might bring a node to each backend that is preferred to the one that has it, the cheapest first.
 
-    def __init__(self, planner: Planner, model: Model, request: Request, output: str, plugins: PluginSet):
-        self._planner, self._model, self._request = planner, model, request
-        self._output, self._plugins = output, plugins
+        Candidates are what remarks on the node suggest, what the backend's strategy does, a pin, and other values of
+        its options. The first one that works ends the search for this backend.
 
-    def of(self, backend: str, remedies: Iterable[Remedy]) -> Iterator[Tried]:
-        """Try one after the other, up to the first that brings the node to the backend."""
-        for remedy in remedies:
-            tried = self._try(backend, remedy)
+        Args:
+            name: The name of the node in the plan.
+            suggested: Suggestions of remarks; those that are no change of a request are left out.
+        """
+        node = self._plan.named(name)
+        for backend in self.backends:
+            if backend.name == node.backend:
+                break
+            yield from self.for_backend(backend, node, suggested)
+
+    def for_backend(self, backend: Backend, node: PlannedNode, suggested: Iterable[str] = ()) -> Iterator[Tried]:
+        """Try what might bring a node to one backend, up to the first remedy that works."""
+        name = node.name or node.output
+        of_remarks = [found for text in suggested if (found := as_remedy(text)) is not None]
+        owned = (*of_remarks, *self._of_strategies.get(name, ()))
+        asked = [remedy for owner, remedy in owned if owner in (backend.name, "")]
+        candidates: dict[object, Remedy] = {}
+        for remedy in (*asked, _pin(name, backend), *_options(backend)):
+            candidates.setdefault(_effect(remedy), remedy)
+        for remedy in sorted(candidates.values(), key=_cost)[:_MOST_TRIED]:
+            tried = self._try(backend.name, remedy, node)
             yield tried
             if not tried.why_not:
                 return
 
-    def _try(self, backend: str, remedy: Remedy) -> Tried:
+    def _try(self, backend: str, remedy: Remedy, wanted: PlannedNode) -> Tried:
+        self.made += 1
         try:
             plan = self._decide(backend, remedy)
         except DovetailError as error:
             return Tried(backend, remedy, error.message)
-        node = plan.find(self._output)
+        node = _again(plan, wanted)
         if node is None or node.backend != backend:
             return Tried(backend, remedy, f"it is on {node.backend} all the same" if node is not None else "it is gone")
         return Tried(backend, remedy, "", plan.summary["coverage"][backend])
 
-    def _decide(self, backend: str, remedy: Remedy):
+    def _decide(self, backend: str, remedy: Remedy) -> Plan:
         """The plan with a remedy. Only pins leave what the model is prepared for as it is."""
         if not remedy.edits and not remedy.options:
             return self._planner.decide(pins=remedy.pins)[1]
@@ -120,6 +131,25 @@ class _Trials:
             edits=(*self._request.edits, *remedy.edits),
         )
         return Planner(self._model, Context(changed, plugins=self._plugins)).decide()[1]
+
+
+def _again(plan: Plan, node: PlannedNode) -> PlannedNode | None:
+    """The entry of the same node in another plan. What an edit adds behind it may give its output there."""
+    found = plan.find(node.output)
+    if found is not None and (found.name, found.op_type) == (node.name, node.op_type):
+        return found
+    return next((other for other in plan.nodes if (other.name, other.op_type) == (node.name, node.op_type)), found)
+
+
+def _cost(remedy: Remedy) -> tuple[int, int, int]:
+    """Another value of an option is another device or tool, an edit adds an operator, a pin changes nothing else."""
+    return len(remedy.options), len(remedy.edits), len(remedy.pins)
+
+
+def _effect(remedy: Remedy) -> object:
+    """What tells two remedies apart: not how they are written."""
+    pins = frozenset(pin.removeprefix("name:") for pin in remedy.pins)
+    return pins, frozenset(remedy.edits), tuple(sorted(remedy.options.items()))
 
 
 def _pin(name: str, backend: Backend) -> Remedy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ from dovetail.planning.placement import HOST
 from dovetail.plugin import load_plugins
 from dovetail_files.digests import file_sha256
 
-from dovetail_explain.remedies import try_remedies
+from dovetail_explain.causes import cause_of
+from dovetail_explain.remedies import Trials
 from dovetail_explain.suggestions import as_remedy
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.plugin import PluginSet
 
-__all__ = ["remedy_lines"]
+__all__ = ["remedy_lines", "suggestions_for", "trials_for"]
 
 _MOST_NODES = 20_000
 """Nodes up to which remedies are tried without being asked for: each of them plans the whole model."""
@@ -43,21 +45,60 @@ def remedy_lines(
     Raises:
         DovetailError: A model is given that is not the one of the plan.
     """
-    suggested = [r.suggest for r in plan.remarks if r.node == node.name and r.suggest and as_remedy(r.suggest)]
+    suggested = suggestions_for(plan, node)
     untried = [f"suggested, and not tried: {text}" for text in dict.fromkeys(suggested)]
-    request = plan.summary.get("request")
-    if not request or not _wanted_elsewhere(node, plan):
+    if not plan.summary.get("request") or not _wanted_elsewhere(node, plan):
         return untried
+    name = node.name or node.output
+    trials = trials_for(plan, result, model, plugins, (name,), most_nodes=_MOST_NODES)
+    if isinstance(trials, str):
+        return [*untried, f"remedies were not tried, because {trials}"]
+    tried = list(trials.of(name, suggested))
+    helped = {one.backend for one in tried if not one.why_not}
+    missed = dict.fromkeys(one.backend for one in tried if one.backend not in helped)
+    return [*map(str, tried), *(_none_line(plan, node, backend) for backend in missed)]
+
+
+def _none_line(plan: Plan, node: PlannedNode, backend: str) -> str:
+    """That no remedy exists, with the reason."""
+    cause = cause_of(plan, node, backend)
+    return f"none: no change of the request brings it to {backend}: {cause.why if cause else 'it gives no reason'}"
+
+
+def suggestions_for(plan: Plan, node: PlannedNode) -> list[str]:
+    """What remarks on a node suggest, as far as it can be tried."""
+    return [r.suggest for r in plan.remarks if r.node == node.name and r.suggest and as_remedy(r.suggest)]
+
+
+def trials_for(
+    plan: Plan, result: object, model: object, plugins: PluginSet | None, names: Collection[str], most_nodes: int
+) -> Trials | str:
+    """What remedies are tried with, or why none can be.
+
+    Args:
+        plan: The plan.
+        result: Where the plan is from; the source model is looked for beside it.
+        model: The source model, if it is given.
+        plugins: The plugins to try it with; by default all that are installed.
+        names: The nodes that remedies are wanted for.
+        most_nodes: Nodes up to which a model is opened that was not given.
+
+    Raises:
+        DovetailError: A model is given that is not the one of the plan.
+    """
+    request = plan.summary.get("request")
+    if not request:
+        return "the plan does not say what was asked for"
     plugins = plugins or load_plugins()
     wanted = Request.from_dict({**request, "data": None})
     if absent := [choice.name for choice in wanted.backends if choice.name not in plugins.registry.backend]:
-        return [*untried, f"remedies were not tried, because backend '{absent[0]}' is not installed"]
-    opened = _opened(plan, result, model, plugins)
+        return f"backend '{absent[0]}' is not installed"
+    opened = _opened(plan, result, model, plugins, most_nodes)
     if isinstance(opened, str):
-        return [*untried, f"remedies were not tried, because {opened}: --model FILE"]
+        return f"{opened}: --model FILE"
     data = request.get("data")
     wanted = replace(wanted, data=data if data and Path(data).exists() else None)
-    return [str(tried) for tried in try_remedies(opened, wanted, node.name or node.output, plugins, suggested)]
+    return Trials(opened, wanted, plugins, names)
 
 
 def _wanted_elsewhere(node: PlannedNode, plan: Plan) -> bool:
@@ -66,14 +107,14 @@ def _wanted_elsewhere(node: PlannedNode, plan: Plan) -> bool:
     return bool(names) and (node.backend == HOST or names[0] != node.backend)
 
 
-def _opened(plan: Plan, result: object, model: object, plugins: PluginSet) -> Model | str:
+def _opened(plan: Plan, result: object, model: object, plugins: PluginSet, most_nodes: int) -> Model | str:
     """The source model, or why there is none to try anything on."""
     if model is not None:
         opened = open_any(model, plugins)
         if opened.path is not None and not _is_it(plan, opened.path):
             raise DovetailError(f"{opened.path} is not the model that was compiled", "give the one that the plan names")
         return opened
-    if len(plan.nodes) > _MOST_NODES:
+    if len(plan.nodes) > most_nodes:
         return f"the model has {len(plan.nodes)} nodes"
     path = _beside(plan, result)
     return open_file(path, plugins) if path else f"{plan.model.get('path') or 'the source model'} was not found"

@@ -70,7 +70,7 @@ class Place(Pass):
         _check_all_placed(claiming, ctx)
         _annotate(claiming.claimed, claiming.flat, ctx)
         if ctx.remedies_for:
-            ctx.remedies[:] = remedies_of(claiming, ctx.remedies_for)
+            ctx.remedies = remedies_of(claiming, ctx.remedies_for)
         return bool(edited)
 
 

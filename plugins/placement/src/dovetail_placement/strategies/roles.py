@@ -97,7 +97,11 @@ class Roles:
         return Claims([claim for claim in claims.claims if claim.node not in lost])
 
     def remedies(self, view: View, node: ir.Node) -> Iterable[Remedy]:
-        """A pin for a manual node; for others the edit at the side where a neighbour is missing."""
+        """A pin for a manual node; for others a pin of the manual node in their way, and the edit where one is missing.
+
+        A pin of the node itself works, too, where its region has what the backend needs; `explain` tries that in any
+        case, after the pin that keeps the rules.
+        """
         verdict, name = view.verdict(node), view.backend.name
         if verdict.ok is False or not verdict.role:
             return
@@ -108,6 +112,10 @@ class Roles:
         here = {other: found[1] for other in view.model.graph if (found := view.claimed(other)) and found[0] == name}
         loss = self._loss(Candidates(view), node, verdict.role, here)
         sides = ("after", "before") if loss is None or loss.side == "after" else ("before", "after")
+        blocker = None if loss is None else loss.because
+        if blocker is not None and view.verdict(blocker).role == "manual" and view.verdict(blocker).ok is not False:
+            pin = f"{blocker.name}={name}"
+            yield Remedy(f"--pin {pin}", pins=(pin,))
         for edits in ((sides[0],), (sides[1],), sides) if self.edit else ():
             chosen = tuple(f"{self.edit}={node.name}:{side}" for side in edits)
             yield Remedy(" ".join(f"--edit {edit}" for edit in chosen), edits=chosen)
