@@ -101,7 +101,7 @@ class Api(types.ModuleType):
         self._called("verify", {"data": data, **arguments})
         return Verification()
 
-    def explain(self, result, node=None, *, model=None, plugins=None):
+    def explain(self, result, node=None, *, all=False, model=None, plugins=None):
         self._called("explain", {"node": node})
         if node == "nope":
             raise DovetailError("no node 'nope'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dovetail.compilation import Planner
@@ -26,6 +27,7 @@ CANDIDATES = (
 """Options of the backend: what the vendor calls max, max with 0.99995, and kl."""
 
 _BACKEND = "bpu-int8"
+_BATCHES = 8
 
 
 def wants_search(job: CompileJob) -> bool:
@@ -37,10 +39,10 @@ def wants_search(job: CompileJob) -> bool:
 def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
     """The request with the best observer, and the cosine similarity of the worst output by each.
 
-    The model is calibrated with every candidate on all data and compared with the original on the first batch. The
-    request stays as it is if nothing is quantised, or if no output is a float.
+    The model is calibrated with every candidate on all data and compared with the original on the first eight batches.
+    The request stays as it is if nothing is quantised, or if no output is a float.
 
-    Source: `calibration_type: default` of hb_mapper.
+    Source: `calibration_type: default` of hb_mapper, which looks at the first sample; one alone decides by chance.
 
     Raises:
         DovetailError: The model cannot be compiled.
@@ -66,7 +68,7 @@ def remark_of(compiled: CompiledModel, found: dict[str, float]) -> None:
         return
     ordered = sorted(found.items(), key=lambda item: -item[1])
     figures = ", ".join(f"{name} {cosine:.6f}" for name, cosine in ordered)
-    why = f"calibrated with {ordered[0][0]}: cosine similarity of the worst output on the first batch: {figures}"
+    why = f"calibrated with {ordered[0][0]}: cosine similarity of the worst output on the first batches: {figures}"
     chosen = f"--backend {_BACKEND}:{OBSERVER}=NAME chooses one"
     compiled.plan.remarks.append(Remark("analysis", "", "calibration", "observer", why, suggest=chosen))
 
@@ -86,7 +88,7 @@ def _with(request: Request, options: dict[str, str]) -> Request:
 
 
 def _cosine(job: CompileJob, request: Request) -> float | None:
-    """The cosine similarity of the worst output on the first batch; None if it says nothing about the observer."""
+    """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
     from dovetail_runtime.data.batches import batches
     from dovetail_verify.runners import compared
 
@@ -96,10 +98,14 @@ def _cosine(job: CompileJob, request: Request) -> float | None:
     compiled = Planner(job.original, ctx, job.passes).compile()
     if not any(_calibrated(held) for held in compiled.plan.values.values()):
         return None
-    feeds, _ = next(batches(job.original, request.data, compiled.model))
-    outputs = compared(job.original, compiled, feeds, request.seed, None, None, ctx).outputs
-    cosines = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
-    return min(cosines, default=None)
+    found: list[float] = []
+    for feeds, _ in islice(batches(job.original, request.data, compiled.model), _BATCHES):
+        outputs = compared(job.original, compiled, feeds, request.seed, None, None, ctx).outputs
+        cosines = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
+        if not cosines:
+            return None
+        found.append(min(cosines))
+    return sum(found) / len(found) if found else None
 
 
 def _calibrated(held: Sequence[dict[str, object]]) -> bool:
