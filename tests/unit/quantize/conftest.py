@@ -1,8 +1,13 @@
 """A backend that computes in integers, and a small residual net with weights."""
 
+import sys
+
 import dovetail
 import numpy as np
 import pytest
+from dovetail.plugin.loader import load_plugins
+
+from .integer_models import IMAGE, Both, file_for, model_of
 
 FILE = """
 backend: npu
@@ -85,8 +90,6 @@ def installed(with_backend, tmp_path):
             plugins.registry.observer("half", "tests_of_quantize:Half")
         return plugins
 
-    import sys
-
     sys.modules["tests_of_quantize"] = sys.modules[__name__]
     yield make
     del sys.modules["tests_of_quantize"]
@@ -101,5 +104,38 @@ def compiled(installed, samples):
         plugins = plugins or installed(*changes)
         model = with_weights(text) if isinstance(text, str) else text
         return dovetail.compile(model, backends, data=data, plugins=plugins, **request)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def plugins_in_integers(tmp_path_factory):
+    """The installed plugins with the backend `npu` of a text, read once; without the pass if that is dropped."""
+    known, root = {}, tmp_path_factory.mktemp("backends")
+    sys.path.insert(0, str(root))
+
+    def make(file, dropped=False):
+        if (file, dropped) not in known:
+            package = f"dovetail_backend_in_integers_{len(known)}"
+            (root / package).mkdir()
+            (root / package / "__init__.py").write_text("")
+            (root / package / "npu.yaml").write_text(file)
+            known[file, dropped] = plugins = load_plugins()
+            plugins.registry.backend("npu", f"{package}:npu.yaml")
+            if dropped:
+                plugins.registry.pass_.drop("integer-arithmetic")
+        return known[file, dropped]
+
+    yield make
+    sys.path.remove(str(root))
+
+
+@pytest.fixture
+def both(plugins_in_integers, tmp_path):
+    """A graph in ONNX text, compiled for a backend that computes in integers; see `integer_models`."""
+
+    def make(text, given=IMAGE, format_="int8", *changes, opset=17, **request):
+        proto = text if not isinstance(text, str) else model_of(text, given, opset)
+        return Both(proto, file_for(format_, *changes), plugins_in_integers, tmp_path, **request)
 
     return make

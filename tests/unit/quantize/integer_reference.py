@@ -137,10 +137,10 @@ def run(model: onnx.ModelProto, feeds):
             zero = inputs[2] if len(inputs) > 2 else np.zeros_like(inputs[0], shape=())
             held = scale_of(inputs[1], zero, attributes, np.ndim(inputs[0]))
             found = Held(inputs[0].astype(np.int64) - held.zero, held.scale)
-        elif any(isinstance(one, (Numbers, Sum, Moved, Function)) for one in inputs):
+        elif any(isinstance(one, (Numbers, Sum, Moved, Function)) for one in inputs) and not is_elsewhere(node):
             found = computed(node, attributes, inputs, version)
         else:
-            found = evaluate(node, inputs, version)
+            found = evaluate(node, [as_floats(one) for one in inputs], version)
         results = found if isinstance(found, tuple) else (found,)
         values.update(zip(node.output, results))
     return {output.name: as_floats(values[output.name]) for output in model.graph.output}
@@ -164,7 +164,12 @@ def quantised(value, wanted):
 
 
 def as_floats(value):
-    return value if isinstance(value, np.ndarray) else value.floats()
+    return value.floats() if isinstance(value, Numbers) else value
+
+
+def is_elsewhere(node):
+    """Whether another backend has a node, so that it computes floats."""
+    return any(one.key == "dovetail.backend" and one.value == "host" for one in node.metadata_props)
 
 
 def computed(node, attributes, inputs, version):
@@ -274,13 +279,19 @@ def convolution(x, w, attributes):
 def transposed(x, w, attributes):
     """Every pixel adds its multiple of the kernel to the result."""
     kernel, group, rank = w.shape[2:], attributes.get("group", 1), x.ndim - 2
-    strides, dilations, pads = attributes.get("strides", [1] * rank), attributes.get("dilations", [1] * rank), None
+    strides, dilations = attributes.get("strides", [1] * rank), attributes.get("dilations", [1] * rank)
     extra = attributes.get("output_padding", [0] * rank)
     whole = [
         (x.shape[2 + axis] - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1 + extra[axis]
         for axis in range(rank)
     ]
     pads = attributes.get("pads", [0] * 2 * rank)
+    auto, wanted = attributes.get("auto_pad", b"NOTSET").decode(), attributes.get("output_shape")
+    if wanted or auto.startswith("SAME"):
+        wanted = wanted or [size * stride for size, stride in zip(x.shape[2:], strides)]
+        over = [max(size - asked, 0) for size, asked in zip(whole, wanted)]
+        first = [size // 2 if auto == "SAME_UPPER" else size - size // 2 for size in over]
+        pads = [*first, *(size - one for size, one in zip(over, first))]
     total = np.zeros((x.shape[0], w.shape[1] * group, *whole), np.int64)
     for number, (part, weights) in enumerate(zip(np.split(x, group, axis=1), np.split(w, group))):
         channels = slice(number * w.shape[1], (number + 1) * w.shape[1])

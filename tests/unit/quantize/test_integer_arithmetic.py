@@ -1,74 +1,11 @@
 """`arithmetic: integers`: what runs here is what an accelerator with integers computes, bit for bit."""
 
-import os
-
-import dovetail
-import numpy as np
 import onnx
-import onnx.parser
-import onnxruntime
+import onnx.compose
 import pytest
-from onnx import numpy_helper
 
-from .integer_reference import run
+from .integer_models import CONVERSIONS, FORMATS, IMAGE, Both, file_for, model_of
 
-FILE = """
-backend: npu
-device: npu
-opset: 13..26
-precision: {low: int8, high: float32}
-types:
-  a: {dtype: ELEMENT, scheme: SCHEME, observer: most}
-  w0: {dtype: int8, scheme: WSCHEME, granularity: channel, axis: 0, observer: minmax}
-  w1: {dtype: int8, scheme: WSCHEME, granularity: channel, axis: 1, observer: minmax}
-  w: {dtype: int8, scheme: WSCHEME, observer: minmax}
-  b: {dtype: int32, scale: X*W}
-  tail: {dtype: int32, scale: X*W, when: {region.last: true}}
-groups:
-  functions: [Abs, Atan, Ceil, Cos, Elu, Erf, Exp, Floor, HardSigmoid, HardSwish, LeakyRelu, Log, Mish, Neg, Reciprocal,
-              Relu, Round, Sigmoid, Sign, Sin, Softplus, Softsign, Sqrt, Tan, Tanh]
-  moved: [Concat, DepthToSpace, Expand, Flatten, Gather, GlobalMaxPool, Max, MaxPool, Min, Pad, ReduceMax, Reshape,
-          Slice, SpaceToDepth, Split, Squeeze, Tile, TopK, Transpose, Unsqueeze]
-ops:
-  Conv: {types: {X: a, W: w0, B: b, Y: [a, tail]}, fuses: [Relu, Clip]}
-  ConvTranspose: {types: {X: a, W: w1, B: b, Y: [a, tail]}, fuses: [Relu, Clip]}
-  Gemm:
-    fuses: [Relu, Clip]
-    rows:
-      - when: {transB: 1}
-        types: {A: a, B: w0, C: b, Y: [a, tail]}
-      - types: {A: a, B: w1, C: b, Y: [a, tail]}
-  MatMul:
-    rows:
-      - {when: {B.constant: true}, types: {A: a, B: w, Y: [a, tail]}}
-      - types: {A: a, B: a, Y: [a, tail]}
-  Add, Sub, Sum, Mul: {types: a, fuses: [Relu, Clip]}
-  Add, Mul: {same_scale: false}
-  AveragePool, GlobalAveragePool: {types: {X: a, Y: a}}
-  ReduceMean, ReduceSum: {types: {data: a, reduced: a}}
-  $functions: {types: a}
-  Clip: {types: {input: a, output: a}}
-  PRelu: {types: {X: a, Y: a}}
-  Pow: {types: {X: a, Z: a}}
-  $moved: {types: a}
-  Resize: {types: {X: a, Y: a}}
-  Equal, Greater, Less: {types: {A: a, B: a}}
-  ArgMax, ArgMin: {types: {data: a}}
-  Softmax: {types: a}
-place: {strategy: autocast}
-emit: {engines: [onnxruntime-cpu], arithmetic: integers}
-"""
-FILE = FILE.replace("  Add, Mul: {same_scale: false}\n", "").replace(", observer: most", "")
-
-FORMATS = {
-    "int8": {"ELEMENT": "int8", "WSCHEME": "symmetric", "SCHEME": "symmetric"},
-    # Every product and quotient of scales is a power of two, so that many numbers lie between two integers.
-    "ties": {"ELEMENT": "int8", "WSCHEME": "power-of-two", "SCHEME": "power-of-two"},
-    "uint8": {"ELEMENT": "uint8", "WSCHEME": "symmetric", "SCHEME": "asymmetric"},
-    "int16": {"ELEMENT": "int16", "WSCHEME": "symmetric", "SCHEME": "symmetric"},
-}
-
-IMAGE = "float[2,4,6,7] x"
 # What a graph computes of x, and of weights that are given behind a bar.
 CASES = {
     "conv": "Conv <pads = [1,1,1,1]> (x, w, b) | float[6,4,3,3] w, float[6] b",
@@ -86,6 +23,9 @@ CASES = {
     "deconv groups": "ConvTranspose <strides = [2,2], group = 2> (x, w) | float[4,3,3,3] w",
     "deconv dilations": "ConvTranspose <dilations = [2,1], strides = [2,1]> (x, w, b) | float[4,3,3,3] w, float[3] b",
     "deconv output": "ConvTranspose <strides = [2,2], output_padding = [1,0]> (x, w, b) | float[4,3,2,2] w, float[3] b",
+    "deconv same": 'ConvTranspose <strides = [2,2], auto_pad = "SAME_UPPER"> (x, w, b) | float[4,3,3,3] w, float[3] b',
+    "deconv same lower": 'ConvTranspose <strides = [2,3], auto_pad = "SAME_LOWER"> (x, w) | float[4,3,3,4] w',
+    "deconv shape": "ConvTranspose <strides = [2,2], output_shape = [12,13]> (x, w) | float[4,3,3,4] w",
     "matmul": "MatMul (x, w) | float[7,5] w",
     "matmul batched": "MatMul (x, w) | float[1,4,7,5] w",
     "add scalar": "Add (x, c) | float c",
@@ -147,111 +87,46 @@ CASES = {
 }  # fmt: skip
 
 
-def model_of(text, given=IMAGE, opset=17):
-    """A model with one node or several; `text` ends with weights behind a bar, those without numbers are normal."""
-    body, _, weights = text.partition(" | ")
-    outputs = "y" if "y, " not in body else "y, places"
-    nodes = body if "=" in body.split("(")[0].split("<")[0] else f"y = {body}"
-    head = f'<ir_version: 10, opset_import: ["": {opset}]>\ng ({given}) => ({outputs})'
-    proto = onnx.parser.parse_model(f"{head} <{weights}> {{ {nodes} }}" if weights else f"{head} {{ {nodes} }}")
-    rng = np.random.default_rng(5)
-    for value in list(proto.graph.value_info):
-        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        array = (rng.standard_normal(shape) * 0.6).astype(np.float32)
-        proto.graph.initializer.append(numpy_helper.from_array(array, value.name))
-        proto.graph.value_info.remove(value)
-    return onnx.shape_inference.infer_shapes(proto)
+UNDEFINED = ("log", "root", "sqrt")
+"""Their results on negative numbers are not a number, which the reference takes for zero."""
 
 
-POSITIVE = ("Log", "Sqrt", "Pow")
-"""Operators whose ranges are not finite on negative numbers."""
+@pytest.fixture(scope="module")
+def compiled_together(plugins_in_integers, tmp_path_factory):
+    """All cases of a format and an opset, as one model whose names begin with the number of the case."""
+    known = {}
 
-
-def inputs_of(proto, seed=0):
-    """Numbers in usual ranges for calibration, and others that reach every integer and beyond both ends."""
-    rng = np.random.default_rng(seed)
-    shapes = {one.name: [dim.dim_value for dim in one.type.tensor_type.shape.dim] for one in proto.graph.input}
-    usual = [{name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()} for _ in range(3)]
-    if any(node.op_type in POSITIVE for node in proto.graph.node):
-        usual = [{name: np.abs(array) + np.float32(0.01) for name, array in one.items()} for one in usual]
-    wide = {}
-    for name, shape in shapes.items():
-        array = rng.uniform(-6, 6, shape).astype(np.float32)
-        flat = array.reshape(-1)
-        flat[::2] = np.linspace(-4, 4, flat[::2].size)
-        wide[name] = rng.permuted(flat).reshape(shape)
-    return usual, wide
-
-
-@pytest.fixture
-def both(with_backend, tmp_path):
-    """A model between conversions, and in integers, with outputs of both: those of the reference, and what runs."""
-
-    def make(proto, words, *changes, file=FILE, backend="npu", data=None, feeds=None):
-        for before, after in (*words.items(), *changes):
-            assert before in file
-            file = file.replace(before, after)
-        usual, wide = inputs_of(proto)
-        results = []
-        for dropped in (True, False):
-            plugins = with_backend(file)
-            if dropped:
-                plugins.registry.pass_.drop("integer-arithmetic")
-            results.append(dovetail.compile(proto, backend, data=data or usual, plugins=plugins))
-        between, integers = results
-        expected = run(proto_of(between, tmp_path), feeds or wide)
-        return between, integers, expected, executed(integers, feeds or wide, tmp_path)
+    def make(format_, opset):
+        if (format_, opset) not in known:
+            whole = onnx.ModelProto(ir_version=10)
+            whole.opset_import.add(version=opset)
+            whole.graph.name = "cases"
+            for number, (name, text) in enumerate(CASES.items()):
+                if opset_of(name, format_) == opset:
+                    one = onnx.compose.add_prefix(model_of(text, opset=opset), f"c{number}_").graph
+                    for part in ("node", "input", "output", "initializer", "value_info"):
+                        getattr(whole.graph, part).extend(getattr(one, part))
+            folder = tmp_path_factory.mktemp("models")
+            known[format_, opset] = Both(whole, file_for(format_), plugins_in_integers, folder)
+        return known[format_, opset]
 
     return make
 
 
-def proto_of(result, tmp_path):
-    result.model.save(tmp_path / "model.onnx")
-    return onnx.load(tmp_path / "model.onnx")
+def opset_of(case, format_):
+    return {"mish": 18, "hardswish": 18}.get(case, 13 if format_ in ("ties", "uint8") else 17)
 
 
-def executed(result, feeds, tmp_path, optimised=True):
-    """What ONNX Runtime computes of the model as it is saved."""
-    result.model.save(tmp_path / "model.onnx")
-    options = onnxruntime.SessionOptions()
-    levels = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", options)
-    return dict(zip([one.name for one in session.get_outputs()], session.run(None, feeds)))
-
-
-def assert_same(expected, given):
-    assert expected.keys() == given.keys()
-    for name, array in expected.items():
-        assert array.dtype == given[name].dtype and array.shape == given[name].shape
-        off = np.flatnonzero(array.reshape(-1) != given[name].reshape(-1))
-        assert not off.size, f"{name}: {off.size} of {array.size} differ, {array.flat[off[0]]} at first"
-
-
-def operators(result, backend="npu"):
-    from dovetail.planning.placement import get_placement
-
-    return [node.op_type for node in result.model.graph if get_placement(node).backend == backend]
-
-
-CONVERSIONS = {"QuantizeLinear", "DequantizeLinear"}
-
-
-def pairs():
-    """Every case in int8 and in one of the other formats; in all of them with DOVETAIL_SLOW=1."""
-    others = [name for name in FORMATS if name != "int8"]
-    for index, case in enumerate(CASES):
-        slow = os.environ.get("DOVETAIL_SLOW") == "1"
-        yield from ((case, name) for name in ("int8", *(others if slow else others[index % 3 :][:1])))
-
-
-@pytest.mark.parametrize(("case", "format_"), list(pairs()))
-def test_every_operator_computes_the_integers_of_the_reference(case, format_, both):
-    proto = model_of(CASES[case], opset=(13, 17)[len(case) % 2] if case not in ("mish", "hardswish") else 18)
-    between, integers, expected, given = both(proto, FORMATS[format_])
-    assert "DequantizeLinear" in operators(between)
-    assert not CONVERSIONS & set(operators(integers))
-    assert_same(expected, given)
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("case", CASES)
+def test_every_operator_computes_the_integers_of_the_reference(case, format_, compiled_together):
+    both = compiled_together(format_, opset_of(case, format_))
+    prefix = f"c{list(CASES).index(case)}_"
+    assert both.operators(prefix)
+    assert not CONVERSIONS & both.operators(prefix)
+    both.agrees(prefix)
+    if case not in UNDEFINED:
+        both.is_near_floats(prefix)
 
 
 MATRIX = "float[5,8] x"
@@ -295,25 +170,27 @@ GRAPHS = {
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_whole_graphs_compute_the_integers_of_the_reference(graph, format_, both):
     given, text = GRAPHS[graph]
-    _, integers, expected, out = both(model_of(text, given), FORMATS[format_])
-    assert not CONVERSIONS & set(operators(integers))
-    assert_same(expected, out)
+    found = both(text, given, format_)
+    assert not CONVERSIONS & found.operators()
+    found.agrees()
+
+
+TAILS = [
+    (IMAGE, f"Conv <pads = [1,1,1,1]> (x, w, b) | {CONV}"),
+    (IMAGE, "ConvTranspose <strides = [2,2]> (x, w, b) | float[4,3,2,2] w, float[3] b"),
+    (MATRIX, "Gemm (x, w, c) | float[8,6] w, float[6] c"),
+    (MATRIX, "Gemm <transB = 1> (x, w, c) | float[6,8] w, float[6] c"),
+    (MATRIX, "MatMul (x, w) | float[8,6] w"),
+    (SEVERAL, "MatMul (x, z)"),
+]
+WITH_TAILS = ("Y: [a, tail]", "Y: [tail, a]")
 
 
 @pytest.mark.parametrize("format_", ["int8", "int16"])
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        (IMAGE, f"Conv <pads = [1,1,1,1]> (x, w, b) | {CONV}"),
-        (IMAGE, "ConvTranspose <strides = [2,2]> (x, w, b) | float[4,3,2,2] w, float[3] b"),
-        (MATRIX, "Gemm (x, w, c) | float[8,6] w, float[6] c"),
-        (MATRIX, "Gemm <transB = 1> (x, w, c) | float[6,8] w, float[6] c"),
-        (MATRIX, "MatMul (x, w) | float[8,6] w"),
-        (SEVERAL, "MatMul (x, z)"),
-    ],
-)
+@pytest.mark.parametrize(("given", "text"), TAILS, ids=lambda part: part.split(" ")[0])
 def test_sums_that_leave_their_region_are_scaled_once(given, text, format_, both):
-    _, integers, expected, out = both(model_of(text, given), FORMATS[format_], ("Y: [a, tail]", "Y: [tail, a]"))
-    assert not CONVERSIONS & set(operators(integers))
-    assert {"ConvInteger", "MatMulInteger"} & set(operators(integers))
-    assert_same(expected, out)
+    found = both(text, given, format_, WITH_TAILS)
+    assert not CONVERSIONS & found.operators()
+    assert {"ConvInteger", "MatMulInteger"} & found.operators()
+    assert "Round" not in found.operators()
+    found.agrees()

@@ -92,7 +92,7 @@ class _Rewriting:
             self._requantise(node)
             return
         at = Lowering(node)
-        if not at.quantised:
+        if not at.quantised or not _is_planned_in_integers(node):
             return
         at.nodes, at.parts = Nodes(node, self._names, self._version, self._constants), self._parts
         try:
@@ -222,6 +222,13 @@ class _Rewriting:
         for value in self._read:
             if value.is_initializer() and not value.uses() and not value.is_graph_output():
                 self._graph.initializers.pop(value.name, None)
+
+
+def _is_planned_in_integers(node: ir.Node) -> bool:
+    """Whether a port of a node has a quantised format; others compute floats because the plan says so."""
+    placement = get_placement(node)
+    formats = (placement.precision, *placement.ports.values())
+    return any(format_ is not None and format_.quantised for format_ in formats)
 
 
 def _target(node: ir.Node) -> Integers | None:

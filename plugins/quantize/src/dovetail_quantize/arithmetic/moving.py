@@ -44,7 +44,8 @@ def lower_movement(at: Lowering, side: dict[int, ir.Value] | None = None) -> lis
     behind = count == 1 and not side
     moved = operands[0] if behind else held[0]
     given = [operand.value if behind else requantised(at.nodes, operand, moved) for operand in operands]
-    kind = _computed_in(at.node.op_type, moved)
+    places = at.node.op_type == "MaxPool" and len(at.results) > 1 and at.node.outputs[1].uses()
+    kind = np.float32 if places else _computed_in(at.node.op_type, moved)
     inputs = [at.nodes.cast(value, kind) for value in given]
     rest = list(at.node.inputs[count:])
     for index, value in (side or {}).items():
