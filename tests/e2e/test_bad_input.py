@@ -148,6 +148,12 @@ REQUESTS = [
     ("--backend cpu-bf16 --data empty", ["empty", ".npz"]),
     ("--backend cpu-bf16 --plan broken.yaml", ["broken.yaml:2"]),
     ("--backend cpu-bf16 --plan other.yaml", ["another model"]),
+    ("--hb-yaml hb.yaml", ["hb.yaml:4", "unknown key 'calibration_typ'", "did you mean 'calibration_type'"]),
+    (
+        "--backend bpu-int8:march=nash --quant-config quant.json",
+        ["quant.json:2", "'mil'", "did you mean 'mul'?"],
+    ),
+    ("--backend bpu-int8 --int16 mul", ["march 'bernoulli2' computes in int8 alone", "march=bayes"]),
 ]
 
 
@@ -160,6 +166,9 @@ def test_requests(dovetail, earlier, arguments, says):
     Path("empty").mkdir()
     Path("broken.yaml").write_text("version: 1\nnodes: ]\n")
     Path("other.yaml").write_text("version: 1\nnodes:\n  - {name: n, output: of_another, backend: host}\n")
+    text = "model_parameters:\n  march: bayes-e\ncalibration_parameters:\n  calibration_typ: max\n"
+    Path("hb.yaml").write_text(text)
+    Path("quant.json").write_text('{"node_config":\n  {"mil": {"qtype": "int16"}}}\n')
     unchanged = earlier()
     done = dovetail("compile", "m.onnx", *arguments.split(), "-o", "out")
     refused(done, *says, code=done.returncode or 1)

@@ -93,6 +93,11 @@ def test_other_backends_stand_behind_it(project, capsys):
     assert [entry["name"] for entry in plan["backends"]] == ["bpu-int8", "cpu-bf16"]
 
 
+def test_goals_are_measured_on_the_samples_that_the_file_names(project, capsys):
+    assert main(["compile", "--hb-yaml", "config.yaml", "--min-snr", "30", "-o", "out"]) == 0
+    assert "SNR" in capsys.readouterr().out.splitlines()[-1]
+
+
 BAD = [  # a line of the file, what it becomes, exit code, message
     ("onnx_model: './digits.onnx'", "onnx_model: './digit.onnx'", "config.yaml:3: onnx_model: there is no file"),
     ('march: "bayes-e"', 'march: "bayes-f"', "config.yaml:4: march 'bayes-f' is not known"),

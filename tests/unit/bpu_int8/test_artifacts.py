@@ -179,7 +179,8 @@ def test_what_was_given_is_passed_on_and_completed(tmp_path, monkeypatch):
         march="bayes-e",
         model="working_dir: 'there'\nnode_info: {'soft': {'ON': 'BPU'}}",
         inputs="input_type_rt: 'nv12'\ninput_type_train: 'rgb'\nnorm_type: 'no_preprocess'",
-        calibration="cal_data_dir: ./cal\ncal_data_type: float32\ncalibration_type: kl\noptimization: asymmetric,set_all_nodes_int16",
+        calibration="cal_data_dir: ./cal\ncal_data_type: float32\ncalibration_type: kl\n"
+        "optimization: asymmetric,set_all_nodes_int16",
         rest="compiler_parameters:\n  optimize_level: 'O2'\n  jobs: 4\n",
     )
     compiled = dovetail.compile(model_of(), hb_yaml=path)

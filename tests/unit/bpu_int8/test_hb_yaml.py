@@ -157,6 +157,16 @@ def backend_options(plan):
     return dict(BackendChoice.parse(plan.summary["request"]["backends"][0]).options)
 
 
+@pytest.mark.parametrize(
+    ("march", "calibration", "observer"),
+    [("bayes-e", "", None), ("nash-e", "cal_data_dir: ./cal", None), ("nash-e", "", "minmax")],
+)
+def test_where_no_way_of_calibrating_is_written(tmp_path, march, calibration, observer):
+    """hb_compile, where no samples are named either, draws random numbers."""
+    plan = planned(yaml(tmp_path, march=march, calibration=calibration))
+    assert backend_options(plan).get("observer") == observer
+
+
 def test_max_with_a_percentile(tmp_path):
     plan = planned(yaml(tmp_path, calibration="calibration_type: max\nmax_percentile: 0.99995"))
     assert backend_options(plan) == {"march": "bayes", "observer": "percentile", "observer.percentile": "99.995"}

@@ -36,8 +36,12 @@ def add_goals(parser: argparse.ArgumentParser) -> None:
     add("--max-abs", metavar="X", help="largest difference of any element")
 
 
-def goals_of(args: argparse.Namespace) -> dict[str, Any]:
+def goals_of(args: argparse.Namespace, *, data_later: bool = False) -> dict[str, Any]:
     """The keyword arguments of `dovetail.compile` and `dovetail.verify` that say the goals.
+
+    Args:
+        args: The command line.
+        data_later: Something else than `--data` may name data, so that whether there is any shows later.
 
     Raises:
         UsageError: A goal is no such number, or there is no data to measure it on.
@@ -45,7 +49,8 @@ def goals_of(args: argparse.Namespace) -> dict[str, Any]:
     from dovetail_verify.accuracy.goals import Goals
 
     goals = Goals(args.min_snr, args.min_cosine, args.min_top1, args.max_abs)
-    goals.check_data(args.data)
+    if not data_later:
+        goals.check_data(args.data)
     return goals.as_dict()
 
 

@@ -54,13 +54,13 @@ class VerifyResult:
         add_goals(parser)
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword arguments; goals need data.
+        """The keyword arguments; whether there is data for goals shows when all options have been asked for it.
 
         Raises:
-            UsageError: A goal is no such number, there is no data to measure it on, or a shape is none.
+            UsageError: A goal is no such number, or a shape is none.
         """
         return {"verify": args.verify or None, "input_shapes": checked_shapes(args), "layers": args.layers,
-                **goals_of(args)}  # fmt: skip
+                **goals_of(args, data_later=True)}  # fmt: skip
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """The goals, and what layers are ranked by.

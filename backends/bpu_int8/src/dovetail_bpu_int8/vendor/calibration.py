@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dovetail.suggestions import did_you_mean
 
-from dovetail_bpu_int8.vendor.asked import Asked, origin
+from dovetail_bpu_int8.vendor.asked import Asked, names_in, origin
+from dovetail_bpu_int8.vendor.marches import HB_MAPPER
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
 
 __all__ = ["TYPES", "read_calibration_type", "set_observer"]
@@ -24,7 +25,7 @@ def read_calibration_type(parameters: Entries, asked: Asked) -> None:
     given = parameters.get("calibration_type")
     written = given.raw.strip() if isinstance(given, Scalar) and not given.is_null else ""
     place = given if written else parameters
-    kind = written or ("default" if asked.march.tool == "hb_mapper" else "kl")
+    kind = written or _unwritten(parameters, asked)
     if kind not in TYPES:
         near = did_you_mean(kind, TYPES)
         raise FileError(place, f"calibration_type '{kind}' is not known{near}", f"it is one of {', '.join(TYPES)}")
@@ -37,6 +38,13 @@ def read_calibration_type(parameters: Entries, asked: Asked) -> None:
     ):
         why = "activations have one scale each here, weights one per channel"
         asked.note(f"{per_channel.where}, per_channel: {why}", _COMPILES)
+
+
+def _unwritten(parameters: Entries, asked: Asked) -> str:
+    """What the tools do where nothing is written: hb_compile does not calibrate on samples that nobody names."""
+    folder = parameters.get("cal_data_dir")
+    named = folder is not None and any(names_in(folder))
+    return "default" if asked.march.tool == HB_MAPPER or named else "skip"
 
 
 def set_observer(kind: str, share: float, place: Node, asked: Asked, key: str = "") -> None:
@@ -75,7 +83,7 @@ def _share(node: Node | None, kind: str, asked: Asked) -> float:
         share = float(node.text("max_percentile"))
     except ValueError:
         raise FileError(node, f"max_percentile '{node.text('max_percentile')}' is no number") from None
-    lowest = 0.5 if asked.march.tool == "hb_mapper" else 0.0
+    lowest = 0.5 if asked.march.tool == HB_MAPPER else 0.0
     if not lowest <= share <= 1 or share == 0:
         problem = f"max_percentile {share:g} is not a share from {lowest:g} to 1"
         hint = f"for {share:g} percent write {share / 100:g}" if 1 < share <= 100 else "0.9999 covers 99.99 percent"
