@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.artifacts import nodes_of
 from dovetail.counting import counted
 from dovetail.ir.bodies import body_nodes
-from dovetail.planning.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, PART, get_placement
 from dovetail.running import cannot_run, runner_class
 
 if TYPE_CHECKING:
@@ -212,7 +212,8 @@ class CompiledModel:
         """The coverage line without the verification."""
         if self.saved is not None and not self.edited and self.saved.coverage is not None:
             return self.saved.coverage
-        coverage = Counter(placement.backend for node in self._placed_nodes() if (placement := get_placement(node)))
+        counted_nodes = (node for node in self._placed_nodes() if PART not in node.metadata_props)
+        coverage = Counter(placement.backend for node in counted_nodes if (placement := get_placement(node)))
         total = sum(coverage.values())
         placed = (placement for node in self.model.graph if (placement := get_placement(node)))
         numbers = {(placement.region, placement.backend) for placement in placed}

@@ -116,7 +116,7 @@ def plugins_in_integers(tmp_path_factory):
 
     def make(file, dropped=False):
         if (file, dropped) not in known:
-            package = f"dovetail_backend_in_integers_{len(known)}"
+            package = f"dovetail_in_integers_{root.name}_{len(known)}"  # modules of one name are imported once
             (root / package).mkdir()
             (root / package / "__init__.py").write_text("")
             (root / package / "npu.yaml").write_text(file)

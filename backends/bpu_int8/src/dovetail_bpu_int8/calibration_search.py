@@ -27,7 +27,7 @@ CANDIDATES = (
 """Options of the backend: what the vendor calls max, max with 0.99995, and kl."""
 
 _BACKEND = "bpu-int8"
-_BATCHES = 8
+_BATCHES = 32
 
 
 def wants_search(job: CompileJob) -> bool:
@@ -39,7 +39,7 @@ def wants_search(job: CompileJob) -> bool:
 def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
     """The request with the best observer, and the cosine similarity of the worst output by each.
 
-    The model is calibrated with every candidate on all data and compared with the original on the first eight batches.
+    The model is calibrated with every candidate on all data and compared with the original on the first 32 batches.
     The request stays as it is if nothing is quantised, or if no output is a float.
 
     Source: `calibration_type: default` of hb_mapper, which looks at the first sample; one alone decides by chance.

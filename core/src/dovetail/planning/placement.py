@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOST",
+    "PART",
     "Placement",
     "from_source",
     "get_placement",
@@ -33,6 +34,9 @@ __all__ = [
 HOST = "host"
 _SHOWN = 3  # source nodes of one node
 _PLACEMENT, _KIND, _ORIGIN = "dovetail.placement", "dovetail.kind", "dovetail.origin"
+
+PART = "dovetail.part"
+"""Metadata of nodes that are a part of what stands for one node of the plan; coverage counts them as one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir.formats import Format, float_format
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
-from dovetail.planning.placement import Placement, get_placement, origin_of, set_origin, set_placement
+from dovetail.planning.placement import PART, Placement, get_placement, origin_of, set_origin, set_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_precision.source_quantisation import atom_of
 
@@ -165,6 +165,7 @@ class _Rewriting:
     def _stand_for(self, new: ir.Node, node: ir.Node) -> None:
         """Let a new node have name, origin and placement of the one that it stands for in the plan."""
         new.name = node.name
+        new.metadata_props.pop(PART, None)
         set_origin(new, origin_of(node))
         planned = get_placement(node)
         floats = Format.of(planned.precision.computes_in) if planned.precision is not None else None
@@ -181,6 +182,7 @@ class _Rewriting:
         about = node.name or node.op_type
         for new in made:
             new.meta.update(node.meta)
+            new.metadata_props[PART] = about
             # Floats in between are float64, which no format of the plan says.
             values = (value for value in (*new.outputs, *new.inputs) if value is not None)
             kinds = [found for value in values if (found := float_format(value))]
