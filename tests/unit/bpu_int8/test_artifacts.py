@@ -105,6 +105,14 @@ def test_node_info(tmp_path, case):
     assert pyyaml.safe_load((folder / "config.yaml").read_text())["model_parameters"]["node_info"] == expected
 
 
+def test_the_tool_of_x3_knows_lists_of_nodes_alone(tmp_path):
+    request = {"pins": ("one=host", "tail=bpu-int8")}
+    _, folder = emitted(tmp_path, NET, "bernoulli2", **request)
+    document = pyyaml.safe_load((folder / "config.yaml").read_text())
+    assert "node_info" not in document["model_parameters"]
+    assert document["calibration_parameters"].items() >= {"run_on_cpu": "one", "run_on_bpu": "tail"}.items()
+
+
 def test_quant_config_says_the_same_for_hb_compile(tmp_path):
     request = {"pins": ("soft=bpu-int8", "one=host"), "int16": ("mid",)}
     compiled, folder = emitted(tmp_path, NET, "nash", **request)

@@ -45,6 +45,22 @@ def test_where_every_node_is_and_why():
     }  # fmt: skip
 
 
+def test_every_node_that_is_elsewhere_has_a_reason():
+    body = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [size] n = Shape (a) [first] k = Slice (n, zero, one_)
+                [rest] q = Concat <axis = 0> (k, minus) [flat] f = Reshape (a, q) [erf] e = Erf (f)
+                [image] g = Reshape (e, shape) [two] y = Conv (g, v) }"""
+    header = """(float[1,8,16,16] x) => (float[1,8,16,16] y) <float[8,8,3,3] w, float[8,8,1,1] v, float[8] b,
+      int64[1] zero = {0}, int64[1] one_ = {1}, int64[1] minus = {-1}, int64[4] shape = {1, 8, 16, 16}> """
+    for march in ("bernoulli2", "bayes", "nash"):
+        result = dovetail.compile(
+            model_of(body, header), [f"bpu-int8:march={march},observer=minmax"], data=DATA, verify=False,
+            pins=("two=host",),
+        )  # fmt: skip
+        elsewhere = {row.node: row.reason for row in hb_report(result).nodes if row.on != "BPU"}
+        assert {"erf", "two"} <= set(elsewhere)
+        assert not [node for node, reason in elsewhere.items() if not reason]
+
+
 def test_other_backends_have_their_names():
     rows = {row.node: (row.on, row.subgraph) for row in hb_report(compiled(backends=["cpu-bf16"])).nodes}
     assert rows["soft"] == ("cpu-bf16", "--")

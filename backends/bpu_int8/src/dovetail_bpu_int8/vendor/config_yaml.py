@@ -58,8 +58,10 @@ def config_document(
         document[_CALIBRATION]["quant_config"] = "./quant_config.json"
     else:
         words += [f"set_model_output_{outputs}"] if outputs else []
-        if changes:
+        if changes and march.names_nodes:
             document[_MODEL]["node_info"] = node_info(changes)
+        elif changes:
+            document[_CALIBRATION] |= run_on(changes)
     if words:
         document[_CALIBRATION]["optimization"] = ",".join(dict.fromkeys(words))
     document[_COMPILER].setdefault("compile_mode", "latency")
@@ -81,6 +83,15 @@ def node_info(changes: Mapping[str, Difference]) -> dict[str, dict[str, str]]:
     return found
 
 
+def run_on(changes: Mapping[str, Difference]) -> dict[str, list[str]]:
+    """The nodes that are asked onto one of both, for a tool that does not know `node_info`."""
+    found: dict[str, list[str]] = {}
+    for name, change in changes.items():
+        if change.on:
+            found.setdefault(f"run_on_{change.on.lower()}", []).append(name)
+    return found
+
+
 def yaml_text(document: Mapping[str, Mapping[str, Any]], march: March) -> str:
     """The file. Its values are JSON, which is YAML, so that names of nodes need no other quoting."""
     command = "makertbin --model-type onnx --config" if march.tool == HB_MAPPER else "-c"
@@ -91,6 +102,8 @@ def yaml_text(document: Mapping[str, Mapping[str, Any]], march: March) -> str:
             if isinstance(value, Mapping) and value:
                 lines.append(f"  {key}:")
                 lines += [f"    {_json(name)}: {_json(entry)}" for name, entry in value.items()]
+            elif isinstance(value, list) and not any(";" in name for name in value):
+                lines.append(f"  {key}: {_json(';'.join(value))}")
             else:
                 lines.append(f"  {key}: {_json(value)}")
     return "\n".join(lines) + "\n"

@@ -48,8 +48,8 @@ class HbFiles:
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write them.
 
-        What the tool does by itself is found by planning the written model without any wish; and the written files are
-        planned again, so that a node which they cannot bring to its place is a note.
+        What the tool does by itself is found by planning the written model without any wish. Where that is not what was
+        settled here, the written files are planned, too, so that a node which they cannot bring to its place is a note.
         """
         recorded = region.context.request.options.get(OPTION, {}) if region.context is not None else {}
         march = _march(region, recorded)
@@ -60,9 +60,11 @@ class HbFiles:
         model.save(folder / MODEL)
         outputs = model_output_format(model, settled) or _asked_of_outputs(recorded)
         changes: Mapping[str, Difference] = {}
+        by_default: Mapping[str, Settled] = {}
         if region.context is not None:
             try:
-                changes = differences(settled, _by_default(model, region, outputs))
+                by_default = _by_default(model, region, outputs)
+                changes = differences(settled, by_default)
             except DovetailError as error:
                 notes.append(f"{CONFIG} says nothing of single nodes: {error.message}")
         document = config_document(region, recorded, march, outputs, changes)
@@ -70,7 +72,7 @@ class HbFiles:
         if march.tool == HB_COMPILE:
             _write_json(folder / QUANT_CONFIG, quant_config_document(document, outputs, changes))
         _write_json(folder / THRESHOLDS, thresholds(model, region.holdings, march.name))
-        if region.context is not None:
+        if any(settled.get(name, one) != one for name, one in by_default.items()):
             notes += _read_back(folder, model, region, settled)
         return Artifact(tuple(sorted(path.name for path in folder.iterdir())), notes=tuple(notes))
 

@@ -32,6 +32,11 @@ class March:
     cores: int = 1
 
     @property
+    def names_nodes(self) -> bool:
+        """Whether its tool knows `node_info`; the one of X3 knows `run_on_cpu` and `run_on_bpu` alone."""
+        return self.own != "bernoulli2"
+
+    @property
     def levels(self) -> tuple[str, ...]:
         """The optimisation levels of its compiler."""
         return ("O0", "O1", "O2", "O3") if self.tool == HB_MAPPER else ("O0", "O1", "O2")

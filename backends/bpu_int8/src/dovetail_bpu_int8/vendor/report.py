@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["HbReport", "OutputRow", "Row", "hb_report"]
 
 _BACKEND = "bpu-int8"
+_PLACE = "place"
 _LAYER, _COSINE = "layer-error", re.compile(r"cosine (-?[0-9.]+)")
 _FINE, _LOST = 0.99, 0.8  # what the vendor calls fine, and a clear loss
 _FLOATS = {"float32": "float"}
@@ -217,7 +218,8 @@ def _reasons(remarks: Iterable[Remark]) -> dict[str, str]:
     found: dict[str, str] = {}
     prefix = f"not on {_BACKEND}"
     for remark in remarks:
-        if remark.kind in ("missed", "failed") and remark.why.startswith(prefix):
+        own = remark.why.startswith(prefix) or remark.pass_ == _PLACE and not remark.why.startswith("not on ")
+        if remark.kind in ("missed", "failed") and own:
             found[remark.node] = _clause(remark.why.removeprefix(prefix).lstrip(":, "))
         elif remark.rule == "pinned" and remark.node not in found:
             found[remark.node] = _clause(remark.why)
