@@ -70,9 +70,12 @@ def _per_input(inputs: Entries, key: str) -> list[np.ndarray | None]:
             found.append(None)
             continue
         try:
-            found.append(np.array([float(part) for part in re.split(r"[\s,]+", word.raw)], np.float32))
+            numbers = np.array([float(part) for part in re.split(r"[\s,]+", word.raw)], np.float32)
         except ValueError:
-            raise FileError(word, f"{key}: '{word.raw}' is no number, and no numbers with spaces between") from None
+            numbers = np.array([np.nan], np.float32)
+        if not np.isfinite(numbers).all():
+            raise FileError(word, f"{key}: '{word.raw}' is no number, and no numbers with spaces between")
+        found.append(numbers)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,10 @@ def read_json(path: Path) -> Entries:
 
 
 def as_plain(node: Node) -> Any:
-    """A tree as plain data, with the words of YAML 1.1 for true and false."""
+    """A tree as plain data, with the words of YAML 1.1 for true and false; numbers beyond float64 stay text."""
     if isinstance(node, Scalar):
-        return _WORDS.get(node.raw.lower(), node.value) if not node.quoted else node.raw
+        value = node.raw if node.quoted else _WORDS.get(node.raw.lower(), node.value)
+        return node.raw if isinstance(value, float) and not math.isfinite(value) else value
     if isinstance(node, Items):
         return [as_plain(item) for item in node.items]
     return {key.raw: as_plain(value) for key, value in node}
