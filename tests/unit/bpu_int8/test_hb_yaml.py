@@ -305,11 +305,30 @@ def test_data_of_the_user_wins(tmp_path):
     assert of_file != own
 
 
-def test_a_missing_folder_is_a_note_and_calibration_says_what_it_lacks(tmp_path):
-    path = yaml(tmp_path, calibration="cal_data_dir: ./nowhere")
-    assert any(
-        "config.yaml:4, cal_data_dir: './nowhere' is not there" in why for why, _ in asked(planned(path))["notes"]
-    )
+LACKING = {  # what is lacking: lines of calibration_parameters, and what is said
+    "no folder is named": ("cal_data_type: float32", "config.yaml: cal_data_dir is not given"),
+    "the folder is not there": ("cal_data_dir: ./nowhere", "config.yaml:4, cal_data_dir: './nowhere' is not there"),
+    "images": ("cal_data_dir: ./cal", "config.yaml:4, cal_data_dir: images such as cat.jpg are not read here"),
+    "images to resize": (
+        "cal_data_dir: ./cal\npreprocess_on: True",
+        "config.yaml:4, preprocess_on: images are neither read nor resized",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LACKING)
+def test_without_samples_a_plan_has_a_note_and_a_compilation_says_what_it_lacks(tmp_path, case):
+    lines, text = LACKING[case]
+    Path(tmp_path, "cal").mkdir()
+    Path(tmp_path, "cal", "cat.jpg").write_bytes(b"")
+    path = yaml(tmp_path, calibration=lines)
+    assert any(text in why for why, _ in asked(planned(path))["notes"])
+    with pytest.raises(dovetail.DovetailError) as error:
+        dovetail.compile(model_of(), hb_yaml=path)
+    assert text in error.value.message
+    assert "--data" in error.value.hint
+    compiled = dovetail.compile(model_of(), hb_yaml=path, data={"x": np.ones((1, 8, 16, 16), np.float32)})
+    assert not any(text in note for note in compiled.notes())
 
 
 # --- bad input

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.inputs import Inputs
     from dovetail_bpu_int8.vendor.marches import March
 
-__all__ = ["SUBGRAPH", "Asked", "Named", "Note", "Subgraph", "names_in", "origin"]
+__all__ = ["OTHER_DATA", "SUBGRAPH", "Asked", "Named", "Note", "Subgraph", "names_in", "origin"]
 
+
+OTHER_DATA = "give --data: a folder of .npy or .npz files with inputs as the model takes them"
+"""What to do where a file has no data that could be read."""
 
 SUBGRAPH = "subgraph:"
 """What selectors of subgraphs start with, until their nodes are known."""
@@ -82,6 +85,7 @@ class Asked:
         inputs: What is said of the inputs; None where nothing is.
         on_random: Random numbers are asked for as data.
         data: The data to calibrate on; None if none is named.
+        no_data: Why there is none; empty if there is, or if nobody would look for it in this file.
         document: The file as plain data, for the files that are written.
     """
 
@@ -99,6 +103,7 @@ class Asked:
     inputs: Inputs | None = None
     on_random: bool = False
     data: CalibrationData | None = None
+    no_data: str = ""
     document: dict[str, Any] = field(default_factory=dict)
 
     def wish(self, selector: str, place: Node, key: str, format_: str, ports: str = "all") -> None:
@@ -129,6 +134,11 @@ class Asked:
         self.backend |= other.backend
         self.refine = other.refine or self.refine
         self.notes += other.notes
+
+    def lack_data(self, why: str) -> None:
+        """Say that there is no data in the file to calibrate on; somebody else may give some."""
+        self.no_data = why
+        self.note(why, OTHER_DATA)
 
     def note(self, why: str, suggest: str) -> None:
         """Say something to the user."""

@@ -12,7 +12,7 @@ import numpy as np
 from dovetail.counting import counted
 from dovetail.plugin import DovetailError
 
-from dovetail_bpu_int8.vendor.asked import names_in
+from dovetail_bpu_int8.vendor.asked import OTHER_DATA, names_in
 from dovetail_bpu_int8.vendor.inputs import words_of
 from dovetail_bpu_int8.vendor.normalisation import Change, normalisation
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
@@ -29,7 +29,6 @@ _IMAGES = {".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff"}
 _RAW = ("float32", "uint8", "int8", "int16", "int32")
 _Shapes = Mapping[str, tuple[int, ...] | None]
 _RANDOM_SAMPLES, _SEED = 8, 0
-_OTHER_DATA = "give --data: a folder of .npy or .npz files with inputs as the model takes them"
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class CalibrationData:
     def _files(self, folder: Path) -> list[Path]:
         found = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
         if not found:
-            raise FileError(self.place, f"cal_data_dir: {folder} has no files", _OTHER_DATA)
+            raise FileError(self.place, f"cal_data_dir: {folder} has no files", OTHER_DATA)
         return found
 
     def _samples(
@@ -111,8 +110,6 @@ class CalibrationData:
                 return np.load(path, allow_pickle=False)
             except (OSError, ValueError, EOFError) as error:
                 raise DovetailError(f"{path}: not an array: {error}", "save it with numpy.save") from None
-        if path.suffix.lower() in _IMAGES:
-            raise FileError(self.place, f"cal_data_dir: images such as {path.name} are not read here", _OTHER_DATA)
         folder = self.folders[index]
         kind = self.types[index] if self.types else "float32" if folder.name.endswith("_f32") else "uint8"
         array = np.fromfile(path, np.dtype(kind).newbyteorder("<"))
@@ -139,17 +136,17 @@ def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> 
     if asked.on_random:
         return CalibrationData(given or calibration)
     if given is None or not list(names_in(given)):
-        asked.note(f"{tree.file}: cal_data_dir is not given, and thresholds come from data", _OTHER_DATA)
-        return None
+        return asked.lack_data(f"{tree.file}: cal_data_dir is not given, and thresholds come from data")
     if _is_true(calibration.get("preprocess_on")):
-        asked.note(f"{given.where}, preprocess_on: images are neither read nor resized here", _OTHER_DATA)
-        return None
+        return asked.lack_data(f"{given.where}, preprocess_on: images are neither read nor resized here")
     folders = []
     for word in names_in(given):
         path = _found(word, asked.folder or Path())
         if path is None:
-            asked.note(f"{given.where}, cal_data_dir: '{word.raw}' is not there", _OTHER_DATA)
-            return None
+            return asked.lack_data(f"{given.where}, cal_data_dir: '{word.raw}' is not there")
+        image = next((one.name for one in sorted(path.iterdir()) if one.suffix.lower() in _IMAGES), None)
+        if image is not None:
+            return asked.lack_data(f"{given.where}, cal_data_dir: images such as {image} are not read here")
         folders.append(path)
     count = len(folders)
     return CalibrationData(

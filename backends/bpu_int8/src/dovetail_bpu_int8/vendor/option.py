@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.errors import DovetailError
+
 from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search
 from dovetail_bpu_int8.ladder import checked_goal, climb
 from dovetail_bpu_int8.wishes import OPTION
@@ -121,10 +123,16 @@ class BpuOption:
         """Choose an observer where nobody did, and compile, step by step if there is a ladder.
 
         Raises:
+            DovetailError: A YAML file of the vendor's tools has no data to calibrate on, and nobody gave any.
             UsageError: The ladder lacks what it needs.
             GoalError: The ladder ends below its goal.
         """
         goal = checked_goal(job.keywords.get("ladder"))
+        lacking = job.request.options.get(OPTION, {}).get("no_data")
+        if lacking and job.recognised is None and job.request.plan is None:
+            from dovetail_bpu_int8.vendor.asked import OTHER_DATA
+
+            raise DovetailError(lacking, OTHER_DATA)
         if job.recognised is None and wants_search(job):
             request, cosines = best_request(job)
 

@@ -91,7 +91,8 @@ def changed(
         "march": asked.march.name,
         "document": asked.document,
         "folder": str(asked.folder) if asked.folder is not None and asked.document else "",
-        "notes": [list(note) for note in asked.notes],
+        "no_data": asked.no_data if data is None else "",
+        "notes": [list(note) for note in asked.notes if data is None or note.why != asked.no_data],
     }
     options = {**request.options, OPTION: {key: value for key, value in record.items() if value}}
     if asked.refine and _REFINE not in options:
