@@ -58,7 +58,7 @@ CASES = [
     if not ("int16" in case and march == "bernoulli2")
     and not (case == "a softmax" and ("soft" not in NETS[net] or march == "bernoulli2"))
 ]
-SOME = CASES if os.environ.get("DOVETAIL_SLOW") == "1" else [*CASES[::4], ("net", "bayes", "a softmax")]
+SOME = CASES if os.environ.get("DOVETAIL_SLOW") == "1" else [*CASES[::7], ("net", "bayes", "a softmax")]
 
 
 @pytest.mark.parametrize(("net", "march", "case"), SOME)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
 from dovetail.planning.identity import identity, operator_name, walk
-from dovetail.planning.placement import get_placement
+from dovetail.planning.placement import get_placement, origin_of
 from dovetail.suggestions import near_misses
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["parse_pin", "select"]
+__all__ = ["NodeNames", "parse_pin", "select"]
 
 _FORMS = ("name", "type", "region")
 # The last `=` outside of a format: formats have some inside of their brackets.
@@ -58,6 +58,47 @@ def select(model: Model, selector: str) -> list[ir.Node]:
         hint = f"did you mean {', '.join(repr(name) for name in near)}?" if near else "`dovetail plan` lists all nodes"
         raise DovetailError(f"no node matches '{selector}'", hint)
     return found
+
+
+class NodeNames:
+    """Selects nodes of one model by many selectors: its names are listed once, so exact ones cost no walk each.
+
+    Args:
+        model: The model; its nodes and names must not change meanwhile.
+    """
+
+    def __init__(self, model: Model):
+        self._model = model
+        self._exact: dict[str, list[ir.Node]] = {}
+        self._sources: dict[str, list[ir.Node]] = {}
+        for path, node in walk(model):
+            plain = node.name or ""
+            for name in {plain, f"{path}/{plain}" if path else plain, identity(path, node)}:
+                self._exact.setdefault(name, []).append(node)
+            for name in origin_of(node):
+                self._sources.setdefault(name, []).append(node)
+
+    def select(self, selector: str) -> list[ir.Node]:
+        """What the function `select` returns.
+
+        Raises:
+            DovetailError: It matches nothing; suggests similar names.
+        """
+        form, _, rest = selector.partition(":")
+        if form in _FORMS and form != "name" and rest:
+            return select(self._model, selector)
+        # An exact name wins over a pattern, whatever its characters are.
+        found = self._exact.get(_name_in(selector))
+        return list(found) if found else select(self._model, selector)
+
+    def made_of(self, selector: str) -> list[ir.Node]:
+        """The nodes of a name in the source model: itself, or what it was folded into; none if it is gone."""
+        name = _name_in(selector)
+        return list(self._exact.get(name) or self._sources.get(name, ()))
+
+
+def _name_in(selector: str) -> str:
+    return selector.removeprefix("name:") or selector
 
 
 def _by_type(model: Model, wanted: str) -> tuple[list[ir.Node], list[str]]:

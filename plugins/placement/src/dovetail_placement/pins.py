@@ -11,8 +11,8 @@ from dovetail.ir.bodies import body_nodes
 from dovetail.ir.formats import Format, format_of
 from dovetail.ir.types import FLOATS
 from dovetail.planning.identity import identity, operator_name, structural_keys, walk
-from dovetail.planning.placement import HOST, origin_of
-from dovetail.planning.selectors import parse_pin, select
+from dovetail.planning.placement import HOST
+from dovetail.planning.selectors import NodeNames, parse_pin
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -119,14 +119,15 @@ def resolve_pins(
         model: The model.
         texts: The pins.
         backends: Names of the chosen backends.
-        origins: What asks for pins that the user did not write, for messages. Such pins name nodes of the source model.
+        origins: What asks for pins that the user did not write, for messages. Such pins give names of nodes of the
+            source model.
         gone: Gets those of them whose node is gone.
 
     Raises:
         DovetailError: A selector matches nothing, a backend was not chosen, or a precision is unknown.
     """
     known = (*backends, HOST)
-    pins = {}
+    pins, names = {}, None
     for text in texts:
         selector, backend, formats = parse_pin(text)
         origin = (origins or {}).get(text)
@@ -137,21 +138,13 @@ def resolve_pins(
         wrong = next((format_ for format_ in formats.values() if not _is_choice(format_)), None)
         if wrong is not None:
             raise DovetailError(f"{where}: {_NO_CHOICE.format(wrong)}", _CHOICES)
-        nodes = select(model, selector) if not origin else _made_of(model, selector)
+        names = names or NodeNames(model)
+        nodes = names.made_of(selector) if origin else names.select(selector)
         if not nodes and gone is not None:
             gone.append(where)
         for node in nodes:
             pins[id(node)] = Pin(node, backend, formats, where)
     return pins
-
-
-def _made_of(model: Model, selector: str) -> list[ir.Node]:
-    """The nodes that a selector of the source model means: itself, or what it was folded into; none if it is gone."""
-    try:
-        return select(model, selector)
-    except DovetailError:
-        name = selector.removeprefix("name:")
-        return [node for _, node in walk(model) if name in origin_of(node)]
 
 
 def planned_pins(model: Model, plan: Plan, backends: Mapping[str, Backend]) -> tuple[dict[int, Pin], list[Unfit]]:
