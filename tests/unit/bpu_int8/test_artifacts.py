@@ -113,6 +113,17 @@ def test_the_tool_of_x3_knows_lists_of_nodes_alone(tmp_path):
     assert document["calibration_parameters"].items() >= {"run_on_cpu": "one", "run_on_bpu": "tail"}.items()
 
 
+@pytest.mark.parametrize(
+    ("march", "written", "other"),
+    [("bernoulli2", "bernoulli2", ""), ("bayes", "bayes", "bayes-e"), ("nash", "nash-e", "nash-m")],
+)
+def test_the_march_is_one_that_the_tool_takes(tmp_path, march, written, other):
+    _, folder = emitted(tmp_path, CONCAT, march)
+    text = (folder / "config.yaml").read_text()
+    assert pyyaml.safe_load(text)["model_parameters"]["march"] == written
+    assert other in text.splitlines()[1]
+
+
 def test_quant_config_says_the_same_for_hb_compile(tmp_path):
     request = {"pins": ("soft=bpu-int8", "one=host"), "int16": ("mid",)}
     compiled, folder = emitted(tmp_path, NET, "nash", **request)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail_bpu_int8.vendor.keys import KEYS
-from dovetail_bpu_int8.vendor.marches import HB_COMPILE, HB_MAPPER, March
+from dovetail_bpu_int8.vendor.marches import HB_COMPILE, HB_MAPPER, MARCHES, March
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -96,6 +96,9 @@ def yaml_text(document: Mapping[str, Mapping[str, Any]], march: March) -> str:
     """The file. Its values are JSON, which is YAML, so that names of nodes need no other quoting."""
     command = "makertbin --model-type onnx --config" if march.tool == HB_MAPPER else "-c"
     lines = [f"# {march.tool} {command} config.yaml"]
+    others = [name for name, other in MARCHES.items() if other.own == march.own and name not in (march.name, other.own)]
+    if others:
+        lines.append(f"# other BPUs of this architecture: march {', '.join(others)}")
     for group, content in document.items():
         lines.append(f"{group}:")
         for key, value in content.items():

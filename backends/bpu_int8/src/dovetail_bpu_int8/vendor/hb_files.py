@@ -33,6 +33,7 @@ __all__ = ["HbFiles"]
 MODEL, CONFIG, QUANT_CONFIG, THRESHOLDS = "model.onnx", "config.yaml", "quant_config.json", "thresholds.json"
 _MARCH = "march"
 _KEPT = "hb-files"
+_FIRST_OF = {"nash": "nash-e"}
 
 
 class HbFiles:
@@ -78,12 +79,15 @@ class HbFiles:
 
 
 def _march(region: EmittedRegion, recorded: Mapping[str, Any]) -> March:
-    """The BPU by the name that was given, unless the backend was chosen for another one."""
+    """The BPU by the name that was given, unless the backend was chosen for another one.
+
+    Where no name of the vendor was given, it is the first that its tool takes of this architecture.
+    """
     chosen = dict(getattr(region.backend, "chosen", {})).get(_MARCH, "")
     named = MARCHES.get(recorded.get(_MARCH, ""))
     if named is not None and named.own == chosen:
         return named
-    return MARCHES[chosen]
+    return MARCHES[_FIRST_OF.get(chosen, chosen)]
 
 
 def _written(region: EmittedRegion) -> tuple[Model, list[str]]:
