@@ -24,7 +24,7 @@ from measure import table
 from trained_nets import candidates, judging
 from trained_nets.wheels import Wheels
 
-NETS = ("digits", "open NSFW", "speech embedding")
+NETS = ("digits", "page orientation", "NudeNet 320n", "malware as pictures", "speech embedding")
 CALIBRATED_ON = 16
 
 

@@ -1,5 +1,6 @@
 """A backend that computes in integers, and a small residual net with weights."""
 
+import itertools
 import sys
 
 import dovetail
@@ -108,6 +109,9 @@ def compiled(installed, samples):
     return make
 
 
+_NUMBERS = itertools.count()  # a package name that was imported once would be found again
+
+
 @pytest.fixture(scope="module")
 def plugins_in_integers(tmp_path_factory):
     """The installed plugins with the backend `npu` of a text, read once; without the pass if that is dropped."""
@@ -116,7 +120,7 @@ def plugins_in_integers(tmp_path_factory):
 
     def make(file, dropped=False):
         if (file, dropped) not in known:
-            package = f"dovetail_in_integers_{root.name}_{len(known)}"  # modules of one name are imported once
+            package = f"dovetail_backend_in_integers_{next(_NUMBERS)}"
             (root / package).mkdir()
             (root / package / "__init__.py").write_text("")
             (root / package / "npu.yaml").write_text(file)

@@ -90,7 +90,7 @@ def assert_left_in_floats(result, why):
             "Neg (x)",
             "a: {dtype: int8, scheme: symmetric}",
             "a: {dtype: int8, scheme: symmetric, granularity: channel, axis: 1}",
-            "'x_int8' has a scale per channel",
+            "'y_int8' has a scale per channel",
         ),
     ],
 )
