@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
+from dovetail.planning.placement import HOST
 from dovetail.planning.remark import SLOT, template
 
 from dovetail_explain.causes import Cause, cause_among
@@ -142,12 +143,11 @@ def all_elsewhere(
     Raises:
         DovetailError: A model is given that is not the one of the plan.
     """
-    names = [entry["name"] for entry in plan.backends]
-    backend = names[0] if names else ""
-    away = [node for node in plan.nodes if node.backend != backend] if backend else []
+    backend = next((entry["name"] for entry in plan.backends), HOST)
+    away = [node for node in plan.nodes if node.backend != backend]
     groups = _grouped(plan, away, backend)
     found = Elsewhere(backend, len(plan.nodes) - len(away), groups)
-    if not away or not backend:
+    if not away:
         return found
     most = max(planned // max(len(plan.nodes), 1), 0)
     if most < 2:
