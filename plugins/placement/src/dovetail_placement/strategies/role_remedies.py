@@ -7,7 +7,7 @@ in any case, after the pin that keeps the rules. Alone in its region, a node wan
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import Remedy
@@ -21,43 +21,39 @@ __all__ = ["remedies_of_lost", "remedies_of_manual"]
 _SIDES = ("before", "after")
 
 
-def remedies_of_manual(node: ir.Node, backend: str, edit: str) -> Iterator[Remedy]:
+def remedies_of_manual(node: ir.Node, backend: str, edits: Mapping[str, str]) -> Iterator[Remedy]:
     """Of a node that somebody has to ask for.
 
     Args:
         node: The node.
         backend: The name of the backend.
-        edit: The edit that gives a node a neighbour; empty for none.
+        edits: The edits that give it a neighbour, by side, as far as there are any.
     """
     pin = f"{node.name}={backend}"
     yield _remedy(pin=pin)
-    if edit:
-        yield from (_remedy(_edits(node, edit, (side,)), pin) for side in _SIDES)
+    yield from (_remedy((edits[side],), pin) for side in _SIDES if side in edits)
 
 
-def remedies_of_lost(view: View, node: ir.Node, edit: str, blocker: ir.Node | None, side: str) -> Iterator[Remedy]:
+def remedies_of_lost(
+    view: View, node: ir.Node, edits: Mapping[str, str], blocker: ir.Node | None, side: str
+) -> Iterator[Remedy]:
     """Of a node that lacks a neighbour.
 
     Args:
         view: What its strategy sees.
         node: The node.
-        edit: The edit that gives it one; empty for none.
+        edits: The edits that give it one, by side, as far as there are any.
         blocker: The node that is in the way, if there is one.
         side: Where the neighbour is missing.
     """
     name = view.backend.name
     if blocker is not None and view.verdict(blocker).role == "manual" and view.verdict(blocker).ok is not False:
         yield _remedy(pin=f"{blocker.name}={name}")
-    if not edit:
-        return
-    sides = _SIDES if side == "before" else _SIDES[::-1]
-    yield from (_remedy(_edits(node, edit, (side,))) for side in sides)
-    yield from (_remedy(_edits(node, edit, (side,)), f"{node.name}={name}") for side in sides)
-    yield _remedy(_edits(node, edit, sides))
-
-
-def _edits(node: ir.Node, edit: str, sides: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{edit}={node.name}:{side}" for side in sides)
+    chosen = [edits[at] for at in (_SIDES if side == "before" else _SIDES[::-1]) if at in edits]
+    yield from (_remedy((edit,)) for edit in chosen)
+    yield from (_remedy((edit,), f"{node.name}={name}") for edit in chosen)
+    if len(chosen) > 1:
+        yield _remedy(tuple(chosen))
 
 
 def _remedy(edits: tuple[str, ...] = (), pin: str = "") -> Remedy:

@@ -106,10 +106,19 @@ class Roles:
         if verdict.ok is False or not verdict.role:
             return ()
         if verdict.role == "manual":
-            return remedies_of_manual(node, name, self.edit)
+            return remedies_of_manual(node, name, self._edits(node))
         here = {other: got[1] for other in view.model.graph if (got := view.claimed(other)) and got[0] == name}
         loss = self._loss(Candidates(view), node, verdict.role, here)
-        return remedies_of_lost(view, node, self.edit, loss and loss.because, loss.side if loss else "after")
+        return remedies_of_lost(view, node, self._edits(node), loss and loss.because, loss.side if loss else "after")
+
+    def edit_fits(self, node: ir.Node, side: str) -> bool:
+        """Whether the edit can be made on a side of a node; for strategies that know it."""
+        return True
+
+    def _edits(self, node: ir.Node) -> dict[str, str]:
+        """The edits beside a node, by side."""
+        sides = [side for side in ("before", "after") if self.edit and self.edit_fits(node, side)]
+        return {side: f"{self.edit}={node.name}:{side}" for side in sides}
 
     def _losses(self, candidates: Candidates, here: dict[ir.Node, Claim]) -> dict[ir.Node, _Loss]:
         """What cannot stay, with the reasons, in the order in which it is lost.
