@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_placement.strategies.roles import Roles
 
+from dovetail_bpu_int8.unit_conv import why_no_unit_conv
 from dovetail_bpu_int8.widths import settle_pinned, settle_widths
 from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wishes
 
@@ -51,3 +52,7 @@ class BpuRoles(Roles):
             return True
         ends = any(wish.ports == MODEL_OUTPUTS for wish in wishes.formats.get(node, ()))
         return ends and any(value.is_graph_output() for value in node.outputs)
+
+    def edit_fits(self, node: ir.Node, side: str) -> bool:
+        """Whether a unit convolution can stand on a side of a node."""
+        return not why_no_unit_conv(node, side)

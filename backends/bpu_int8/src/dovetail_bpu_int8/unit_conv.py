@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["UnitConv"]
+__all__ = ["UnitConv", "why_no_unit_conv"]
+
+
+def why_no_unit_conv(node: ir.Node, side: str) -> str:
+    """Why no unit convolution can stand on a side of a node; empty if one can."""
+    value = _value(node, side)
+    shape = None if value is None else value.shape
+    if shape is None or len(shape) != 4 or not isinstance(shape[1], int):
+        found = "an unknown shape" if shape is None else f"shape {shape}"
+        return f"has {found}; a convolution takes images, N C H W, with a known number of channels"
+    return "" if value.dtype == ir.DataType.FLOAT else "holds no floats"
 
 
 class UnitConv:
@@ -34,17 +44,11 @@ class UnitConv:
         Raises:
             DovetailError: There is no float image with a known number of channels on that side.
         """
-        value = node.outputs[0] if side == "after" else node.inputs[0]
-        shape = None if value is None else value.shape
-        where = f"bpu-unit-conv {side} '{node.name}': '{'' if value is None else value.name}'"
-        if shape is None or len(shape) != 4 or not isinstance(shape[1], int):
-            found = "an unknown shape" if shape is None else f"shape {shape}"
-            raise DovetailError(
-                f"{where} has {found}; a convolution takes images, N C H W, with a known number of channels",
-                "name a node that works on images, or the other side",
-            )
-        if value.dtype != ir.DataType.FLOAT:
-            raise DovetailError(f"{where} holds no floats", "name a node that computes floats")
+        value = _value(node, side)
+        if why := why_no_unit_conv(node, side):
+            where = f"bpu-unit-conv {side} '{node.name}': '{'' if value is None else value.name}'"
+            raise DovetailError(f"{where} {why}", "name a node that computes images of floats, or the other side")
+        shape = value.shape
         names = ctx.analysis(FreshNames, model)
         weight = self._weight(model, names.fresh(f"{value.name}_unit"), shape[1])
 
@@ -61,3 +65,9 @@ class UnitConv:
         weight = ir.Value(name=name, type=ir.TensorType(kernel.dtype), shape=kernel.shape, const_value=kernel)
         model.graph.register_initializer(weight)
         return weight
+
+
+def _value(node: ir.Node, side: str) -> ir.Value | None:
+    if side == "after":
+        return node.outputs[0]
+    return node.inputs[0] if node.inputs else None

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
+from dovetail.planning.placement import HOST
 from dovetail.planning.remark import SLOT, template
 
 from dovetail_explain.causes import Cause, cause_among
-from dovetail_explain.trials import suggestions_for, trials_for
+from dovetail_explain.trials import none_after, suggestions_for, trials_for
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
@@ -142,12 +143,11 @@ def all_elsewhere(
     Raises:
         DovetailError: A model is given that is not the one of the plan.
     """
-    names = [entry["name"] for entry in plan.backends]
-    backend = names[0] if names else ""
-    away = [node for node in plan.nodes if node.backend != backend] if backend else []
+    backend = next((entry["name"] for entry in plan.backends), HOST)
+    away = [node for node in plan.nodes if node.backend != backend]
     groups = _grouped(plan, away, backend)
     found = Elsewhere(backend, len(plan.nodes) - len(away), groups)
-    if not away or not backend:
+    if not away:
         return found
     most = max(planned // max(len(plan.nodes), 1), 0)
     if most < 2:
@@ -182,22 +182,21 @@ def _grouped(plan: Plan, away: Sequence[PlannedNode], backend: str) -> list[Grou
 
 def _try_all(plan: Plan, found: Elsewhere, trials: Trials, entries: dict[str, PlannedNode], most: int) -> None:
     (backend,) = (backend for backend in trials.backends if backend.name == found.backend)
-    for node in _in_turns(found.groups):
+    for group, node in _in_turns(found.groups):
         if trials.made >= most:
             left = sum(not node.tried for group in found.groups for node in group.nodes)
             found.untried = f" for {counted(left, 'node')}: each trial plans all {len(plan.nodes)} nodes"
             return
         entry = entries[node.name]
-        tried = list(trials.for_backend(backend, entry, suggestions_for(plan, entry)))
+        refused = group.rule == "not-supported"
+        tried = list(trials.for_backend(backend, entry, suggestions_for(plan, entry), refused))
         if tried and not tried[-1].why_not:
             node.remedy = tried[-1].remedy.text
         else:
-            node.none = node.why
+            node.none = none_after(node.why, tried)
 
 
-def _in_turns(groups: Iterable[Group]) -> Iterator[NodeElsewhere]:
+def _in_turns(groups: Iterable[Group]) -> Iterator[tuple[Group, NodeElsewhere]]:
     """The first node of each group, then the others."""
-    for group in groups:
-        yield group.nodes[0]
-    for group in groups:
-        yield from group.nodes[1:]
+    yield from ((group, group.nodes[0]) for group in groups)
+    yield from ((group, node) for group in groups for node in group.nodes[1:])

@@ -73,6 +73,7 @@ class Trials:
         self._of_strategies, ctx.remedies, ctx.remedies_for = ctx.remedies, {}, ()
         self.backends: Sequence[Backend] = ctx.backends
         self.made = 1
+        self._with_options: dict[object, Plan | DovetailError] = {}
 
     def of(self, name: str, suggested: Iterable[str] = ()) -> Iterator[Tried]:
         """Try what might bring a node to each backend that is preferred to the one that has it, the cheapest first.
@@ -90,14 +91,24 @@ class Trials:
                 break
             yield from self.for_backend(backend, node, suggested)
 
-    def for_backend(self, backend: Backend, node: PlannedNode, suggested: Iterable[str] = ()) -> Iterator[Tried]:
-        """Try what might bring a node to one backend, up to the first remedy that works."""
+    def for_backend(
+        self, backend: Backend, node: PlannedNode, suggested: Iterable[str] = (), refused: bool = False
+    ) -> Iterator[Tried]:
+        """Try what might bring a node to one backend, up to the first remedy that works.
+
+        Args:
+            backend: The backend.
+            node: The node.
+            suggested: Suggestions of remarks.
+            refused: The backend's file refuses the node, so that no pin of it can help.
+        """
         name = node.name or node.output
         of_remarks = [found for text in suggested if (found := as_remedy(text)) is not None]
         owned = (*of_remarks, *self._of_strategies.get(name, ()))
         asked = [remedy for owner, remedy in owned if owner in (backend.name, "")]
         candidates: dict[object, Remedy] = {}
-        for remedy in (*asked, _pin(name, backend), *_options(backend)):
+        own = () if refused else (_pin(name, backend),)
+        for remedy in (*asked, *own, *_options(backend)):
             candidates.setdefault(_effect(remedy), remedy)
         for remedy in sorted(candidates.values(), key=_cost)[:_MOST_TRIED]:
             tried = self._try(backend.name, remedy, node)
@@ -106,15 +117,27 @@ class Trials:
                 return
 
     def _try(self, backend: str, remedy: Remedy, wanted: PlannedNode) -> Tried:
-        self.made += 1
-        try:
-            plan = self._decide(backend, remedy)
-        except DovetailError as error:
-            return Tried(backend, remedy, error.message)
+        plan = self._planned(backend, remedy)
+        if isinstance(plan, DovetailError):
+            return Tried(backend, remedy, plan.message)
         node = _again(plan, wanted)
         if node is None or node.backend != backend:
             return Tried(backend, remedy, f"it is on {node.backend} all the same" if node is not None else "it is gone")
         return Tried(backend, remedy, "", plan.summary["coverage"][backend])
+
+    def _planned(self, backend: str, remedy: Remedy) -> Plan | DovetailError:
+        """The plan with a remedy, or why there is none. Those with another value of an option serve all nodes."""
+        key = (backend, _effect(remedy)) if not remedy.pins and not remedy.edits else None
+        if key is not None and key in self._with_options:
+            return self._with_options[key]
+        self.made += 1
+        try:
+            plan: Plan | DovetailError = self._decide(backend, remedy)
+        except DovetailError as error:
+            plan = error
+        if key is not None:
+            self._with_options[key] = plan
+        return plan
 
     def _decide(self, backend: str, remedy: Remedy) -> Plan:
         """The plan with a remedy. Only pins leave what the model is prepared for as it is."""

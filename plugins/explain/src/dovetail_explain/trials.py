@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.plugin import PluginSet
 
-__all__ = ["remedy_lines", "suggestions_for", "trials_for"]
+    from dovetail_explain.remedies import Tried
+
+__all__ = ["none_after", "remedy_lines", "suggestions_for", "trials_for"]
 
 _MOST_NODES = 20_000
 """Nodes up to which remedies are tried without being asked for: each of them plans the whole model."""
@@ -56,13 +58,24 @@ def remedy_lines(
     tried = list(trials.of(name, suggested))
     helped = {one.backend for one in tried if not one.why_not}
     missed = dict.fromkeys(one.backend for one in tried if one.backend not in helped)
-    return [*map(str, tried), *(_none_line(plan, node, backend) for backend in missed)]
+    why = {backend: cause_of(plan, node, backend).why for backend in missed}
+    return [
+        *map(str, tried),
+        *(f"none: no change of the request brings it to {backend}: {why[backend]}" for backend in missed),
+    ]
 
 
-def _none_line(plan: Plan, node: PlannedNode, backend: str) -> str:
-    """That no remedy exists, with the reason."""
-    cause = cause_of(plan, node, backend)
-    return f"none: no change of the request brings it to {backend}: {cause.why if cause else 'it gives no reason'}"
+def none_after(why: str, tried: Sequence[Tried]) -> str:
+    """Why there is no remedy: why the node is elsewhere, and what a pin runs into besides.
+
+    Args:
+        why: Why it is elsewhere.
+        tried: What was tried in vain.
+    """
+    pin = next((one for one in tried if one.remedy.pins and not one.remedy.edits), None)
+    _, _, refused = ("", "", "") if pin is None else pin.why_not.partition(" refuses ")
+    _, _, reason = refused.partition(": ")
+    return why if not reason or why in reason or reason in why else f"{why}; pinned, {reason}"
 
 
 def suggestions_for(plan: Plan, node: PlannedNode) -> list[str]:

@@ -133,7 +133,9 @@ class Claiming:
             if getattr(backend, "asks_region", False):
                 # Whether it is the last of its region is settled when all have claimed; see `settle_region_ends`.
                 as_last = self.judges.of(backend)(pin.node, {"last": True})
-                verdict = verdict if as_last.ok is False else as_last
+                if as_last.ok is not False:
+                    # What the ports of the node have in common elsewhere holds until then.
+                    verdict = replace(as_last, rules={**as_last.rules, **verdict.rules})
             if verdict.ok is False:
                 raise pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
             if why := self._refused.get(pin.backend, {}).get(id(pin.node)):

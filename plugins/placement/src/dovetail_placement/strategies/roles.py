@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.planning.claim import Claims, claim_of
-from dovetail.plugin import Remedy
 
 from dovetail_placement.search.sockets import carries_numbers
 from dovetail_placement.strategies.integers import Candidates
 from dovetail_placement.strategies.refusals import remark_refusal
+from dovetail_placement.strategies.role_remedies import remedies_of_lost, remedies_of_manual
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.planning.claim import Claim
+    from dovetail.plugin import Remedy
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.strategy import View
 
@@ -55,11 +56,14 @@ class Roles:
     Attributes:
         ends: Operators that a region may end with, because their result leaves it in full precision. Other active
             operators need a reader on the backend, too. Empty: a region may end with any active operator.
+        sums: Operators that may end one, too, where nodes on the backend compute all of their operands, images of four
+            axes: accelerators that add an image to the sums of a convolution compute them as a convolution.
         edit: The edit that `dovetail explain` suggests beside a node without a neighbour, such as an identity
             convolution; empty for none.
     """
 
     ends: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
     edit: str = ""
 
     def claim(self, view: View, backend: Backend) -> Claims:
@@ -97,28 +101,24 @@ class Roles:
         return Claims([claim for claim in claims.claims if claim.node not in lost])
 
     def remedies(self, view: View, node: ir.Node) -> Iterable[Remedy]:
-        """A pin for a manual node; for others a pin of the manual node in their way, and the edit where one is missing.
-
-        A pin of the node itself works, too, where its region has what the backend needs; `explain` tries that in any
-        case, after the pin that keeps the rules.
-        """
+        """Pins and edits, the cheapest first; see `role_remedies`."""
         verdict, name = view.verdict(node), view.backend.name
         if verdict.ok is False or not verdict.role:
-            return
+            return ()
         if verdict.role == "manual":
-            pin = f"{node.name}={name}"
-            yield Remedy(f"--pin {pin}", pins=(pin,))
-            return
-        here = {other: found[1] for other in view.model.graph if (found := view.claimed(other)) and found[0] == name}
+            return remedies_of_manual(node, name, self._edits(node))
+        here = {other: got[1] for other in view.model.graph if (got := view.claimed(other)) and got[0] == name}
         loss = self._loss(Candidates(view), node, verdict.role, here)
-        sides = ("after", "before") if loss is None or loss.side == "after" else ("before", "after")
-        blocker = None if loss is None else loss.because
-        if blocker is not None and view.verdict(blocker).role == "manual" and view.verdict(blocker).ok is not False:
-            pin = f"{blocker.name}={name}"
-            yield Remedy(f"--pin {pin}", pins=(pin,))
-        for edits in ((sides[0],), (sides[1],), sides) if self.edit else ():
-            chosen = tuple(f"{self.edit}={node.name}:{side}" for side in edits)
-            yield Remedy(" ".join(f"--edit {edit}" for edit in chosen), edits=chosen)
+        return remedies_of_lost(view, node, self._edits(node), loss and loss.because, loss.side if loss else "after")
+
+    def edit_fits(self, node: ir.Node, side: str) -> bool:
+        """Whether the edit can be made on a side of a node; for strategies that know it."""
+        return True
+
+    def _edits(self, node: ir.Node) -> dict[str, str]:
+        """The edits beside a node, by side."""
+        sides = [side for side in ("before", "after") if self.edit and self.edit_fits(node, side)]
+        return {side: f"{self.edit}={node.name}:{side}" for side in sides}
 
     def _losses(self, candidates: Candidates, here: dict[ir.Node, Claim]) -> dict[ir.Node, _Loss]:
         """What cannot stay, with the reasons, in the order in which it is lost.
@@ -162,9 +162,17 @@ class Roles:
         alone = not (any(edge.target in here for edge in _moved(graph.readers[node])) if readers is None else readers)
         if role == "passive":
             return _before(graph, node, here) or (_after(graph, node, "passive") if alone else None)
-        if alone and not self.may_end(candidates.view, node):
+        if alone and not self.may_end(candidates.view, node) and not self._is_sum(graph, node, here):
             return _after(graph, node, "tail", self.ends)
         return None
+
+    def _is_sum(self, graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]) -> bool:
+        """Whether a node adds images that nodes among `here` compute."""
+        shape = node.outputs[0].shape
+        if node.op_type not in self.sums or shape is None or len(shape) != 4:
+            return False
+        computed = {edge.input for edge in graph.producers[node] if edge.kind == "data" and edge.source in here}
+        return len(computed) == len(node.inputs)
 
 
 def _moved(edges: Iterable[Edge]) -> Iterator[Edge]:
