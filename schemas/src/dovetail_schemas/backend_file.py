@@ -203,6 +203,7 @@ def _build(
         dynamic_source=node.where if (node := top.get("dynamic")) else "",
         options=dict(declared),
         chosen=dict(chosen),
+        emit_options=_emit_options(trees),
         types=types,
         region=_region(_section(top, "region", ("limits", "need")), smallest),
         border=Border(*(border.choice(key, ("inside", "outside"), "outside") for key in ("in", "out"))),
@@ -242,6 +243,18 @@ def _types(top: Entries) -> dict[str, TypeSpec]:
             raise key.error(f"'{key.raw}' is a dtype already; give the type another name")
         found[key.raw] = parse_type(key.raw, node)
     return found
+
+
+def _emit_options(trees: list[Entries]) -> frozenset[str]:
+    """The options whose variants say nothing but `emit`."""
+    emitting, others = set(), set()
+    for tree in trees:
+        node = tree.get("variants")
+        for item in getattr(node, "items", (node,)) if node else ():
+            entries = item.entries("variants")
+            named = {key.raw for key, _ in entries.require("when").entries("when")}
+            (emitting if {key.raw for key, _ in entries} <= {"when", "emit"} else others).update(named)
+    return frozenset(emitting - others)
 
 
 def _opset(node: Node) -> tuple[int, int]:

@@ -48,6 +48,7 @@ ops:
   Clip: {types: {input: a, output: a}}
   PRelu: {types: {X: a, Y: a}}
   Pow: {types: {X: a, Z: a}}
+  BatchNormalization: {types: {X: a, Y: a}}
   $moved: {types: a}
   Resize: {types: {X: a, Y: a}}
   Equal, Greater, Less: {types: {A: a, B: a}}

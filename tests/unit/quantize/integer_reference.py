@@ -192,6 +192,12 @@ def computed(node, attributes, inputs, version):
         return evaluate(node, [one.real() for one in inputs], version)
     if operator in ("ArgMax", "ArgMin"):
         return evaluate(node, [data.integers], version)
+    if operator == "BatchNormalization":
+        factor, summand, mean, variance = (array.astype(np.float64) for array in inputs[1:5])
+        slope = factor / np.sqrt(variance + float(np.float32(attributes.get("epsilon", 1e-5))))
+        shape = (-1, *(1,) * (data.integers.ndim - 2))
+        shift = (summand - mean * slope).reshape(shape)
+        return Sum((replace(data, scale=slope.reshape(shape) * data.scale), Numbers(np.ones((), np.int64), shift)))
     if operator == "PRelu" and np.size(inputs[1]) > 1:
         negative = np.minimum(data.integers, 0)
         slopes = np.asarray(inputs[1], np.float64)

@@ -33,6 +33,8 @@ CASES = {
     "sub": "Sub (c, x) | float[6,7] c",
     "mul channel": "Mul (x, c) | float[1,4,1,1] c",
     "square": "Mul (x, x)",
+    "batch norm": "BatchNormalization <epsilon = 0.01> (x, f, s, m, v) "
+    "| float[4] f, float[4] s, float[4] m, float[4] v = {0.5, 1, 2.5, 0.1}",
     "average": "AveragePool <kernel_shape = [3,2], strides = [2,1]> (x)",
     "average pads": "AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], strides = [2,2]> (x)",
     "average pads counted": "AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1> (x)",

@@ -275,6 +275,14 @@ def test_digits_on_the_bpu_are_those_of_the_reference(march, tmp_path):
     assert snr[1] > snr[0] - 0.5
 
 
+def test_the_bpu_computes_floats_between_conversions_where_asked():
+    proto = model_of("Conv <pads = [1,1,1,1]> (x, w, b) | float[4,4,3,3] w, float[4] b")
+    data = {"x": np.random.default_rng(0).standard_normal((2, 4, 6, 7)).astype(np.float32)}
+    for backend, operator in (("bpu-int8", "ConvInteger"), ("bpu-int8:arithmetic=floats", "Conv")):
+        result = dovetail.compile(proto, backend, data=data, verify=False)
+        assert operator in {node.op_type for node in result.model.graph}
+
+
 def test_both_is_not_blind(both, monkeypatch):
     """The comparison fails where an integer is off by one."""
     found = both("Relu (x)")

@@ -12,6 +12,8 @@ right; `round` rounds halves to even; `clip` is to the range of the element type
 - Add, Sub, Sum: `clip(round(a * Ma + b * Mb))`, each M = scale of the operand / scale of the result, summed in
   float64 in the order of the operands.
 - Mul: `clip(round(a * b * M))`, M = scale of a * scale of b / scale of the result.
+- BatchNormalization: `clip(round(x * M + shift))` in float64 with slope = scale / sqrt(var + epsilon), M = slope *
+  scale of X / scale of the result, and shift = (B - mean * slope) / scale of the result.
 - Averages and sums over axes or windows: the exact sum, and `clip(round(sum * M))` with M = scale of the operand /
   (scale of the result * number of summed elements), the latter 1 for ReduceSum.
 - Movement, MaxPool, Max, Min, ReduceMax and such: the integers themselves. Where scales differ, an operand is quantised

@@ -9,7 +9,7 @@ from dovetail_quantize.arithmetic.averages import lower_average_pool, lower_glob
 from dovetail_quantize.arithmetic.functions import FUNCTIONS
 from dovetail_quantize.arithmetic.moving import lower_arg, lower_comparison, lower_movement, lower_pad, lower_resize
 from dovetail_quantize.arithmetic.products import lower_conv, lower_gemm, lower_matmul
-from dovetail_quantize.arithmetic.sums import lower_mul, lower_sum
+from dovetail_quantize.arithmetic.sums import lower_batch_norm, lower_mul, lower_sum
 from dovetail_quantize.arithmetic.tables import lower_function
 from dovetail_quantize.arithmetic.transposed import lower_conv_transpose
 
@@ -34,6 +34,7 @@ LOWERINGS: dict[str, Callable[[Lowering], list[ir.Value]]] = {
     **dict.fromkeys(("Add", "Sub", "Sum"), lower_sum),
     **dict.fromkeys(("ArgMax", "ArgMin"), lower_arg),
     **dict.fromkeys(("ReduceMean", "ReduceSum"), lower_reduced_sum),
+    "BatchNormalization": lower_batch_norm,
     "AveragePool": lower_average_pool,
     "Conv": lower_conv,
     "ConvTranspose": lower_conv_transpose,

@@ -1,4 +1,4 @@
-"""Arithmetic on two or more operands: Add, Sub, Sum and Mul."""
+"""Arithmetic: Add, Sub, Sum, Mul, and multipliers per channel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.arithmetic.lowering import Lowering
 
-__all__ = ["lower_mul", "lower_prelu", "lower_sum"]
+__all__ = ["lower_batch_norm", "lower_mul", "lower_prelu", "lower_sum"]
 
 _INT32 = 1 << 31
 
@@ -63,4 +63,22 @@ def lower_prelu(at: Lowering) -> list[ir.Value]:
         part = nodes.make(operator, [exact, zero], np.float64, held.value)
         parts.append(scaled(nodes, part, multiplier, f"{operator.lower()}_multiplier"))
     total = nodes.make("Add", parts, np.float64, at.shape)
+    return [rounded(nodes, total, result.held, bounds_of(result.held, result.activation))]
+
+
+def lower_batch_norm(at: Lowering) -> list[ir.Value]:
+    """BatchNormalization: one multiplier and one summand per channel."""
+    nodes, result, held = at.nodes, at.result(0), at.operand(0)
+    if at.node.attributes.get_int("training_mode", 0) or len(at.node.outputs) > 1:
+        raise NotIntegerError("it computes means while it runs")
+    given = [at.constant(index) for index in range(1, 5)]
+    if any(array is None for array in given):
+        raise NotIntegerError("its parameters are computed")
+    factor, summand, mean, variance = (array.astype(np.float64) for array in given)
+    slope = factor / np.sqrt(variance + np.float64(np.float32(at.node.attributes.get_float("epsilon", 1e-5))))
+    scale, wanted = held.one_scale()[0], result.held.one_scale()[0]
+    channels = (-1, *(1,) * (at.rank - 2))
+    term = scaled(nodes, centred(nodes, held, np.int32), (slope * scale / wanted).reshape(channels))
+    shift = nodes.constant(((summand - mean * slope) / wanted).reshape(channels), np.float64, nodes.named("shift"))
+    total = nodes.make("Add", [term, shift], np.float64, at.shape)
     return [rounded(nodes, total, result.held, bounds_of(result.held, result.activation))]
