@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.planning.claim import Claims, claim_of
+from dovetail.planning.edits import Edit
 
 from dovetail_placement.search.sockets import carries_numbers
 from dovetail_placement.strategies.integers import Candidates
 from dovetail_placement.strategies.refusals import remark_refusal
+from dovetail_placement.strategies.role_edits import Place, Sides, places_that_pay
 from dovetail_placement.strategies.role_remedies import remedies_of_lost, remedies_of_manual
 
 if TYPE_CHECKING:
@@ -78,7 +80,30 @@ class Roles:
         lost = self._losses(candidates, here)
         for node, loss in lost.items():
             _remark(view, node, loss)
-        return Claims([claim for node, claim in wanted.items() if node not in lost])
+        return Claims(
+            [claim for node, claim in wanted.items() if node not in lost], self._asked_edits(candidates, here, lost)
+        )
+
+    def wants_edits(self, view: View) -> bool:
+        """Whether somebody asks for the edit wherever it pays; for strategies that know a way to ask."""
+        return False
+
+    def edits_made(self, view: View, places: Sequence[Place]) -> None:
+        """Take note of the edits that are asked for; for strategies that say so in remarks."""
+
+    def _asked_edits(
+        self, candidates: Candidates, here: dict[ir.Node, Claim], lost: Mapping[ir.Node, _Loss]
+    ) -> list[Edit]:
+        """The edits that pay, if somebody asks for them."""
+        if not self.edit or not self.wants_edits(candidates.view):
+            return []
+
+        def losses(sides: Sides) -> dict[ir.Node, tuple[str, ir.Node | None]]:
+            return _sides_of(self._losses(candidates, here, sides))
+
+        places = places_that_pay(candidates.graph, _sides_of(lost), losses, self.edit_fits)
+        self.edits_made(candidates.view, places)
+        return [Edit(self.edit, place.node.name, place.side) for place in places]
 
     def keeps_away(self, view: View, node: ir.Node) -> bool:
         """Whether a node stays away for another reason, which is said in a remark; for strategies that add one."""
@@ -120,8 +145,10 @@ class Roles:
         sides = [side for side in ("before", "after") if self.edit and self.edit_fits(node, side)]
         return {side: f"{self.edit}={node.name}:{side}" for side in sides}
 
-    def _losses(self, candidates: Candidates, here: dict[ir.Node, Claim]) -> dict[ir.Node, _Loss]:
-        """What cannot stay, with the reasons, in the order in which it is lost.
+    def _losses(
+        self, candidates: Candidates, here: dict[ir.Node, Claim], edited: Sides = frozenset()
+    ) -> dict[ir.Node, _Loss]:
+        """What cannot stay, with the reasons, in the order in which it is lost; `edited` are sides with an edit.
 
         Every loss is looked at once from each neighbour, so the time is linear in the edges.
         """
@@ -133,7 +160,7 @@ class Roles:
             claim = left.get(node)
             if claim is None or claim.pinned:
                 continue
-            loss = self._loss(candidates, node, claim.role, left, readers[node])
+            loss = self._loss(candidates, node, claim.role, left, readers[node], edited)
             if loss is None:
                 continue
             lost[node] = loss
@@ -147,7 +174,13 @@ class Roles:
         return lost
 
     def _loss(
-        self, candidates: Candidates, node: ir.Node, role: str, here: dict[ir.Node, Claim], readers: int | None = None
+        self,
+        candidates: Candidates,
+        node: ir.Node,
+        role: str,
+        here: dict[ir.Node, Claim],
+        readers: int | None = None,
+        edited: Sides = frozenset(),
     ) -> _Loss | None:
         """Why a node cannot stay among those that are `here`; None if it can.
 
@@ -157,11 +190,15 @@ class Roles:
             role: Its role.
             here: The nodes on the backend.
             readers: How many of these read it; counted if None.
+            edited: Sides at which an edit stands.
         """
         graph = candidates.graph
         alone = not (any(edge.target in here for edge in _moved(graph.readers[node])) if readers is None else readers)
+        alone &= (node, "after") not in edited
         if role == "passive":
-            return _before(graph, node, here) or (_after(graph, node, "passive") if alone else None)
+            return _before(graph, node, here, (node, "before") in edited) or (
+                _after(graph, node, "passive") if alone else None
+            )
         if alone and not self.may_end(candidates.view, node) and not self._is_sum(graph, node, here):
             return _after(graph, node, "tail", self.ends)
         return None
@@ -180,10 +217,16 @@ def _moved(edges: Iterable[Edge]) -> Iterator[Edge]:
     return (edge for edge in edges if edge.kind == "data")
 
 
-def _before(graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]) -> _Loss | None:
-    """Whether something that a passive node moves is not computed here."""
+def _sides_of(lost: Mapping[ir.Node, _Loss]) -> dict[ir.Node, tuple[str, ir.Node | None]]:
+    return {node: (loss.side, loss.because) for node, loss in lost.items()}
+
+
+def _before(graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim], edited: bool = False) -> _Loss | None:
+    """Whether something that a passive node moves is not computed here; an edit computes the first of it."""
     edges = {edge.input: edge for edge in graph.producers[node]}
     for index, value in enumerate(node.inputs):
+        if edited and index == 0:
+            continue
         edge = edges.get(index)
         if edge is None and value is not None and value.is_graph_input() and carries_numbers(value):
             return _Loss("passive", f"it reads '{value.name}', an input of the model", None, "before")
