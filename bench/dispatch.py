@@ -6,8 +6,8 @@ The net is a residual chain of convolutions in blocks of ten nodes: Conv, Relu, 
 Concat that size a Reshape, and in one block of four a Softmax, which the backend takes in floats only. `graph` builds
 what searches walk on, which all strategies of a request share. `verdicts` asks the backend's file about every node, for
 all strategies. `select` finds the nodes; `claim` does so again, claims them and says why nodes stay away; `fix-up` asks
-once about the claims. With `--roles`, the backend is `bpu-int8`, whose strategy has no `select`. Garbage is collected as
-the program `dovetail` does it.
+once about the claims. With `--roles`, the backend is `bpu-int8`, whose strategy has no `select`. Garbage is collected
+as the program `dovetail` does it.
 """
 
 from __future__ import annotations

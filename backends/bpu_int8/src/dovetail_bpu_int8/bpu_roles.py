@@ -9,6 +9,7 @@ from dovetail_placement.strategies.roles import Roles
 
 from dovetail_bpu_int8.unit_conv import why_no_unit_conv
 from dovetail_bpu_int8.unit_conv_option import UnitConvs
+from dovetail_bpu_int8.unused import remark_if_unused
 from dovetail_bpu_int8.widths import settle_pinned, settle_widths
 from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wishes
 
@@ -33,6 +34,7 @@ class BpuRoles(Roles):
         for node, why in view.analysis(UnitConvs).notes():
             view.remark("passed", node, "unit-conv", why)
         claims = super().claim(view, backend)
+        remark_if_unused(view, claims.claims, self.ends)
         return replace(claims, claims=settle_widths(view, claims.claims))
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
