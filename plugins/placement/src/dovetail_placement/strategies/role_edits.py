@@ -40,7 +40,7 @@ def places_that_pay(
 ) -> list[Place]:
     """The places of edits that bring more nodes than there are edits, in each connected set of nodes that are brought.
 
-    An edit stands where a loss begins: at a node that lacks a neighbour, and not one that was lost itself. The time is
+    An edit stands where a loss begins: at a node whose missing neighbour was not lost itself. The time is
     linear in the edges.
 
     Args:
