@@ -1,12 +1,13 @@
 """What the strategies for integers cost over the number of nodes: seconds of their own.
 
-    python bench/dispatch.py [--nodes 6000 50000 100000] [--repeat 3]
+    python bench/dispatch.py [--nodes 6000 50000 100000] [--repeat 3] [--roles]
 
 The net is a residual chain of convolutions in blocks of ten nodes: Conv, Relu, Conv, Add, Relu, a Shape, a Slice and a
 Concat that size a Reshape, and in one block of four a Softmax, which the backend takes in floats only. `graph` builds
 what searches walk on, which all strategies of a request share. `verdicts` asks the backend's file about every node, for
 all strategies. `select` finds the nodes; `claim` does so again, claims them and says why nodes stay away; `fix-up` asks
-once about the claims. Garbage is collected as the program `dovetail` does it.
+once about the claims. With `--roles`, the backend is `bpu-int8`, whose strategy has no `select`. Garbage is collected
+as the program `dovetail` does it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from dovetail.passes import Context, Pipeline, Request
+from dovetail.passes import BackendChoice, Context, Pipeline, Request
 from dovetail.planning.claim import Claims
 from dovetail.plugin.loader import load_plugins
 from dovetail_onnx.opening import open_proto
@@ -35,6 +36,8 @@ from measure import table
 from onnx import TensorProto, helper, numpy_helper
 
 STRATEGIES = ("conservative", "conv-to-conv", "aggressive", "pointwise", "all-in", "perseus")
+INTEGERS = [("bench-int8", strategy) for strategy in STRATEGIES]
+ROLES = [(f"bpu-int8:march={march}", None) for march in ("bernoulli2", "bayes", "nash")]
 FILE = """
 backend: bench-int8
 device: npu
@@ -55,6 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[6000, 50_000, 100_000])
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--roles", action="store_true", help="bpu-int8 by its own strategy, one row per march")
     options = parser.parse_args()
     gc.set_threshold(2_000_000, 10, 10)
     with tempfile.TemporaryDirectory() as folder:
@@ -67,36 +71,37 @@ def main() -> None:
         plugins.registry.backend("bench-int8", f"{package.name}:int8.backend.yaml")
         rows = []
         for count in options.nodes:
-            rows += measured(chain(count), options.repeat, plugins)
+            rows += measured(chain(count), options.repeat, plugins, ROLES if options.roles else INTEGERS)
     table(rows)
 
 
-def measured(proto: onnx.ModelProto, repeat: int, plugins) -> list[dict]:
-    """One row per strategy."""
+def measured(proto: onnx.ModelProto, repeat: int, plugins, requests) -> list[dict]:
+    """One row per backend and strategy."""
     model = open_proto(proto, "chain")
     Pipeline.parse("edge-kinds", plugins.registry).run(model, Context(plugins=plugins))
     rows = []
-    for strategy in STRATEGIES:
+    for asked, strategy in requests:
         times: dict[str, list[float]] = {"graph": [], "verdicts": [], "select": [], "claim": [], "fix-up": []}
         claimed = 0
         for _ in range(repeat):
             gc.collect()
-            context = Context(Request.of("bench-int8", strategy=strategy), plugins=plugins)
+            request = Request(backends=(BackendChoice.parse(asked),), strategy=strategy)
+            context = Context(request, plugins=plugins)
+            name = request.backends[0].name
             context.model = model
             context.analysis(EdgeKinds, model)
             with timed(times["graph"]):
                 context.analysis(SearchGraph, model)
                 context.analysis(ShapeArithmetic, model)
-            claiming = Claiming(
-                model, context, context.analysis(Judges, model), Pins(model, context), {"bench-int8": {}}
-            )
+            claiming = Claiming(model, context, context.analysis(Judges, model), Pins(model, context), {name: {}})
             (backend,) = context.backends
             view, (made, _) = claiming.view_of(backend), claiming.strategy_of(backend)
             with timed(times["verdicts"]):
                 for node in view.nodes():
                     view.verdict(node)
-            with timed(times["select"]):
-                made.select(Candidates(view))
+            if hasattr(made, "select"):
+                with timed(times["select"]):
+                    made.select(Candidates(view))
             with timed(times["claim"]):
                 claims = made.claim(view, backend)
             for claim in claims.claims:
@@ -104,8 +109,8 @@ def measured(proto: onnx.ModelProto, repeat: int, plugins) -> list[dict]:
             with timed(times["fix-up"]):
                 made.fix_up(view, Claims(claims.claims))
             claimed = len(claims.claims)
-        row = {"nodes": len(proto.graph.node), "strategy": strategy, "claimed": claimed}
-        rows.append(row | {f"{key} s": statistics.median(seconds) for key, seconds in times.items()})
+        row = {"nodes": len(proto.graph.node), "strategy": strategy or asked, "claimed": claimed}
+        rows.append(row | {f"{key} s": statistics.median(seconds) for key, seconds in times.items() if seconds})
     return rows
 
 

@@ -33,6 +33,7 @@ def register(registry):
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")
     registry.backend("bpu-int8", "dovetail_schemas:backends/bpu_int8.yaml")
     registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.notes:VendorNotes")
+    registry.option("unit-conv", "dovetail_bpu_int8.unit_conv_option:UNIT_CONV")
     registry.option("bpu", "dovetail_bpu_int8.vendor.option:BPU")
     registry.command("hb-report", "dovetail_bpu_int8.vendor.report_command:HB_REPORT")
     registry.emitter("hb-files", "dovetail_bpu_int8.vendor.hb_files:HbFiles")

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 from dovetail_placement.strategies.roles import Roles
 
 from dovetail_bpu_int8.unit_conv import why_no_unit_conv
+from dovetail_bpu_int8.unit_conv_option import UnitConvs
+from dovetail_bpu_int8.unused import remark_if_unused
 from dovetail_bpu_int8.widths import settle_pinned, settle_widths
 from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wishes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx_ir as ir
     from dovetail.planning.claim import Claims
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.strategy import View
+    from dovetail_placement.strategies.role_edits import Place
 
 __all__ = ["BpuRoles"]
 
@@ -26,7 +31,10 @@ class BpuRoles(Roles):
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim the nodes of `view` that can stay, each port in one width."""
+        for node, why in view.analysis(UnitConvs).notes():
+            view.remark("passed", node, "unit-conv", why)
         claims = super().claim(view, backend)
+        remark_if_unused(view, claims.claims, self.ends)
         return replace(claims, claims=settle_widths(view, claims.claims))
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
@@ -52,6 +60,14 @@ class BpuRoles(Roles):
             return True
         ends = any(wish.ports == MODEL_OUTPUTS for wish in wishes.formats.get(node, ()))
         return ends and any(value.is_graph_output() for value in node.outputs)
+
+    def wants_edits(self, view: View) -> bool:
+        """Whether unit convolutions are asked for wherever they pay."""
+        return view.analysis(UnitConvs).wanted
+
+    def edits_made(self, view: View, places: Sequence[Place]) -> None:
+        """Keep what each unit convolution brings, to say so in a remark on the edited graph."""
+        view.analysis(UnitConvs).keep(places, view.backend.name)
 
     def edit_fits(self, node: ir.Node, side: str) -> bool:
         """Whether a unit convolution can stand on a side of a node."""

@@ -12,6 +12,7 @@ from dovetail.errors import DovetailError
 
 from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search
 from dovetail_bpu_int8.ladder import checked_goal, climb
+from dovetail_bpu_int8.unused import check_used
 from dovetail_bpu_int8.wishes import OPTION
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class BpuOption:
             DovetailError: A YAML file of the vendor's tools has no data to calibrate on, and nobody gave any.
             UsageError: The ladder lacks what it needs.
             GoalError: The ladder ends below its goal.
+            DovetailError: The BPU is all that is asked for, and no node can be there.
         """
         goal = checked_goal(job.keywords.get("ladder"))
         lacking = job.request.options.get(OPTION, {}).get("no_data")
@@ -142,7 +144,9 @@ class BpuOption:
                 return compiled
         else:
             chosen = proceed
-        return chosen() if goal is None else climb(job, chosen, goal)
+        compiled = chosen() if goal is None else climb(job, chosen, goal)
+        check_used(job.request, compiled)
+        return compiled
 
 
 BPU = BpuOption()

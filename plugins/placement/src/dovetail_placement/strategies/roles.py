@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dovetail.planning.claim import Claims, claim_of
+from dovetail.planning.edits import Edit
 
-from dovetail_placement.search.sockets import carries_numbers
 from dovetail_placement.strategies.integers import Candidates
 from dovetail_placement.strategies.refusals import remark_refusal
+from dovetail_placement.strategies.role_edits import Place, Sides, places_that_pay
+from dovetail_placement.strategies.role_losses import Loss, missing_before, missing_behind, moved, sides_of
 from dovetail_placement.strategies.role_remedies import remedies_of_lost, remedies_of_manual
 
 if TYPE_CHECKING:
@@ -21,25 +23,9 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.strategy import View
 
-    from dovetail_placement.search import Edge, SearchGraph
+    from dovetail_placement.search import SearchGraph
 
 __all__ = ["Roles"]
-
-
-class _Loss(NamedTuple):
-    """Why a node cannot stay.
-
-    Attributes:
-        rule: `passive` or `tail`.
-        why: In one clause.
-        because: The node that is in the way, if there is one.
-        side: Where something is missing: `before` or `after`.
-    """
-
-    rule: str
-    why: str
-    because: ir.Node | None
-    side: str
 
 
 @dataclass(frozen=True)
@@ -78,7 +64,30 @@ class Roles:
         lost = self._losses(candidates, here)
         for node, loss in lost.items():
             _remark(view, node, loss)
-        return Claims([claim for node, claim in wanted.items() if node not in lost])
+        return Claims(
+            [claim for node, claim in wanted.items() if node not in lost], self._asked_edits(candidates, here, lost)
+        )
+
+    def wants_edits(self, view: View) -> bool:
+        """Whether somebody asks for the edit wherever it pays; for strategies that know a way to ask."""
+        return False
+
+    def edits_made(self, view: View, places: Sequence[Place]) -> None:
+        """Take note of the edits that are asked for; for strategies that say so in remarks."""
+
+    def _asked_edits(
+        self, candidates: Candidates, here: dict[ir.Node, Claim], lost: Mapping[ir.Node, Loss]
+    ) -> list[Edit]:
+        """The edits that pay, if somebody asks for them."""
+        if not self.edit or not self.wants_edits(candidates.view):
+            return []
+
+        def losses(sides: Sides) -> dict[ir.Node, tuple[str, ir.Node | None]]:
+            return sides_of(self._losses(candidates, here, sides))
+
+        places = places_that_pay(candidates.graph, sides_of(lost), losses, self.edit_fits)
+        self.edits_made(candidates.view, places)
+        return [Edit(self.edit, place.node.name, place.side) for place in places]
 
     def keeps_away(self, view: View, node: ir.Node) -> bool:
         """Whether a node stays away for another reason, which is said in a remark; for strategies that add one."""
@@ -120,35 +129,43 @@ class Roles:
         sides = [side for side in ("before", "after") if self.edit and self.edit_fits(node, side)]
         return {side: f"{self.edit}={node.name}:{side}" for side in sides}
 
-    def _losses(self, candidates: Candidates, here: dict[ir.Node, Claim]) -> dict[ir.Node, _Loss]:
-        """What cannot stay, with the reasons, in the order in which it is lost.
+    def _losses(
+        self, candidates: Candidates, here: dict[ir.Node, Claim], edited: Sides = frozenset()
+    ) -> dict[ir.Node, Loss]:
+        """What cannot stay, with the reasons, in the order in which it is lost; `edited` are sides with an edit.
 
         Every loss is looked at once from each neighbour, so the time is linear in the edges.
         """
         graph, left, lost = candidates.graph, dict(here), {}
-        readers = {node: sum(edge.target in here for edge in _moved(graph.readers[node])) for node in here}
+        readers = {node: sum(edge.target in here for edge in moved(graph.readers[node])) for node in here}
         queue = deque(reversed([node for node in graph.nodes if node in here]))
         while queue:
             node = queue.popleft()
             claim = left.get(node)
             if claim is None or claim.pinned:
                 continue
-            loss = self._loss(candidates, node, claim.role, left, readers[node])
+            loss = self._loss(candidates, node, claim.role, left, readers[node], edited)
             if loss is None:
                 continue
             lost[node] = loss
             del left[node]
-            for edge in _moved(graph.producers[node]):
+            for edge in moved(graph.producers[node]):
                 if edge.source in left:
                     readers[edge.source] -= 1
                     if not readers[edge.source]:
                         queue.append(edge.source)
-            queue.extend(edge.target for edge in _moved(graph.readers[node]) if edge.target in left)
+            queue.extend(edge.target for edge in moved(graph.readers[node]) if edge.target in left)
         return lost
 
     def _loss(
-        self, candidates: Candidates, node: ir.Node, role: str, here: dict[ir.Node, Claim], readers: int | None = None
-    ) -> _Loss | None:
+        self,
+        candidates: Candidates,
+        node: ir.Node,
+        role: str,
+        here: dict[ir.Node, Claim],
+        readers: int | None = None,
+        edited: Sides = frozenset(),
+    ) -> Loss | None:
         """Why a node cannot stay among those that are `here`; None if it can.
 
         Args:
@@ -157,13 +174,17 @@ class Roles:
             role: Its role.
             here: The nodes on the backend.
             readers: How many of these read it; counted if None.
+            edited: Sides at which an edit stands.
         """
         graph = candidates.graph
-        alone = not (any(edge.target in here for edge in _moved(graph.readers[node])) if readers is None else readers)
+        alone = not (any(edge.target in here for edge in moved(graph.readers[node])) if readers is None else readers)
+        alone &= (node, "after") not in edited
         if role == "passive":
-            return _before(graph, node, here) or (_after(graph, node, "passive") if alone else None)
+            return missing_before(graph, node, here, (node, "before") in edited) or (
+                missing_behind(graph, node, "passive") if alone else None
+            )
         if alone and not self.may_end(candidates.view, node) and not self._is_sum(graph, node, here):
-            return _after(graph, node, "tail", self.ends)
+            return missing_behind(graph, node, "tail", self.ends)
         return None
 
     def _is_sum(self, graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]) -> bool:
@@ -175,36 +196,7 @@ class Roles:
         return len(computed) == len(node.inputs)
 
 
-def _moved(edges: Iterable[Edge]) -> Iterator[Edge]:
-    """The edges along which numbers flow, and not extents or indices."""
-    return (edge for edge in edges if edge.kind == "data")
-
-
-def _before(graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]) -> _Loss | None:
-    """Whether something that a passive node moves is not computed here."""
-    edges = {edge.input: edge for edge in graph.producers[node]}
-    for index, value in enumerate(node.inputs):
-        edge = edges.get(index)
-        if edge is None and value is not None and value.is_graph_input() and carries_numbers(value):
-            return _Loss("passive", f"it reads '{value.name}', an input of the model", None, "before")
-        if edge is not None and edge.kind == "data" and edge.source not in here:
-            why = f"'{edge.source.name}' ({edge.source.op_type}), which it reads, is not there"
-            return _Loss("passive", why, edge.source, "before")
-    return None
-
-
-def _after(graph: SearchGraph, node: ir.Node, rule: str, ends: tuple[str, ...] = ()) -> _Loss:
-    """Nothing on the backend reads a node."""
-    reader = next((edge.target for edge in graph.readers[node]), None)
-    why = "nothing reads it" if reader is None else f"'{reader.name}' ({reader.op_type}), which reads it, is not there"
-    if reader is None and any(value.is_graph_output() for value in node.outputs):
-        why = "it gives an output of the model"
-    if rule == "tail":
-        why = f"{why}, and only {', '.join(ends)} may end a region"
-    return _Loss(rule, why, reader, "after")
-
-
-def _remark(view: View, node: ir.Node, loss: _Loss) -> None:
+def _remark(view: View, node: ir.Node, loss: Loss) -> None:
     what = "it is passive, and " if loss.rule == "passive" else ""
     because = (loss.because,) if loss.because is not None else ()
     view.remark("missed", node, loss.rule, f"not on {view.backend.name}: {what}{loss.why}", because=because)

@@ -1,0 +1,126 @@
+"""The option `--unit-conv`: a unit convolution beside a node, or wherever one pays."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dovetail.counting import counted
+from dovetail.errors import UsageError
+from dovetail.ir.flat_graph import FlatGraph
+from dovetail.plugin import Edit
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context, Request
+    from dovetail.plugin import CompileJob, Proceed
+    from dovetail_placement.strategies.role_edits import Place
+
+__all__ = ["UNIT_CONV", "UnitConvOption", "UnitConvs"]
+
+OPTION, AUTO, EDIT, BACKEND = "unit-conv", "auto", "bpu-unit-conv", "bpu-int8"
+_NAMED = 4
+
+
+class UnitConvOption:
+    """The option: `--unit-conv concat_3:after`, and `dovetail.compile(model, unit_conv=["concat_3:after"])`.
+
+    Keyword arguments of `dovetail.compile` and `dovetail.plan`:
+        unit_conv: Nodes, each with `:before` or `:after` (the default), or `auto`: wherever a unit convolution gives
+            nodes on `bpu-int8` the neighbour that they lack, and brings more nodes than it costs.
+    """
+
+    commands = ("compile", "plan")
+    keywords = ("unit_conv",)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add `--unit-conv`."""
+        parser.add_argument(
+            "--unit-conv",
+            action="append",
+            default=[],
+            metavar="NODE[:before|after]",
+            help="insert a convolution that changes nothing beside a node, which moves passive nodes to bpu-int8; "
+            "auto: wherever it brings more nodes than it costs (repeatable)",
+        )
+
+    def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
+        """The keyword argument."""
+        return {"unit_conv": tuple(args.unit_conv)} if args.unit_conv else {}
+
+    def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Whether unit convolutions are wanted wherever they pay; single ones are edits of the request.
+
+        Raises:
+            UsageError: It is no text and no list of texts.
+        """
+        return {AUTO: True} if AUTO in _given(keywords) else {}
+
+    def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
+        """The request with the edits.
+
+        Raises:
+            UsageError: The request has no backend with unit convolutions.
+        """
+        given = _given(keywords)
+        if given and not any(choice.name == BACKEND for choice in request.backends):
+            raise UsageError("--unit-conv moves nodes to bpu-int8, which is not asked for", f"add --backend {BACKEND}")
+        edits = tuple(str(Edit.parse(f"{EDIT}={text}")) for text in given if text != AUTO)
+        return replace(request, edits=(*request.edits, *edits)) if edits else request
+
+    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+        """Compile; the edits are made on the way."""
+        return proceed()
+
+
+class UnitConvs:
+    """What is asked of unit convolutions in a request, and what those bring that were made.
+
+    Attributes:
+        wanted: Whether they are wanted wherever they pay, and were not made yet.
+    """
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> UnitConvs:
+        """What holds for the model."""
+        return cls(model, ctx)
+
+    def __init__(self, model: Model, ctx: Context):
+        self._kept: dict[str, Any] = ctx.kept.setdefault(EDIT, {})
+        self._flat = ctx.analysis(FlatGraph, model)
+        self._number = sum(edit.kind == EDIT for edit in ctx.edits)
+        # Those that the request names are made before anything is placed.
+        self._made = self._number > self._kept.get("before", self._number)
+        self.wanted = bool(ctx.request.options.get(OPTION, {}).get(AUTO)) and not self._made
+
+    def keep(self, places: Sequence[Place], backend: str) -> None:
+        """Keep what the places of one round bring."""
+        notes: dict[str, str] = {}
+        for place in places:
+            names = ", ".join(f"'{node.name}'" for node in place.brought[:_NAMED])
+            more = ", ..." if len(place.brought) > _NAMED else ""
+            what = f"a unit convolution {place.side} it brings {counted(len(place.brought), 'node')} to {backend}"
+            notes[place.node.name] = f"{what}: {names}{more}"
+        self._kept.update(before=self._number, notes=notes)
+
+    def notes(self) -> Iterator[tuple[ir.Node, str]]:
+        """The nodes beside which unit convolutions stand that were wanted wherever they pay, with what they bring."""
+        notes = self._kept["notes"] if self._made else {}
+        yield from ((node, notes[node.name]) for node in (self._flat.nodes if notes else ()) if node.name in notes)
+
+
+def _given(keywords: Mapping[str, Any]) -> tuple[str, ...]:
+    given = keywords.get("unit_conv") or ()
+    given = (given,) if isinstance(given, str) else given
+    if not isinstance(given, Iterable) or not all(isinstance(text, str) and text for text in given):
+        raise UsageError(
+            f"unit_conv = {given!r} is no node and no list of nodes", "such as unit_conv=['concat_3:after']"
+        )
+    return tuple(dict.fromkeys(given))
+
+
+UNIT_CONV = UnitConvOption()
