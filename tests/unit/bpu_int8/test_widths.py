@@ -14,7 +14,7 @@ WEIGHTS = "<float[8,8,3,3] w, float[8,8,1,1] v, float[8] b>"
 HEADER = f"(float[1,8,16,16] x) => (float[1,8,16,16] y) {WEIGHTS} "
 RESIDUAL = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [act] r = Relu (a) [two] c = Conv (r, v)
                 [add] d = Add (c, r) [sig] e = Sigmoid (d) [three] y = Conv (e, v) }"""
-POOL = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [pool] p = MaxPool <kernel_shape = [3,3], pads = [1,1,1,1]> (a)
+POOL = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [pool] p = AveragePool <kernel_shape = [3,3], pads = [1,1,1,1]> (a)
             [two] y = Conv (p, v) }"""
 
 
@@ -96,7 +96,7 @@ def test_a_fallback_names_who_asked_and_who_cannot(planner):
     plan = planner(POOL, ("two", "config.yaml:7", "int16", "in")).decide()[1]
     (said,) = [remark for remark in plan.remarks if remark.node == "two" and remark.rule == "width-fallback"]
     assert said.why == (
-        "not in int16, although config.yaml:7 asks for it: X stays in int8: 'pool' (MaxPool), which holds the same "
+        "not in int16, although config.yaml:7 asks for it: X stays in int8: 'pool' (AveragePool), which holds the same "
         "values, has no int16 at X"
     )
     assert said.because == ("pool",)
