@@ -1,6 +1,7 @@
 """The observer of bpu-int8 where nobody chooses one: the vendor's candidates are compared on the first batch."""
 
 import dovetail
+import numpy as np
 import pytest
 
 from .outliers import net, pictures
@@ -38,3 +39,20 @@ def test_goals_and_the_ladder_start_from_the_best_observer():
     compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), ladder=0.9)
     assert said(compiled) and compiled.plan.summary["ladder"]["met"]
     assert said(dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), min_cosine=0.9))
+
+
+@pytest.mark.parametrize("outlier", [0, 8, 200])
+def test_mix_takes_the_range_that_loses_less(outlier):
+    from dovetail.plugin import Format, load_plugins
+
+    registry, format_ = load_plugins().registry, Format.of("int8[symmetric]")
+    numbers = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
+    numbers[0] = outlier or numbers[0]
+    errors = {}
+    for name in ("mix", "minmax", "kl"):
+        observer = registry.observer[name](format_)
+        observer.update(numbers)
+        (scale,), _ = observer.parameters()
+        errors[name] = float(np.sum((np.clip(np.rint(numbers / scale), -128, 127) * scale - numbers) ** 2))
+    assert errors["minmax"] != errors["kl"]
+    assert errors["mix"] == min(errors["minmax"], errors["kl"])

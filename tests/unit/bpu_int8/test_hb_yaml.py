@@ -135,7 +135,7 @@ def test_the_short_form_names_what_nodes_give(tmp_path, key):
 # calibration_type: options of the backend, and a part of the note
 CALIBRATION = {
     "default": ({}, ""),  # the candidates are compared when the model is compiled
-    "mix": ({"observer": "kl"}, "chooses max or kl for every node"),
+    "mix": ({"observer": "mix"}, ""),
     "kl": ({"observer": "kl"}, ""),
     "max": ({"observer": "minmax"}, ""),
     "load": ({"observer": "kl"}, "scales of QuantizeLinear nodes in the model are taken"),

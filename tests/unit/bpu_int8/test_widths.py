@@ -14,8 +14,8 @@ WEIGHTS = "<float[8,8,3,3] w, float[8,8,1,1] v, float[8] b>"
 HEADER = f"(float[1,8,16,16] x) => (float[1,8,16,16] y) {WEIGHTS} "
 RESIDUAL = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [act] r = Relu (a) [two] c = Conv (r, v)
                 [add] d = Add (c, r) [sig] e = Sigmoid (d) [three] y = Conv (e, v) }"""
-POOL = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [pool] p = AveragePool <kernel_shape = [3,3], pads = [1,1,1,1]> (a)
-            [two] y = Conv (p, v) }"""
+POOL = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b)
+            [pool] p = AveragePool <kernel_shape = [3,3], pads = [1,1,1,1]> (a) [two] y = Conv (p, v) }"""
 
 
 def model_of(body):

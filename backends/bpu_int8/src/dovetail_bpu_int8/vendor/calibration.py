@@ -12,7 +12,6 @@ __all__ = ["TYPES", "read_calibration_type", "set_observer"]
 
 TYPES = ("default", "mix", "kl", "max", "load", "skip")
 _COMPILES = "it takes effect where the vendor's tool compiles the files that are written"
-_CHOOSE = "choose an observer: --backend bpu-int8:observer=percentile, or one of kl, mse, minmax, isotone"
 _KL = "kl"
 
 
@@ -63,12 +62,11 @@ def set_observer(kind: str, share: float, place: Node, asked: Asked, key: str = 
         asked.backend |= {"observer": "percentile", "observer.percentile": f"{share * 100:.10g}"}
     elif kind in ("max", "skip"):
         asked.backend["observer"] = "minmax"
+    elif kind == "mix":
+        asked.backend["observer"] = "mix"
     elif kind != "default":  # by default the candidates are compared, as in the vendor's tool
         asked.backend["observer"] = _KL
-    if kind == "mix":
-        why = "the vendor's tool chooses max or kl for every node; here it is kl for all of them"
-        asked.note(f"{where}: {why}", _CHOOSE)
-    elif kind == "load":
+    if kind == "load":
         why = "scales of QuantizeLinear nodes in the model are taken wherever they fit; the rest is calibrated by kl"
         asked.note(f"{where}: {why}", "give --data for values without such a node")
     elif kind == "skip":
