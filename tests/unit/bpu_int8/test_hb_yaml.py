@@ -28,7 +28,7 @@ OPTIMIZATION = {
     "set_Softmax_output_int8": [("type:Softmax", "out", "int8"), ("type:Softmax", "on", "bpu")],
     "bias_correction": [],
     "run_fast": "random numbers",
-    "asymmetric": "activations are symmetric here",
+    "asymmetric": [],
     "lstm_batch_last": "it changes how the BPU computes an LSTM, and no numbers",
 }
 
@@ -53,6 +53,17 @@ def test_words_of_optimization(tmp_path, word):
 def test_bias_correction_is_a_refinement(tmp_path):
     path = yaml(tmp_path, calibration="optimization: bias_correction")
     assert planned(path).summary["request"]["options"]["refine"] == {"steps": ["bias"]}
+
+
+def test_asymmetric_activations_have_a_zero_point(tmp_path):
+    path = yaml(tmp_path, calibration="calibration_type: max\noptimization: asymmetric")
+    assert backend_options(planned(path))["activations"] == "asymmetric"
+    body = "{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [act] r = Relu (a) [two] y = Conv (r, v) }"
+    data = {"x": np.random.default_rng(0).standard_normal((1, 8, 16, 16)).astype(np.float32)}
+    compiled = dovetail.compile(model_of(body), hb_yaml=path, data=data)
+    (held,) = compiled.plan.values["r"]
+    assert (held["format"], held["zero_point"]) == ("int8[asymmetric]", -128)
+    assert compiled.verification.worst_snr_db > 20
 
 
 def test_words_stand_between_commas_and_what_is_said_of_one_operator_wins(tmp_path):
@@ -228,9 +239,9 @@ KEY_TYPES = {key: known.takes.partition(" ")[0] for keys in KEYS.values() for ke
 
 
 def test_notes_are_remarks_of_plans_and_lines_of_compile(tmp_path):
-    path = yaml(tmp_path, calibration="calibration_type: skip\noptimization: asymmetric")
+    path = yaml(tmp_path, calibration="calibration_type: skip\noptimization: lstm_batch_last")
     compiled = dovetail.compile(model_of("{ [one] y = Conv <pads = [1,1,1,1]> (x, w, b) }"), hb_yaml=path)
-    assert any("activations are symmetric here" in note for note in compiled.notes())
+    assert any("changes how the BPU computes an LSTM" in note for note in compiled.notes())
     assert compiled.verification is not None  # on the random numbers that it was calibrated on
 
 

@@ -69,9 +69,10 @@ ACTIVATIONS = {
     "a share": ({"calibration_type": "max", "max_percentile": 0.9999},
                 {"observer": "percentile", "observer.percentile": "99.99"}, ""),
     "kl": ({"calibration_type": "kl"}, {"observer": "kl"}, ""),
-    "a search": ({"calibration_type": ["max", "kl"]}, {"observer": "kl"}, "hb_compile tries max, kl"),
+    "a search": ({"calibration_type": ["max", "kl"]}, {}, ""),
     "per channel": ({"per_channel": [True, False]}, {}, "activations are not quantised per channel here"),
-    "asymmetric": ({"asymmetric": True}, {}, "activations are not quantised with a zero point here"),
+    "asymmetric": ({"asymmetric": True}, {"activations": "asymmetric"}, ""),
+    "both": ({"asymmetric": [True, False]}, {}, "hb_compile tries both"),
 }  # fmt: skip
 
 

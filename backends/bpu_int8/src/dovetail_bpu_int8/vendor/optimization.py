@@ -7,7 +7,7 @@ import re
 from dovetail.suggestions import did_you_mean
 
 from dovetail_bpu_int8.vendor.asked import Asked, Named, names_in, origin
-from dovetail_bpu_int8.vendor.calibration import set_observer
+from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC, set_observer
 from dovetail_bpu_int8.vendor.tree import FileError, Node, Scalar
 from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, on_bpu_entry
 
@@ -23,17 +23,13 @@ WORDS = {
     "set_all_nodes_int16": "every node that can is in int16",
     "bias_correction": "mean errors become biases, as with --refine bias",
     "run_fast": "calibration on random numbers",
-    "asymmetric": "",
+    "asymmetric": "activations have a zero point",
     "lstm_batch_last": "",
 }
 """The words without an operator in them, and what they do here; nothing is a note."""
 
 _FORMS = "set_<Operator>_input_int16, set_<Operator>_output_int16"
 _NOTES = {
-    "asymmetric": (
-        "activations are symmetric here, as on the BPU without this word",
-        "it takes effect where the vendor's tool compiles the files that are written",
-    ),
     "lstm_batch_last": (
         "it changes how the BPU computes an LSTM, and no numbers",
         "it takes effect where the vendor's tool compiles the files that are written",
@@ -77,6 +73,8 @@ def _plain(word: Scalar, asked: Asked) -> None:
         asked.wish(ALL, word, key, "int16")
     elif word.raw == "bias_correction":
         asked.refine = ("bias",)
+    elif word.raw == "asymmetric":
+        asked.backend |= ASYMMETRIC
     elif word.raw == "run_fast":
         set_observer("skip", 1.0, word, asked, key)
     elif word.raw in _NOTES:

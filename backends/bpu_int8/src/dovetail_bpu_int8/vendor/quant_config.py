@@ -8,7 +8,7 @@ from pathlib import Path
 from dovetail.suggestions import did_you_mean
 
 from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Asked, Named, Subgraph, names_in, origin
-from dovetail_bpu_int8.vendor.calibration import set_observer
+from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC, set_observer
 from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, March
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, as_plain, read_json, type_name
@@ -89,9 +89,14 @@ def _activation(content: Entries, asked: Asked) -> None:
     for key, value in content:
         if key.raw not in _ACTIVATION:
             raise _unknown(key, "activation", _ACTIVATION)
-        if key.raw in ("per_channel", "asymmetric") and True in _alternatives(value):
-            what = "per channel" if key.raw == "per_channel" else "with a zero point"
-            asked.note(f"{key.where}, {key.raw}: activations are not quantised {what} here", _COMPILES)
+        chosen = _alternatives(value) if key.raw in ("per_channel", "asymmetric") else []
+        if key.raw == "per_channel" and True in chosen:
+            asked.note(f"{key.where}, {key.raw}: activations are not quantised per channel here", _COMPILES)
+        elif key.raw == "asymmetric" and len(chosen) > 1:
+            why = "hb_compile tries both and keeps the best for the outputs; here activations have no zero point"
+            asked.note(f"{key.where}, {key.raw}: {why}", "write true or false")
+        elif True in chosen:
+            asked.backend |= ASYMMETRIC
     kinds, share = content.get("calibration_type"), content.get("max_percentile")
     if kinds is None:
         return
@@ -101,11 +106,9 @@ def _activation(content: Entries, asked: Asked) -> None:
             near = did_you_mean(word, _CALIBRATIONS)
             problem = f"calibration_type '{word}' is not known{near}"
             raise FileError(kinds, problem, f"it is one of {', '.join(_CALIBRATIONS)}, or a list of them")
-    kind = next((word for word in ("kl", "max", "load") if word in words), "kl")
+    # Of several, hb_compile keeps the best for the outputs, as is done here where nothing is chosen.
+    kind = words[0] if len(words) == 1 else "default"
     set_observer(kind, _share(share) if kind == "max" else 1.0, kinds, asked)
-    if len(words) > 1:
-        why = f"hb_compile tries {', '.join(words)} and keeps the best for the outputs; here it is {kind}"
-        asked.note(f"{kinds.where}, calibration_type: {why}", "write one of them")
 
 
 def _share(node: Node | None) -> float:
