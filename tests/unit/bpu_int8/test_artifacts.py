@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import dovetail
@@ -12,9 +11,7 @@ import pytest
 import yaml as pyyaml
 from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from vendor_files import NET, bpu, model_of, yaml  # noqa: E402
+from .vendor_files import NET, bpu, model_of, yaml
 
 RESIDUAL = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [act] r = Relu (a) [two] c = Conv (r, v)
                 [add] d = Add (c, r) [sig] e = Sigmoid (d) [three] y = Conv (e, v) }"""

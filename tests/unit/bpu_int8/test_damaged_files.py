@@ -7,17 +7,13 @@ import json
 import os
 import random
 import re
-import sys
-from pathlib import Path
 
 import dovetail
 import pytest
 from dovetail.passes import BackendChoice, Request
 from dovetail_bpu_int8.vendor.request import changed
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from vendor_files import model_of  # noqa: E402
+from .vendor_files import model_of
 
 YAML = """model_parameters:
   onnx_model: './model.onnx'

@@ -1,6 +1,5 @@
 """What an hb_mapper YAML file does here, key by key and word by word, and what is said where it does nothing."""
 
-import sys
 from pathlib import Path
 
 import dovetail
@@ -11,9 +10,7 @@ from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import MARCHES
 from dovetail_bpu_int8.vendor.optimization import WORDS
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from vendor_files import NET, asked, bpu, model_of, planned, yaml  # noqa: E402
+from .vendor_files import NET, asked, bpu, model_of, planned, yaml
 
 DEFAULT = "one act mid pool two three"  # the Softmax is manual, and an activation ends no region
 

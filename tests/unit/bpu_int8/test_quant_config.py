@@ -1,16 +1,13 @@
 """What a quant_config of hb_compile asks for here, level by level, and what it may not ask for."""
 
 import json
-import sys
 from pathlib import Path
 
 import dovetail
 import pytest
 from dovetail_bpu_int8.vendor.quant_config import LEVELS
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from vendor_files import asked, bpu, model_of, yaml  # noqa: E402
+from .vendor_files import asked, bpu, model_of, yaml
 
 
 def written(folder, config):

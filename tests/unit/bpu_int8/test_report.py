@@ -1,8 +1,6 @@
 """The report of a result in the vendor's columns."""
 
 import json
-import sys
-from pathlib import Path
 
 import dovetail
 import numpy as np
@@ -11,9 +9,7 @@ from dovetail.cli.main import main
 from dovetail_bpu_int8.vendor import report_command
 from dovetail_bpu_int8.vendor.report import hb_report
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from vendor_files import NET, model_of  # noqa: E402
+from .vendor_files import NET, model_of
 
 DATA = [{"x": np.random.default_rng(n).standard_normal((1, 8, 16, 16)).astype(np.float32)} for n in range(3)]
 COLUMNS = ["Node", "ON", "Subgraph", "Type", "Cosine Similarity", "Threshold", "In/Out DataType", "Reason"]
@@ -43,6 +39,14 @@ def test_where_every_node_is_and_why():
         "tail": ("CPU", "--", "Relu", "float/float",
                  "it gives an output of the model, and only Conv, ConvTranspose, Gemm, MatMul may end a region"),
     }  # fmt: skip
+
+
+def test_conversions_at_the_borders_are_what_the_cpu_pays():
+    report = hb_report(compiled())
+    elements = 8 * 16 * 16
+    # Into both regions integers of one byte, out of both floats of four.
+    assert (report.conversions, report.converted_bytes) == (4, 2 * elements * 1 + 2 * elements * 4)
+    assert report.border_line() == "Quantize and Dequantize at the borders, on the CPU: 4 values, 20.0 KiB"
 
 
 def test_every_node_that_is_elsewhere_has_a_reason():
@@ -121,8 +125,9 @@ def test_the_command(tmp_path, capsys):
     assert [title.strip() for title in lines[0].split("  ") if title.strip()] == COLUMNS
     assert lines[1].split()[:4] == ["one", "BPU", "id(0)", "Conv"]
     assert "The quantify model output:" in lines
-    assert lines[-1].split()[0] == "y"
-    assert lines[-1].endswith("fine")
+    assert lines[-3].split()[0] == "y"
+    assert lines[-3].endswith("fine")
+    assert lines[-1].startswith("Quantize and Dequantize at the borders, on the CPU: 4 values")
     assert main(["hb-report", str(tmp_path / "out"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["nodes"][5]["reason"] == "Softmax is quantised only where somebody asks for it"

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.counting import counted
 from dovetail.planning.holdings import parse_holdings
 from dovetail.planning.placement import HOST
 from dovetail.plugin import DovetailError
@@ -85,11 +86,15 @@ class HbReport:
         nodes: The nodes, in the order of the graph.
         outputs: The outputs of the model.
         notes: What is missing in the tables, and how to get it.
+        conversions: How many values are quantised or dequantised at the borders of the BPU, which the CPU does.
+        converted_bytes: The size of what that gives, in bytes; extents that are not known count nothing.
     """
 
     nodes: Sequence[Row]
     outputs: Sequence[OutputRow]
     notes: Sequence[str] = ()
+    conversions: int = 0
+    converted_bytes: int = 0
 
     def table_rows(self) -> list[dict[str, str]]:
         """The nodes under the vendor's column titles; the columns of what is not known are left out."""
@@ -120,7 +125,14 @@ class HbReport:
             "nodes": [asdict(row) for row in self.nodes],
             "outputs": [asdict(row) for row in self.outputs],
             "notes": list(self.notes),
+            "conversions": self.conversions,
+            "converted_bytes": self.converted_bytes,
         }
+
+    def border_line(self) -> str:
+        """What the CPU converts at the borders of the BPU, as one line."""
+        size = f"{self.converted_bytes / 1024:.1f} KiB"
+        return f"Quantize and Dequantize at the borders, on the CPU: {counted(self.conversions, 'value')}, {size}"
 
 
 def hb_report(result: CompiledModel | str | Path) -> HbReport:
@@ -152,7 +164,9 @@ def hb_report(result: CompiledModel | str | Path) -> HbReport:
     rows = [_row(node, regions, cosines, ports, reasons) for node in plan.nodes]
     outputs = _outputs(result, plan, cosines)
     missing = not cosines or any(row.cosine is None for row in outputs)
-    return HbReport(rows, outputs, (_NO_COSINES,) if missing else ())
+    crossing = [join for join in plan.joins if join.kind in ("quantize", "dequantize")]
+    size = sum(join.bytes or 0 for join in crossing)
+    return HbReport(rows, outputs, (_NO_COSINES,) if missing else (), len(crossing), size)
 
 
 def _row(

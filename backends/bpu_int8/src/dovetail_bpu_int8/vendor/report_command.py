@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     say(*_lines(report.table_rows()))
     say("", "The quantify model output:", *_lines(report.output_rows()))
+    say("", report.border_line())
     for text in report.notes:
         note(f"note: {text}")
     return 0
