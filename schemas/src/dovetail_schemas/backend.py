@@ -85,7 +85,8 @@ class Backend:
         dynamic_source: File and line that say so.
         options: The values of every option; the first is the default.
         chosen: The value of every option.
-        emit_options: The options that change only what becomes of regions, and so no plan.
+        idle_options: The options that change no placement, but what becomes of regions, and how the same element types
+            are quantised.
         types: The named types.
         region: What a region must satisfy.
         border: Where conversions stand.
@@ -114,7 +115,7 @@ class Backend:
     dynamic_source: str
     options: Mapping[str, tuple[str, ...]]
     chosen: Mapping[str, str]
-    emit_options: frozenset[str]
+    idle_options: frozenset[str]
     types: Mapping[str, TypeSpec]
     region: RegionRule
     border: Border

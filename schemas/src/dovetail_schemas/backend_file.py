@@ -203,7 +203,7 @@ def _build(
         dynamic_source=node.where if (node := top.get("dynamic")) else "",
         options=dict(declared),
         chosen=dict(chosen),
-        emit_options=_emit_options(trees),
+        idle_options=_idle_options(trees),
         types=types,
         region=_region(_section(top, "region", ("limits", "need")), smallest),
         border=Border(*(border.choice(key, ("inside", "outside"), "outside") for key in ("in", "out"))),
@@ -245,16 +245,33 @@ def _types(top: Entries) -> dict[str, TypeSpec]:
     return found
 
 
-def _emit_options(trees: list[Entries]) -> frozenset[str]:
-    """The options whose variants say nothing but `emit`."""
-    emitting, others = set(), set()
+def _idle_options(trees: list[Entries]) -> frozenset[str]:
+    """The options whose variants say nothing but `emit`, and how types quantise the element types that they have."""
+    idle, others = set(), set()
+    known = [_elements(tree) for tree in trees]
     for tree in trees:
         node = tree.get("variants")
         for item in getattr(node, "items", (node,)) if node else ():
             entries = item.entries("variants")
             named = {key.raw for key, _ in entries.require("when").entries("when")}
-            (emitting if {key.raw for key, _ in entries} <= {"when", "emit"} else others).update(named)
-    return frozenset(emitting - others)
+            changed = [
+                name
+                for name, kinds in _elements(entries).items()
+                if not kinds or {one[name] for one in known if name in one} != {kinds}
+            ]
+            says_more = {key.raw for key, _ in entries} - {"when", "emit", "types"}
+            (others if says_more or changed else idle).update(named)
+    return frozenset(idle - others)
+
+
+def _elements(entries: Entries) -> dict[str, tuple[str, ...]]:
+    """The element types of the named types that a file or a variant defines as mappings; empty for others."""
+    node = entries.get("types")
+    found: dict[str, tuple[str, ...]] = {}
+    for key, value in node.entries("types") if node else ():
+        dtype = value.get("dtype") if isinstance(value, Entries) else None
+        found[key.raw] = tuple(word.raw for word in dtype.words("dtype")) if dtype else ()
+    return found
 
 
 def _opset(node: Node) -> tuple[int, int]:

@@ -97,6 +97,29 @@ def test_variants_are_laid_over_in_order(chosen, expected, load):
     assert backend.chosen["march"] == chosen.get("march", "a")  # the first is the default
 
 
+IDLE = """
+types: {q8: {dtype: int8, scheme: symmetric}, f: float32}
+options: {scheme: [symmetric, asymmetric], engine: [a, b]}
+ops: {Conv: {types: q8}}
+variants:
+  - {when: {scheme: asymmetric}, types: {TYPE}}
+  - {when: {engine: b}, emit: {engines: [onnxruntime-cpu]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("type_", "idle"),
+    [
+        ("q8: {dtype: int8, scheme: asymmetric}", {"scheme", "engine"}),
+        ("q8: {dtype: [int8, int16], scheme: symmetric}", {"engine"}),
+        ("f: float16", {"engine"}),
+        ("new: {dtype: int8, scheme: symmetric}", {"engine"}),
+    ],
+)
+def test_options_that_change_no_placement(type_, idle, load):
+    assert load(IDLE.replace("TYPE", type_)).idle_options == idle
+
+
 @pytest.mark.parametrize(("version", "summary"), [("8.6", ""), ("9", "new"), ("10", "new")])
 def test_versions_are_compared_part_by_part(version, summary, load):
     assert load(OPTIONS, options={"version": version}).summary == summary

@@ -181,7 +181,7 @@ def _pin(name: str, backend: Backend) -> Remedy:
 
 def _options(backend: Backend) -> Iterator[Remedy]:
     """Every other value of every option that the backend lists."""
-    idle = getattr(backend, "emit_options", frozenset())
+    idle = getattr(backend, "idle_options", frozenset())
     for option, values in getattr(backend, "options", {}).items():
         if option in idle:
             continue
