@@ -234,6 +234,19 @@ def test_the_way_of_calibrating(tmp_path, observer):
     assert found.items() >= OBSERVERS[observer].items()
 
 
+@pytest.mark.parametrize("march", ["bayes", "nash"])
+def test_activations_with_a_zero_point_are_read_back(tmp_path, march):
+    compiled, folder = emitted(tmp_path, NET, f"{march},activations=asymmetric")
+    again = dovetail.plan(folder / "model.onnx", hb_yaml=folder / "config.yaml", quant_config=_quant_config(folder))
+    assert settled(again) == settled(compiled.plan)
+    assert any("int8[asymmetric]" in str(node) for node in settled(again).values())
+
+
+def _quant_config(folder):
+    path = folder / "quant_config.json"
+    return path if path.is_file() else None
+
+
 def test_names_that_yaml_reads_otherwise_are_quoted(tmp_path):
     body = NET.replace("[soft]", "[off]")
     _, folder = emitted(tmp_path, body, "bayes", pins=("off=bpu-int8",))

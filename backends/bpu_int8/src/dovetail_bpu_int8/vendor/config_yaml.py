@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC
 from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, HB_MAPPER, MARCHES, March
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.plugin import EmittedRegion
+    from dovetail.plugin import Backend, EmittedRegion
 
     from dovetail_bpu_int8.vendor.settled import Difference
 
-__all__ = ["config_document", "node_info", "yaml_text"]
+__all__ = ["config_document", "is_asymmetric", "node_info", "yaml_text"]
 
 _MODEL, _INPUT = "model_parameters", "input_parameters"
 _CALIBRATION, _COMPILER = "calibration_parameters", "compiler_parameters"
@@ -46,6 +47,8 @@ def config_document(
     given = recorded.get("document", {})
     document = {name: _of_tool(name, given.get(name) or {}, march) for name in _GROUPS}
     words = [word for word in _words(document[_CALIBRATION].get("optimization")) if word in _KEPT_WORDS]
+    if march.tool == HB_MAPPER and is_asymmetric(region.backend):
+        words.append("asymmetric")
     for group in (document[_MODEL], document[_CALIBRATION]):
         for key in _SETTLED:
             group.pop(key, None)
@@ -81,6 +84,11 @@ def node_info(changes: Mapping[str, Difference]) -> dict[str, dict[str, str]]:
             entry["OutputType"] = change.output
         found[name] = entry
     return found
+
+
+def is_asymmetric(backend: Backend) -> bool:
+    """Whether activations have a zero point."""
+    return ASYMMETRIC.items() <= dict(getattr(backend, "chosen", {})).items()
 
 
 def run_on(changes: Mapping[str, Difference]) -> dict[str, list[str]]:
@@ -163,6 +171,8 @@ def _complete_calibration(
         calibration["calibration_type"] = "max"
         if observer.name == "percentile":
             calibration["max_percentile"] = round(float(options.get("percentile", 99.99)) / 100, 8)
+    elif observer is not None and observer.name == "mix" and march.tool == HB_MAPPER:
+        calibration["calibration_type"] = "mix"
     else:
         calibration["calibration_type"] = "kl"
     calibration.setdefault("cal_data_dir", "./calibration_data")

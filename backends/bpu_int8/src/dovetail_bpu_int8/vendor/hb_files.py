@@ -12,7 +12,7 @@ from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import Artifact, DovetailError
 from dovetail_lowering import lower
 
-from dovetail_bpu_int8.vendor.config_yaml import config_document, yaml_text
+from dovetail_bpu_int8.vendor.config_yaml import config_document, is_asymmetric, yaml_text
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, MARCHES, March
 from dovetail_bpu_int8.vendor.quant_config_json import quant_config_document
 from dovetail_bpu_int8.vendor.settled import differences, model_output_format, settled_by, settled_in
@@ -71,7 +71,8 @@ class HbFiles:
         document = config_document(region, recorded, march, outputs, changes)
         (folder / CONFIG).write_text(yaml_text(document, march), encoding="utf-8")
         if march.tool == HB_COMPILE:
-            _write_json(folder / QUANT_CONFIG, quant_config_document(document, outputs, changes))
+            written = quant_config_document(document, outputs, changes, is_asymmetric(region.backend))
+            _write_json(folder / QUANT_CONFIG, written)
         _write_json(folder / THRESHOLDS, thresholds(model, region.holdings, march.name))
         if any(settled.get(name, one) != one for name, one in by_default.items()):
             notes += _read_back(folder, model, region, settled)

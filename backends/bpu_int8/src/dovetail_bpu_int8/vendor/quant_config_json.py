@@ -14,7 +14,7 @@ _DEFAULT = "int8"
 
 
 def quant_config_document(
-    config: Mapping[str, Mapping[str, Any]], outputs: str, changes: Mapping[str, Difference]
+    config: Mapping[str, Mapping[str, Any]], outputs: str, changes: Mapping[str, Difference], asymmetric: bool = False
 ) -> dict[str, Any]:
     """The file as plain data.
 
@@ -24,6 +24,7 @@ def quant_config_document(
         config: The YAML file that names this one.
         outputs: The integers in which the outputs leave the BPU; empty for whole sums.
         changes: What is asked of each node.
+        asymmetric: Activations have a zero point.
     """
     calibration = config.get("calibration_parameters", {})
     model: dict[str, Any] = {"all_node_type": _DEFAULT}
@@ -34,6 +35,8 @@ def quant_config_document(
         model["activation"] = {"calibration_type": kind}
         if kind == "max" and "max_percentile" in calibration:
             model["activation"]["max_percentile"] = calibration["max_percentile"]
+    if asymmetric:
+        model.setdefault("activation", {})["asymmetric"] = True
     document: dict[str, Any] = {"model_config": model}
     nodes = {name: entry for name, change in changes.items() if (entry := _entry(change))}
     if nodes:
