@@ -140,7 +140,10 @@ REQUESTS = [
     ("--backend cpu-bf16 --pin relu=npu", ["'npu'", "not chosen"]),
     ("--backend cpu-bf16 --pin relu=cpu-bf16/bfloat17", ["there is no element type 'bfloat17'", "bfloat16"]),
     ("--backend cpu-bf61", ["'cpu-bf61'", "cpu-bf16"]),
-    ("--backend acme-npu", ["'acme-npu'", "installed backends: bpu-int8, cpu-bf16, gpu-fp16, host, ppl-int8, tensorrt"]),
+    (
+        "--backend acme-npu",
+        ["'acme-npu'", "installed backends: bpu-int8, cpu-bf16, gpu-fp16, host, ppl-int8, tensorrt"],
+    ),
     ("--backend cpu-bf16:threds=2", ["threds"]),
     ("--backend cpu-bf16 --data names.npz", ["names.npz", "no input 'X'", "did you mean 'x'?"]),
     ("--backend cpu-bf16 --data shapes.npz", ["shapes.npz", "input 'x'", "[N, 8]", "[4, 9]"]),

@@ -107,7 +107,8 @@ def plan(
     ctx.load_backends()
     if ctx.request.data is not None:
         input_data(ctx.request.data).check(original)
-    return Planner(original, ctx, passes, instrumentation or Instrumentation(progress=progress)).decide()[1]
+    decided = Planner(original, ctx, passes, instrumentation or Instrumentation(progress=progress)).decide()[1]
+    return chosen.planned(decided, original, ctx)
 
 
 def compile(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["FUNCTIONS", "ArtifactFolder", "artifact_of", "nodes_of"]
+__all__ = ["FUNCTIONS", "ArtifactFolder", "artifact_of", "nodes_of", "stands_for_region"]
 
 FUNCTIONS = "dovetail."
 """How the domains of functions that hold regions begin; the name of the backend follows."""
@@ -70,6 +70,11 @@ def nodes_of(model: Model, node: ir.Node) -> Sequence[ir.Node]:
     key = (f"{FUNCTIONS}{backend}", region, "") if backend else node.op_identifier()
     function = functions.get(key) if key[0].startswith(FUNCTIONS) else None
     return (node,) if function is None else tuple(function)
+
+
+def stands_for_region(node: ir.Node) -> bool:
+    """Whether `node` stands for a region: it calls a function that holds one, or an artifact was made of one."""
+    return node.domain.startswith(FUNCTIONS) or bool(artifact_of(node))
 
 
 def artifact_of(node: ir.Node, name: str | None = None) -> str:

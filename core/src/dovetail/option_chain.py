@@ -14,7 +14,9 @@ from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.passes import Context
     from dovetail.passes.request import Request
+    from dovetail.planning.plan import Plan
     from dovetail.plugin.options import Asked, CompileJob, Proceed
     from dovetail.plugin.registry import Registry
 
@@ -82,6 +84,19 @@ class OptionChain:
                 with blaming(found):
                     request = change(request, model, own)
         return replace(request, options={**request.options, **self.recorded()})
+
+    def planned(self, plan: Plan, model: Model, ctx: Context) -> Plan:
+        """The plan after every option that wants to has looked at it.
+
+        Raises:
+            DovetailError: An option cannot.
+        """
+        for found in self._options:
+            examine = getattr(found.option, "planned", None)
+            if examine is not None and (own := self._own(found)):
+                with blaming(found):
+                    examine(plan, model, ctx, own)
+        return plan
 
     def around(self, job: CompileJob, innermost: Proceed) -> Proceed:
         """What compiles with all options around it; the first by name is the outermost."""

@@ -14,7 +14,9 @@ _PUBLIC = {
     **dict.fromkeys(("DovetailError", "ResultError", "UsageError"), "dovetail.errors"),
     "Registry": "dovetail.plugin.registry",
     "Command": "dovetail.plugin.commands",
-    **dict.fromkeys(("Asked", "CompileJob", "Completes", "Option", "Proceed", "Requests"), "dovetail.plugin.options"),
+    **dict.fromkeys(
+        ("Asked", "CompileJob", "Completes", "Option", "Plans", "Proceed", "Requests"), "dovetail.plugin.options"
+    ),
     "Verification": "dovetail.verification",
     **dict.fromkeys(
         (
@@ -64,7 +66,7 @@ _PUBLIC = {
     **dict.fromkeys(("ConversionKind", "Step"), "dovetail.planning.conversion"),
     "ObserverChoice": "dovetail.planning.observers",
     **dict.fromkeys(("Holding", "Observer", "Parameters"), "dovetail.planning.holdings"),
-    **dict.fromkeys(("Artifact", "EmittedRegion", "Emitter", "StandIn"), "dovetail.plugin.emitter"),
+    **dict.fromkeys(("Artifact", "Call", "EmittedRegion", "Emitter", "StandIn"), "dovetail.plugin.emitter"),
     "Edit": "dovetail.planning.edits",
     **dict.fromkeys(
         ("Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Holding
     from dovetail.plugin.backend import Backend
 
-__all__ = ["Artifact", "EmittedRegion", "Emitter", "StandIn"]
+__all__ = ["Artifact", "Call", "EmittedRegion", "Emitter", "StandIn"]
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,32 @@ class StandIn:
 
 
 @dataclass(frozen=True)
+class Call:
+    """The region becomes a call of a function of the model, `dovetail.<backend>::<region>`, that holds its nodes.
+
+    The inputs of the function are those of the region, then its weights, so every engine can compute it. One that says
+    `loads_artifacts` is given the files of the artifact with it.
+
+    Attributes:
+        attributes: Attributes of the call by name, for whoever reads the result: numbers, texts, and lists of them.
+    """
+
+    attributes: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Artifact:
     """What an emitter made of a region.
 
     Attributes:
         files: Names of the files that it wrote into its folder, which all belong to the result.
-        node: The operator that stands for the region from now on; None where an engine runs the region itself.
+        node: What stands for the region from now on: an operator of the engine's own, or a call of a function that
+            holds the region; None where the region stays as it is.
         notes: What is not as it should be in these files, one sentence each; they become remarks.
     """
 
     files: tuple[str, ...] = ()
-    node: StandIn | None = None
+    node: StandIn | Call | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -74,8 +74,8 @@ class RegionModel:
     Attributes:
         model: The model; node names are those of the whole model.
         path: A file that holds exactly this model, where there is one already; the engine may read it instead.
-        artifact: The folder with the files that the backend's emitters made of this region, where a node stands for it;
-            only for engines that say `loads_artifacts = True`.
+        artifact: The folder with the files that the backend's emitters made of this region, where a node stands for it
+            or a call of a function holds it; only for engines that say `loads_artifacts = True`.
     """
 
     model: Model

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Pass, Request
+    from dovetail.planning.plan import Plan
     from dovetail.plugin.registry import Registry
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Completes",
     "InstalledOption",
     "Option",
+    "Plans",
     "Proceed",
     "Requests",
     "blaming",
@@ -95,7 +97,7 @@ class Proceed(Protocol):
 class Option(Protocol):
     """What a plugin adds to a command and to its Python function: `registry.option("hello", "acme.option:HELLO")`.
 
-    It may have `complete` (`Completes`) and `requested` (`Requests`) besides.
+    It may have `complete` (`Completes`), `requested` (`Requests`) and `planned` (`Plans`) besides.
 
     Attributes:
         commands: The commands whose arguments it adds to: `compile`, `plan` or both.
@@ -159,6 +161,23 @@ class Requests(Protocol):
 
         Raises:
             DovetailError: The keywords ask for what this model does not have.
+        """
+
+
+class Plans(Protocol):
+    """An optional part of an option: it looks at what `dovetail.plan` decided, before the caller gets it."""
+
+    def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
+        """Examine a plan, and add remarks or a part of its summary.
+
+        Args:
+            plan: What was decided.
+            model: The model that was given; it stays as it is.
+            ctx: The context of the planning, with the request and the plugins.
+            keywords: The option's own keywords that the caller gave; it is not called without any.
+
+        Raises:
+            DovetailError: It cannot examine the plan.
         """
 
 

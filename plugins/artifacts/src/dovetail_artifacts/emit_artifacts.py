@@ -6,19 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.artifacts import ArtifactFolder, artifact_of
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.artifacts import ArtifactFolder
 from dovetail.passes import Pass
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import get_placement
 from dovetail.plugin import EmittedRegion
-from dovetail_placement.form_regions import number_regions
 from dovetail_regions.extraction import extract
 from dovetail_regions.regions import Region, annotated_regions, regions_from
 
-from dovetail_artifacts.border import Border
 from dovetail_artifacts.emitting import NotEmitted, emitted, takes_whole_model
-from dovetail_artifacts.outlining import outline_region, replace_region
+from dovetail_artifacts.replacing import replace_emitted
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -69,7 +66,7 @@ class EmitArtifacts(Pass):
             _emit_whole_model(model, regions, backends, ctx)
         if ctx.refusals.fresh:
             return False
-        return _replace(model, made, ctx)
+        return replace_emitted(model, made, ctx)
 
 
 def _emit_whole_model(model: Model, regions: Iterable[Region], backends: Mapping[str, Backend], ctx: Context) -> None:
@@ -125,41 +122,3 @@ def _refuse(nodes: Sequence[ir.Node], backend: str, refused: NotEmitted, ctx: Co
     named = [node for node in nodes if refused.node and refused.node in (node.name, key_of(node))]
     for node in named or nodes:
         ctx.refuse(node, backend, refused.why, rule="not-emitted", kind="failed")
-
-
-def _replace(model: Model, made: list[tuple[Region, Artifact]], ctx: Context) -> bool:
-    names, replaced = ctx.analysis(FreshNames, model), False
-    border = Border(model, names, ctx)
-    for region, artifact in made:
-        what = f"{len(artifact.files)} files" if len(artifact.files) != 1 else f"the file {artifact.files[0]}"
-        if artifact.node is not None:
-            stand_in = artifact.node
-            # The function says what the node stands for; its weights are not kept.
-            call = outline_region(model, region, f"region_{region.index}", names)
-            whole = Region(region.index, region.backend, (call,), region.inputs, tuple(call.outputs))
-            node = replace_region(
-                model, whole, stand_in.op_type, stand_in.domain, list(region.inputs), stand_in.attributes,
-                stand_in.version, names,
-            )  # fmt: skip
-            artifact_of(node, f"{region.backend}/region_{region.index}")
-            border.convert(node, stand_in.into, stand_in.out)
-            replaced = True
-            why = f"it stands for the {len(region.nodes)} nodes of region {region.index}, compiled into {what}"
-            ctx.remark("passed", node, "compiled", why)
-        ctx.count("regions emitted")
-    if replaced:
-        _remove_unread_weights(model)
-        model.graph.sort()
-        model.touch()
-        number_regions(model, ctx)
-    return replaced
-
-
-def _remove_unread_weights(model: Model) -> None:
-    """Remove the weights that only compiled regions read: the artifacts hold them."""
-    kept = set(model.graph.outputs)
-    for _, graph in model.graphs():
-        kept.update(graph.outputs)
-    for name, value in list(model.graph.initializers.items()):
-        if not value.uses() and value not in kept and not value.is_graph_input():
-            del model.graph.initializers[name]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.artifacts import ArtifactFolder
 from dovetail.errors import DovetailError
-from dovetail.plugin import Artifact, StandIn
+from dovetail.plugin import Artifact, Call, StandIn
 from dovetail.plugin.isolation import described, foreign_output
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
     target = ctx.artifacts.root / region.backend.name / region.name
     files: dict[str, str] = {}
     notes: list[str] = []
-    node: StandIn | None = None
+    node: StandIn | Call | None = None
     for name in emitters:
         who = ctx.registry.emitter.title(name)
         emitter = ctx.registry.emitter[name]
@@ -93,7 +93,7 @@ def _asked(emitter, region: EmittedRegion, folder: Path, who: str) -> Artifact:
     except (Exception, SystemExit) as error:
         raise NotEmitted(f"{who} failed: {described(error)}") from error
     whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
-    if not whole or not isinstance(made.node, StandIn | None):
+    if not whole or not isinstance(made.node, StandIn | Call | None):
         raise DovetailError(f"{who} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
     return made
 

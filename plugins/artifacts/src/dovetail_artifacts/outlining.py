@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail_regions.regions import Region
 
-__all__ = ["outline_region", "replace_region"]
+__all__ = ["outline_region", "replace_region", "set_attributes"]
 
 
 def outline_region(model: Model, region: Region, name: str, names: FreshNames) -> ir.Node:
@@ -74,8 +74,8 @@ def replace_region(
     import onnx_ir as ir
 
     graph = model.graph
-    held = ir.convenience.convert_attributes(dict(attributes))
-    node = ir.Node(domain, op_type, inputs, held, num_outputs=len(region.outputs), name=names.fresh(op_type))
+    node = ir.Node(domain, op_type, inputs, num_outputs=len(region.outputs), name=names.fresh(op_type))
+    set_attributes(node, attributes)
     origin = dict.fromkeys(name for old in region.nodes for name in origin_of(old))
     set_placement(node, Placement(region.backend, region=get_placement(region.nodes[0]).region))
     set_origin(node, tuple(origin))
@@ -93,6 +93,14 @@ def replace_region(
     graph.opset_imports.setdefault(domain, version)
     model.touch()
     return node
+
+
+def set_attributes(node: ir.Node, attributes: Mapping[str, object]) -> None:
+    """Set attributes of `node`, by name: numbers, texts, and lists of them."""
+    import onnx_ir as ir
+
+    for attribute in ir.convenience.convert_attributes(dict(attributes)):
+        node.attributes[attribute.name] = attribute
 
 
 def _replace_body_outputs(model: Model, replaced: Mapping[ir.Value, ir.Value]) -> None:

@@ -32,7 +32,8 @@ class Waves:
         from dovetail_placement.waves import wave_groups
 
         groups = wave_groups(view.graph, view.backend_of, view.reads, view.formed)
-        return [group for group in groups if view.backend_of(group[0]) in view.backends]
+        wanted = set(view.nodes)
+        return [group for group in groups if group[0] in wanted]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.artifacts import stands_for_region
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import calling
 from dovetail_regions.regions import Groups, Reads, Region, in_order, reads_of, regions_from
@@ -51,10 +52,12 @@ def formed_regions(
     position = {node: i for i, node in enumerate(nodes)}
     backends_of = {node: backend_of(node) for node in nodes}
     backend_of = backends_of.__getitem__
-    formed: list[list[ir.Node]] = []
+    # A node that stands for a region is one, whatever is beside it.
+    formed = [[node] for node in nodes if stands_for_region(node)]
+    apart = {node for (node,) in formed}
     for name in dict.fromkeys(former_of.values()):
         backends = tuple(backend for backend, former in former_of.items() if former == name)
-        own = [node for node in nodes if backend_of(node) in backends]
+        own = [node for node in nodes if backend_of(node) in backends and node not in apart]
         if not own:
             continue
         who = registry.region_former.title(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,9 @@ class GuardedEngine:
             EngineError: The engine refuses the region, or crashes.
         """
         if region.artifact is not None and not getattr(self._engine, "loads_artifacts", False):
-            raise EngineError(f"{self.label} does not run what was compiled for another engine")
+            if not _calls_functions(region.model):
+                raise EngineError(f"{self.label} does not run what was compiled for another engine")
+            region = replace(region, artifact=None)
         self._check_versions(region.model)
         try:
             session = self._engine.load(region, {**options, "backend": dict(self._chosen)})
@@ -127,6 +130,11 @@ class GuardedSession:
         if hasattr(array, "dtype") and not output.has_type_of(array):
             given = array.dtype.name
             raise EngineError(f"{label} gives '{name}' as {given}, the model declares {output.type}", node=output.node)
+
+
+def _calls_functions(model: Model) -> bool:
+    """Whether all nodes of a model call functions of it, so that any engine can compute them."""
+    return all(node.op_identifier() in model.ir.functions for node in model.graph)
 
 
 def _source_of(name: str, graph: ir.Graph) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.planning.identity import operator_name
 from dovetail.planning.placement import get_placement
+from dovetail_regions.inlining import inline_regions
 
 from dovetail_verify.accuracy.effects import effects_at_outputs
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide
@@ -60,7 +61,7 @@ def find_layer_errors(
         DovetailError: The data does not fit, or one of both cannot be run on the host.
     """
     check_order(by)
-    model = result.model
+    model = _with_nodes(result.model)
     refined = result.plan.summary.get("refined", {}).get("changed", {})
     if rescaled := [step for step in _RESCALING if refined.get(step)]:
         raise DovetailError(
@@ -89,6 +90,15 @@ def find_layer_errors(
         layers = [_with_effect(layer, worst.get(layer.rounding)) for layer in layers]
     layers.sort(key=lambda layer: -layer.badness(by))
     return LayerErrors(layers, by, found.batches, len(names))
+
+
+def _with_nodes(model: Model) -> Model:
+    """The model with the nodes of its regions, where they are in functions."""
+    if not model.ir.functions:
+        return model
+    model = model.clone()
+    inline_regions(model)
+    return model
 
 
 def _others(steps: Mapping[str, int]) -> str:

@@ -1,0 +1,46 @@
+"""Put the nodes of regions that are functions of the model back into its graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.artifacts import FUNCTIONS
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+
+__all__ = ["inline_regions"]
+
+
+def inline_regions(model: Model) -> None:
+    """Replace every call of a function that holds a region by the nodes of that region.
+
+    Nodes and values have the names again that they had before the region was outlined. Operators of an engine's own,
+    whose weights are in artifacts, stay.
+    """
+    functions = model.ir.functions
+    calls = [node for node in model.graph if node.domain.startswith(FUNCTIONS) and node.op_identifier() in functions]
+    for call in calls:
+        _inline(model.graph, call, functions[call.op_identifier()])
+    for call in calls:
+        functions.pop(call.op_identifier(), None)
+        model.graph.opset_imports.pop(call.domain, None)
+    if calls:
+        model.touch()
+
+
+def _inline(graph: ir.Graph, call: ir.Node, function: ir.Function) -> None:
+    body = function.graph.clone()
+    nodes, outputs = list(body), list(body.outputs)
+    for value, given in zip(body.inputs, call.inputs, strict=True):
+        value.replace_all_uses_with(given)
+    body.outputs.clear()
+    body.remove(nodes)
+    graph.insert_before(call, nodes)
+    for old, new in zip(call.outputs, outputs, strict=True):
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        new.type, new.shape = old.type, old.shape
+        # Names of values are unique in a graph, so the call gives its own away first.
+        new.name, old.name = old.name, None
+    graph.remove(call, safe=True)

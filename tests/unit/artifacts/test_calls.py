@@ -1,0 +1,178 @@
+"""An emitter that gives a `Call` makes its regions functions of the model, which every engine computes."""
+
+from pathlib import Path
+
+import dovetail
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from dovetail.planning.placement import get_placement
+from dovetail.plugin import Artifact, Availability, Call, EngineError, Executed, Reads
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+BACKEND = """
+backend: call-npu
+device: npu
+opset: 13..22
+dynamic: accept
+precision: {low: float16, high: float32}
+types: {f: [float16, float32]}
+ops: {"Conv, Relu, MaxPool, Gemm": {types: f, policy: lower}}
+place: {strategy: autocast}
+emit: {engines: [ENGINES], artifacts: [calls]}
+"""
+
+
+class Calls:
+    """Gives calls; with files where a subclass says so."""
+
+    files = ()
+
+    def emit(self, region, folder):
+        for file in self.files:
+            (folder / file).write_bytes(b"compiled")
+        return Artifact(self.files, Call({"low": 1, "shapes": ["image:1x1x8x8"], "note": region.name}))
+
+
+class Compiles(Calls):
+    files = ("net.program",)
+
+
+class Programs:
+    """An engine for such files, which answers with ones; it refuses what was not compiled."""
+
+    name = "programs"
+    loads_artifacts = True
+    reads = Reads(26, 13, frozenset({"float32", "float16", "int64"}))
+
+    def available(self):
+        return Availability(True)
+
+    def load(self, region, options):
+        (node,) = region.model.graph
+        if region.artifact is None or (region.artifact / "net.program").read_bytes() != b"compiled":
+            raise EngineError("there is no program", node=node.name)
+        return Ones(region.model.graph.outputs, node.name)
+
+
+class Ones:
+    def __init__(self, outputs, node):
+        self._outputs, self._node = list(outputs), node
+
+    def run(self, inputs):
+        (batch,) = {array.shape[0] for array in inputs.values()}
+        shapes = {value.name: (batch, *list(value.shape)[1:]) for value in self._outputs}
+        types = {value.name: value.dtype.numpy() for value in self._outputs}
+        return {name: np.ones(shape, types[name]) for name, shape in shapes.items()}
+
+    def executed(self):
+        return {self._node: Executed("float16", "reported")}
+
+
+@pytest.fixture
+def images():
+    return np.load(DIGITS / "test.npz")["image"][:4]
+
+
+@pytest.fixture
+def compiled(with_backend):
+    """Compile the digits with an emitter of this class, for these engines."""
+
+    def make(emitter=Calls, engines="onnxruntime-cpu", **request):
+        plugins = make.plugins = with_backend(BACKEND.replace("ENGINES", engines))
+        plugins.registry.emitter("calls", f"{__name__}:{emitter.__name__}")
+        plugins.registry.engine("programs", f"{__name__}:Programs")
+        return dovetail.compile(DIGITS / "digits.onnx", "call-npu", plugins=plugins, **request)
+
+    return make
+
+
+def calls_in(result):
+    return [node for node in result.model.graph if node.domain == "dovetail.call-npu"]
+
+
+def test_a_region_becomes_a_call_with_its_weights_and_attributes(compiled):
+    result = compiled()
+    first, *_ = calls_in(result)
+    assert first.op_type == "region_0"
+    assert {name: attribute.value for name, attribute in first.attributes.items()} == {
+        "low": 1, "shapes": ("image:1x1x8x8",), "note": "region_0",
+    }  # fmt: skip
+    weights = [value for value in first.inputs if value.is_initializer()]
+    assert weights and len(weights) < len(first.inputs)
+
+
+def test_coverage_and_explanations_look_inside(compiled):
+    result = compiled()
+    assert result.coverage().startswith("call-npu 15/17 nodes in 2 regions")
+    assert dovetail.explain(result, "conv_2")[0].startswith("conv_2 (Conv)")
+
+
+@pytest.mark.parametrize("emitter", [Calls, Compiles])
+def test_the_saved_model_runs_on_onnx_runtime_alone_bit_for_bit(compiled, images, tmp_path, emitter):
+    result = compiled(emitter)
+    result.save(tmp_path / "out")
+    path = tmp_path / "out" / "model.onnx"
+    onnx.checker.check_model(str(path))
+    inlined = onnx.inliner.inline_local_functions(onnx.load(path))
+    assert not inlined.functions
+    outlined, inside = (_run(model, images) for model in (path.read_bytes(), inlined.SerializeToString()))
+    np.testing.assert_array_equal(outlined, inside)
+    np.testing.assert_array_equal(
+        dovetail.load(tmp_path / "out", plugins=compiled.plugins).run({"image": images})["probabilities"], outlined
+    )
+
+
+def _run(model, images):
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return session.run(["probabilities"], {"image": images})[0]
+
+
+def test_an_engine_for_artifacts_is_given_the_files(compiled, images):
+    result = compiled(Compiles, "programs, onnxruntime-cpu")
+    assert set(result.run({"image": images})["probabilities"].ravel()) != set(_plain(compiled, images).ravel())
+    assert {how.how for how in result.executed().values()} >= {"reported"}
+
+
+def test_other_engines_compute_the_function(compiled, images, tmp_path):
+    result = compiled(Compiles, "onnxruntime-cpu")
+    result.save(tmp_path / "out")
+    np.testing.assert_array_equal(
+        dovetail.load(tmp_path / "out", plugins=compiled.plugins).run({"image": images})["probabilities"],
+        _plain(compiled, images),
+    )
+
+
+def _plain(compiled, images):
+    return compiled().run({"image": images})["probabilities"]
+
+
+def test_calls_side_by_side_stay_regions_of_their_own(compiled):
+    # Without room for all nodes in one region, the second call reads the first one's result.
+    result = compiled(pins=["relu_2=host"])
+    regions = [get_placement(node).region for node in calls_in(result)]
+    assert len(regions) == len(set(regions)) > 1
+
+
+def test_compiled_again_the_model_gives_the_same_placements(compiled, with_backend, tmp_path):
+    first = compiled(Compiles)
+    first.save(tmp_path / "out")
+    again = dovetail.plan(
+        tmp_path / "out" / "model.onnx", "call-npu", plugins=with_backend(BACKEND.replace("ENGINES", "onnxruntime-cpu"))
+    )
+    operators = [node.operator for node in again.nodes if node.backend == "call-npu"]
+    assert sorted(operators) == ["Conv"] * 3 + ["Gemm"] * 2 + ["MaxPool"] * 2 + ["Relu"] * 4
+
+
+def test_layers_are_measured_inside(compiled, images):
+    result = compiled(Compiles)
+    errors = dovetail.layer_errors(DIGITS / "digits.onnx", result, {"image": images}, plugins=compiled.plugins)
+    assert {layer.node for layer in errors.layers} >= {"conv_1", "conv_2", "dense_1"}
+    assert calls_in(result), "the result itself is not changed"
+
+
+def test_goals_are_met_with_calls_in_the_result(compiled, images):
+    result = compiled(data={"image": images}, min_snr=60)
+    assert result.plan.summary["accuracy"]["met"]
+    assert calls_in(result)
