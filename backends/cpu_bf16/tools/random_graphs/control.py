@@ -17,11 +17,11 @@ Grow = Callable[[Graph, int], None]
 def operators(grow: Grow) -> dict[str, Callable[[Graph], None]]:
     """Return functions that add control flow, by name; `grow` adds operators without bodies to a body."""
     return {
-        "If": lambda g: branch(g, grow),
+        "If": lambda g: _branch(g, grow),
         "Loop": lambda g: loop(g, grow),
         "Scan": lambda g: scan(g, grow),
-        "SequenceAt": sequence,
-        "ConcatFromSequence": split_and_concat,
+        "SequenceAt": _sequence,
+        "ConcatFromSequence": _split_and_concat,
     }
 
 
@@ -33,12 +33,12 @@ def inner(g: Graph, inputs: Sequence[Value], captures: bool = True) -> Graph:
     return body
 
 
-def info(value: Value):
+def _info(value: Value):
     return helper.make_tensor_value_info(value.name, value.dtype, value.shape)
 
 
-def proto(body: Graph, name: str, inputs: Sequence[Value], outputs: Sequence[Value]):
-    return helper.make_graph(body.nodes, name, [*map(info, inputs)], [*map(info, outputs)], body.initializers)
+def _proto(body: Graph, name: str, inputs: Sequence[Value], outputs: Sequence[Value]):
+    return helper.make_graph(body.nodes, name, [*map(_info, inputs)], [*map(_info, outputs)], body.initializers)
 
 
 def _shaped(body: Graph, like: Value) -> Value:
@@ -50,14 +50,14 @@ def _shaped(body: Graph, like: Value) -> Value:
     return body.node(body.choose(["Tanh", "Sigmoid", "Softsign"]), [body.choose(fits)], bound=1.0)
 
 
-def branch(g: Graph, grow: Grow) -> None:
+def _branch(g: Graph, grow: Grow) -> None:
     flag = g.pick(BOOL, lambda value: value.rank == 0)
     like = g.floats(lambda value: value.rank >= 1)
     bodies = []
     for name in ("then", "else"):
         body = inner(g, [])
         grow(body, g.integer(0, 3))
-        bodies.append(proto(body, name, [], [_shaped(body, like)]))
+        bodies.append(_proto(body, name, [], [_shaped(body, like)]))
     made = Value(g.fresh("v"), FLOAT, like.shape, 1.0)
     node = helper.make_node("If", [flag.name], [made.name], made.name, then_branch=bodies[0], else_branch=bodies[1])
     g.opaque(node, [made])
@@ -86,7 +86,7 @@ def loop(g: Graph, grow: Grow) -> None:
         scans.append(body.node("Greater", [result, body.constant(np.float32(0.1))]))
     if g.chance(0.2):
         scans.append(body.node("ReduceMax", [result], keepdims=0))
-    graph = proto(body, g.fresh("loop"), [step, go, carried], [on, result, *scans])
+    graph = _proto(body, g.fresh("loop"), [step, go, carried], [on, result, *scans])
     made = [Value(g.fresh("v"), FLOAT, state.shape, 1.0)]
     made += [Value(g.fresh("v"), scan.dtype, (turns, *scan.shape), scan.bound) for scan in scans]
     count = g.constant(np.int64(turns)).name
@@ -105,7 +105,7 @@ def scan(g: Graph, grow: Grow) -> None:
     grow(body, g.integer(0, 2))
     result = _shaped(body, state)
     out = body.node("Mul", [result, element], bound=data.bound)
-    graph = proto(body, g.fresh("scan"), [state, element], [result, out])
+    graph = _proto(body, g.fresh("scan"), [state, element], [result, out])
     initial = g.weight(*row, scale=0.5)
     made = [Value(g.fresh("v"), FLOAT, row, 1.0), Value(g.fresh("v"), FLOAT, data.shape, data.bound)]
     options = {"num_scan_inputs": 1}
@@ -115,7 +115,7 @@ def scan(g: Graph, grow: Grow) -> None:
     g.opaque(helper.make_node("Scan", [initial.name, data.name], names, made[0].name, body=graph, **options), made)
 
 
-def sequence(g: Graph) -> None:
+def _sequence(g: Graph) -> None:
     first = g.floats()
     second = g.floats()
     name, made = g.fresh("s"), None
@@ -127,7 +127,7 @@ def sequence(g: Graph) -> None:
     g.opaque(helper.make_node("SequenceAt", [name, position], [made.name], made.name), [made])
 
 
-def split_and_concat(g: Graph) -> None:
+def _split_and_concat(g: Graph) -> None:
     value = g.floats(lambda candidate: candidate.rank >= 1 and candidate.shape[0] >= 2)
     if g.opset < 13:
         raise Impossible

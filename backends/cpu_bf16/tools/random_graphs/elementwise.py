@@ -39,7 +39,7 @@ def _broadcasts(one: tuple, two: tuple) -> bool:
     return max(len(one), len(two)) <= 5 and all(a == b or 1 in (a, b) for a, b in pairs)
 
 
-def anywhere(op_type: str):
+def _anywhere(op_type: str):
     def make(g: Graph) -> None:
         value = g.floats()
         options: dict = {}
@@ -54,7 +54,7 @@ def anywhere(op_type: str):
     return make
 
 
-def bounded(op_type: str, largest: float):
+def _bounded(op_type: str, largest: float):
     def make(g: Graph) -> None:
         value = g.floats()
         if value.bound > largest:
@@ -69,14 +69,14 @@ def positive_value(g: Graph, value: Value, least: float = 0.5) -> Value:
     return g.node("Add", [g.node("Abs", [value]), g.constant(np.float32(least))], bound=value.bound + least)
 
 
-def positive(op_type: str, least: float):
+def _positive(op_type: str, least: float):
     def make(g: Graph) -> None:
         g.node(op_type, [positive_value(g, g.floats(), least)], bound=max(3.0, 1 / least))
 
     return make
 
 
-def binary(op_type: str):
+def _binary(op_type: str):
     def make(g: Graph) -> None:
         value = g.floats()
         second = other(g, value)
@@ -89,12 +89,12 @@ def binary(op_type: str):
     return make
 
 
-def div(g: Graph) -> None:
+def _div(g: Graph) -> None:
     value = g.floats()
     g.node("Div", [value, positive_value(g, other(g, value))], bound=value.bound * 2)
 
 
-def power(g: Graph) -> None:
+def _power(g: Graph) -> None:
     value = g.floats()
     exponent = g.choose([2.0, 3.0, 0.5, -1.0, 1.5])
     base = value if exponent in (2.0, 3.0) else positive_value(g, value)
@@ -102,7 +102,7 @@ def power(g: Graph) -> None:
     g.node("Pow", [base, g.constant(np.float32(exponent))], bound=max(base.bound**exponent, 2.0))
 
 
-def prelu(g: Graph) -> None:
+def _prelu(g: Graph) -> None:
     value = g.floats()
     g.node("PRelu", [value, other_one_way(g, value)], bound=value.bound * 3)
 
@@ -118,7 +118,7 @@ def other_one_way(g: Graph, value: Value) -> Value:
     return g.weight(*shape)
 
 
-def clip(g: Graph) -> None:
+def _clip(g: Graph) -> None:
     ends = [g.constant(np.float32(g.rng.uniform(-2, -0.1))), g.constant(np.float32(g.rng.uniform(0.1, 2)))]
     missing = g.integer(0, 3)
     if missing < 2:
@@ -126,7 +126,7 @@ def clip(g: Graph) -> None:
     g.node("Clip", [g.floats(), *ends])
 
 
-def compare(op_type: str):
+def _compare(op_type: str):
     def make(g: Graph) -> None:
         value = g.floats()
         g.node(op_type, [value, other(g, value)])
@@ -134,7 +134,7 @@ def compare(op_type: str):
     return make
 
 
-def logic(op_type: str):
+def _logic(op_type: str):
     def make(g: Graph) -> None:
         value = g.pick(BOOL)
         g.node(op_type, [value, g.pick(BOOL, lambda second: _broadcasts(second.shape, value.shape))])
@@ -142,18 +142,18 @@ def logic(op_type: str):
     return make
 
 
-def negate(g: Graph) -> None:
+def _negate(g: Graph) -> None:
     g.node("Not", [g.pick(BOOL)])
 
 
-def is_what(op_type: str):
+def _is_what(op_type: str):
     def make(g: Graph) -> None:
         g.node(op_type, [g.floats()])
 
     return make
 
 
-def where(g: Graph) -> None:
+def _where(g: Graph) -> None:
     value = g.floats()
     second = other(g, value)
     condition = g.pick(BOOL, lambda flag: _broadcasts(flag.shape, value.shape))
@@ -171,11 +171,11 @@ def cast(g: Graph) -> None:
         g.node("Cast", [result], to=FLOAT)
 
 
-def cast_like(g: Graph) -> None:
+def _cast_like(g: Graph) -> None:
     g.node("CastLike", [g.pick(g.choose([FLOAT, INT64, BOOL])), g.floats()])
 
 
-def integers(op_type: str):
+def _integers(op_type: str):
     def make(g: Graph) -> None:
         dtype = g.choose([INT64, INT32])
         value = g.pick(dtype)
@@ -188,7 +188,7 @@ def integers(op_type: str):
     return make
 
 
-def bitwise(op_type: str):
+def _bitwise(op_type: str):
     def make(g: Graph) -> None:
         try:
             value = g.pick(INT32)
@@ -202,7 +202,7 @@ def bitwise(op_type: str):
     return make
 
 
-def bit_shift(g: Graph) -> None:
+def _bit_shift(g: Graph) -> None:
     value = g.node("Cast", [g.node("Abs", [g.floats()])], to=2)
     shifted = g.node("BitShift", [value, g.constant(np.uint8(g.integer(1, 3)))], direction=g.choose(["LEFT", "RIGHT"]))
     g.node("Cast", [shifted], to=g.choose([FLOAT, INT32]), bound=255.0)
@@ -226,31 +226,31 @@ def quantise(g: Graph) -> None:
     g.node("DequantizeLinear", [low, scale, zero], **options)
 
 
-def dynamic_quantise(g: Graph) -> None:
+def _dynamic_quantise(g: Graph) -> None:
     low, scale, zero = g.results("DynamicQuantizeLinear", [g.floats(lambda value: value.rank > 0)], 3)
     g.node("DequantizeLinear", [low, scale, zero])
 
 
 OPERATORS = {
-    **{name: anywhere(name) for name in ANYWHERE},
-    **{name: bounded(name, largest) for name, largest in BOUNDED.items()},
-    **{name: positive(name, least) for name, least in POSITIVE.items()},
-    **{name: binary(name) for name in BINARY},
-    **{name: compare(name) for name in COMPARE},
-    **{name: logic(name) for name in LOGIC},
-    **{name: is_what(name) for name in ("IsNaN", "IsInf")},
-    **{f"{name} of integers": integers(name) for name in ("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min")},
-    **{name: bitwise(name) for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")},
-    "BitShift": bit_shift,
+    **{name: _anywhere(name) for name in ANYWHERE},
+    **{name: _bounded(name, largest) for name, largest in BOUNDED.items()},
+    **{name: _positive(name, least) for name, least in POSITIVE.items()},
+    **{name: _binary(name) for name in BINARY},
+    **{name: _compare(name) for name in COMPARE},
+    **{name: _logic(name) for name in LOGIC},
+    **{name: _is_what(name) for name in ("IsNaN", "IsInf")},
+    **{f"{name} of integers": _integers(name) for name in ("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min")},
+    **{name: _bitwise(name) for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")},
+    "BitShift": _bit_shift,
     "Cast": cast,
-    "CastLike": cast_like,
-    "Clip": clip,
-    "Div": div,
-    "DynamicQuantizeLinear": dynamic_quantise,
-    "Not": negate,
-    "PRelu": prelu,
-    "Pow": power,
+    "CastLike": _cast_like,
+    "Clip": _clip,
+    "Div": _div,
+    "DynamicQuantizeLinear": _dynamic_quantise,
+    "Not": _negate,
+    "PRelu": _prelu,
+    "Pow": _power,
     "QuantizeLinear": quantise,
-    "Where": where,
+    "Where": _where,
 }
 """Functions that add an operator to a graph, by name."""

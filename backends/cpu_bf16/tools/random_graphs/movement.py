@@ -18,7 +18,7 @@ def _some(g: Graph, least: int = 1) -> Value:
     return g.floats(lambda value: value.rank >= least and 0 not in value.shape)
 
 
-def reduction(op_type: str):
+def _reduction(op_type: str):
     def make(g: Graph) -> None:
         value = _some(g)
         if op_type in ("ReduceProd",):
@@ -40,7 +40,7 @@ def reduction(op_type: str):
     return make
 
 
-def arg(op_type: str):
+def _arg(op_type: str):
     def make(g: Graph) -> None:
         value = _some(g)
         g.node(op_type, [value], axis=g.integer(0, value.rank - 1), keepdims=g.integer(0, 1))
@@ -48,21 +48,21 @@ def arg(op_type: str):
     return make
 
 
-def cumsum(g: Graph) -> None:
+def _cumsum(g: Graph) -> None:
     value = _some(g)
     axis = g.integer(0, value.rank - 1)
     options = {"exclusive": g.integer(0, 1), "reverse": g.integer(0, 1)}
     g.node("CumSum", [value, g.constant(np.int64(axis))], bound=value.bound * value.shape[axis], **options)
 
 
-def top_k(g: Graph) -> None:
+def _top_k(g: Graph) -> None:
     value = _some(g)
     axis = g.integer(0, value.rank - 1)
     count = g.integer(1, value.shape[axis])
     g.results("TopK", [value, g.ints(count)], 2, bound=value.bound, axis=axis, largest=g.integer(0, 1))
 
 
-def reshape(g: Graph) -> None:
+def _reshape(g: Graph) -> None:
     value = _some(g)
     shape = g.factors(int(np.prod(value.shape)), g.integer(1, 4))
     if g.chance(0.4):
@@ -81,28 +81,28 @@ def reshape_like(g: Graph) -> None:
     g.opaque(helper.make_node("Reshape", [flat.name, shape.name], [made.name], made.name), [made])
 
 
-def flatten(g: Graph) -> None:
+def _flatten(g: Graph) -> None:
     value = _some(g)
     g.node("Flatten", [value], axis=g.integer(0, value.rank), bound=value.bound)
 
 
-def transpose(g: Graph) -> None:
+def _transpose(g: Graph) -> None:
     value = g.pick(g.choose([FLOAT, FLOAT, FLOAT, BOOL, INT64]), lambda v: v.rank >= 2)
     perm = [int(axis) for axis in g.rng.permutation(value.rank)]
     g.node("Transpose", [value], perm=perm, bound=value.bound)
 
 
-def squeeze(g: Graph) -> None:
+def _squeeze(g: Graph) -> None:
     value = g.floats(lambda v: 1 in v.shape)
     g.node("Squeeze", [value, g.ints(value.shape.index(1))], bound=value.bound)
 
 
-def unsqueeze(g: Graph) -> None:
+def _unsqueeze(g: Graph) -> None:
     value = g.floats(lambda v: v.rank <= 3)
     g.node("Unsqueeze", [value, g.ints(g.integer(0, value.rank))], bound=value.bound)
 
 
-def concat(g: Graph) -> None:
+def _concat(g: Graph) -> None:
     value = _some(g)
     axis = g.integer(0, value.rank - 1)
 
@@ -115,7 +115,7 @@ def concat(g: Graph) -> None:
     g.node("Concat", parts, axis=axis, bound=max(part.bound for part in parts))
 
 
-def split(g: Graph) -> None:
+def _split(g: Graph) -> None:
     value = g.floats(lambda v: any(extent >= 2 for extent in v.shape))
     axis = g.choose([i for i, extent in enumerate(value.shape) if extent >= 2])
     first = g.integer(1, value.shape[axis] - 1)
@@ -123,7 +123,7 @@ def split(g: Graph) -> None:
     g.results("Split", [value, sizes], 2, bound=value.bound, axis=axis)
 
 
-def slice_(g: Graph) -> None:
+def _slice_(g: Graph) -> None:
     value = g.floats(lambda v: any(extent >= 2 for extent in v.shape))
     axis = g.choose([i for i, extent in enumerate(value.shape) if extent >= 2])
     extent = value.shape[axis]
@@ -141,14 +141,14 @@ def _indices(g: Graph, extent: int, shape) -> np.ndarray:
     return g.rng.integers(low, extent, shape).astype(np.int64)
 
 
-def gather(g: Graph) -> None:
+def _gather(g: Graph) -> None:
     value = _some(g)
     axis = g.integer(0, value.rank - 1)
     shape = g.choose([(), (2,), (1, 3)])
     g.node("Gather", [value, g.constant(_indices(g, value.shape[axis], shape))], axis=axis, bound=value.bound)
 
 
-def gather_elements(g: Graph) -> None:
+def _gather_elements(g: Graph) -> None:
     value = _some(g)
     axis = g.integer(0, value.rank - 1)
     shape = list(value.shape)
@@ -157,14 +157,14 @@ def gather_elements(g: Graph) -> None:
     g.node("GatherElements", [value, index], axis=axis, bound=value.bound)
 
 
-def gather_nd(g: Graph) -> None:
+def _gather_nd(g: Graph) -> None:
     value = _some(g)
     depth = g.integer(1, value.rank)
     rows = np.stack([_indices(g, value.shape[axis], 3) for axis in range(depth)], axis=1)
     g.node("GatherND", [value, g.constant(rows)], bound=value.bound)
 
 
-def scatter_elements(g: Graph) -> None:
+def _scatter_elements(g: Graph) -> None:
     value = _some(g)
     axis = g.integer(0, value.rank - 1)
     shape = list(value.shape)
@@ -176,7 +176,7 @@ def scatter_elements(g: Graph) -> None:
     g.node("ScatterElements", [value, index, g.weight(*shape)], bound=value.bound * 2, **options)
 
 
-def scatter_nd(g: Graph) -> None:
+def _scatter_nd(g: Graph) -> None:
     value = _some(g)
     rows = g.rng.permutation(value.shape[0])[: g.integer(1, value.shape[0])].astype(np.int64)[:, None]
     options = {"reduction": g.choose(["add", "max"])} if g.opset >= 18 and g.chance(0.4) else {}
@@ -184,7 +184,7 @@ def scatter_nd(g: Graph) -> None:
     g.node("ScatterND", [value, g.constant(rows), updates], bound=value.bound + 3, **options)
 
 
-def expand(g: Graph) -> None:
+def _expand(g: Graph) -> None:
     value = g.floats(lambda v: 1 <= v.rank <= 4 and int(np.prod(v.shape)) <= 400)
     shape = [g.integer(2, 3) if extent == 1 and g.chance(0.7) else extent for extent in value.shape]
     if value.rank < 4 and g.chance(0.3):
@@ -192,12 +192,12 @@ def expand(g: Graph) -> None:
     g.node("Expand", [value, g.ints(*shape)], bound=value.bound)
 
 
-def tile(g: Graph) -> None:
+def _tile(g: Graph) -> None:
     value = g.floats(lambda v: v.rank >= 1 and int(np.prod(v.shape)) <= 400)
     g.node("Tile", [value, g.ints(*(g.integer(1, 2) for _ in value.shape))], bound=value.bound)
 
 
-def pad(g: Graph) -> None:
+def _pad(g: Graph) -> None:
     value = _some(g)
     mode = g.choose(["constant", "constant", "edge", "reflect"])
     most = [min(2, extent - 1) if mode == "reflect" else 2 for extent in value.shape]
@@ -207,42 +207,42 @@ def pad(g: Graph) -> None:
     g.node("Pad", [value, g.ints(*pads), filler], mode=mode, bound=value.bound)
 
 
-def depth_to_space(g: Graph) -> None:
+def _depth_to_space(g: Graph) -> None:
     value = g.floats(lambda v: v.rank == 4 and v.shape[1] % 4 == 0)
     g.node("DepthToSpace", [value], blocksize=2, mode=g.choose(["DCR", "CRD"]), bound=value.bound)
 
 
-def space_to_depth(g: Graph) -> None:
+def _space_to_depth(g: Graph) -> None:
     value = g.floats(lambda v: v.rank == 4 and v.shape[2] % 2 == 0 and v.shape[3] % 2 == 0)
     g.node("SpaceToDepth", [value], blocksize=2, bound=value.bound)
 
 
-def trilu(g: Graph) -> None:
+def _trilu(g: Graph) -> None:
     value = _some(g, 2)
     offset = g.constant(np.int64(g.integer(-1, 1))) if g.chance(0.5) else None
     g.node("Trilu", [value, offset], upper=g.integer(0, 1), bound=value.bound)
 
 
-def reverse_sequence(g: Graph) -> None:
+def _reverse_sequence(g: Graph) -> None:
     value = _some(g, 2)
     lengths = g.constant(g.rng.integers(1, value.shape[0] + 1, value.shape[1]).astype(np.int64))
     g.node("ReverseSequence", [value, lengths], time_axis=0, batch_axis=1, bound=value.bound)
 
 
-def center(g: Graph) -> None:
+def _center(g: Graph) -> None:
     value = _some(g)
     shape = [max(1, extent + g.integer(-1, 2)) for extent in value.shape]
     g.node("CenterCropPad", [value, g.ints(*shape)], bound=value.bound)
 
 
-def one_hot(g: Graph) -> None:
+def _one_hot(g: Graph) -> None:
     index = g.pick(INT64, lambda v: v.rank <= 2)
     index = g.node("Mod", [g.node("Abs", [index]), g.constant(np.int64(4))])
     ends = g.constant(np.array([0.0, 1.5], np.float32))
     g.node("OneHot", [index, g.constant(np.int64(4)), ends], axis=-1, bound=1.5)
 
 
-def eye_like(g: Graph) -> None:
+def _eye_like(g: Graph) -> None:
     g.node("EyeLike", [g.ranked(2)], k=g.integer(-1, 1), dtype=FLOAT, bound=1.0)
 
 
@@ -260,7 +260,7 @@ def positions(g: Graph) -> None:
     g.node("Add", [value, number], bound=value.bound + extent)
 
 
-def fill(g: Graph) -> None:
+def _fill(g: Graph) -> None:
     from onnx import helper
 
     value = _some(g)
@@ -281,7 +281,7 @@ def extents(g: Graph) -> None:
         g.node("Cast", [g.node("Shape", [value])], to=FLOAT, bound=float(max(value.shape, default=0)))
 
 
-def resize(g: Graph) -> None:
+def _resize(g: Graph) -> None:
     value = g.ranked(3, 4, 4)
     mode = g.choose(["nearest", "linear", "cubic"] if value.rank == 4 else ["nearest", "linear"])
     where = g.choose(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
@@ -298,14 +298,14 @@ def resize(g: Graph) -> None:
         g.node("Resize", [value, None, scales], bound=value.bound * 1.3, **options)
 
 
-def col2im(g: Graph) -> None:
+def _col2im(g: Graph) -> None:
     value = g.ranked(2)
     rows, columns = value.shape
     blocks = g.node("Reshape", [value, g.ints(1, rows, columns)], bound=value.bound)
     g.node("Col2Im", [blocks, g.ints(1, columns), g.ints(1, 1)], bound=value.bound)
 
 
-def depends_on_data(op_type: str):
+def _depends_on_data(op_type: str):
     def make(g: Graph) -> None:
         value = _some(g)
         if op_type == "Compress":
@@ -320,7 +320,7 @@ def depends_on_data(op_type: str):
     return make
 
 
-def affine_grid(g: Graph) -> None:
+def _affine_grid(g: Graph) -> None:
     if g.opset < 20:
         raise Impossible
     theta = g.floats(lambda v: v.shape[1:] == (2, 3))
@@ -328,40 +328,40 @@ def affine_grid(g: Graph) -> None:
 
 
 OPERATORS = {
-    **{name: reduction(name) for name in REDUCTIONS},
-    **{name: arg(name) for name in ("ArgMax", "ArgMin")},
-    **{name: depends_on_data(name) for name in ("Compress", "NonZero", "Unique")},
-    "CumSum": cumsum,
-    "TopK": top_k,
-    "Reshape": reshape,
+    **{name: _reduction(name) for name in REDUCTIONS},
+    **{name: _arg(name) for name in ("ArgMax", "ArgMin")},
+    **{name: _depends_on_data(name) for name in ("Compress", "NonZero", "Unique")},
+    "CumSum": _cumsum,
+    "TopK": _top_k,
+    "Reshape": _reshape,
     "Reshape to a shape": reshape_like,
-    "Flatten": flatten,
-    "Transpose": transpose,
-    "Squeeze": squeeze,
-    "Unsqueeze": unsqueeze,
-    "Concat": concat,
-    "Split": split,
-    "Slice": slice_,
-    "Gather": gather,
-    "GatherElements": gather_elements,
-    "GatherND": gather_nd,
-    "ScatterElements": scatter_elements,
-    "ScatterND": scatter_nd,
-    "Expand": expand,
-    "Tile": tile,
-    "Pad": pad,
-    "DepthToSpace": depth_to_space,
-    "SpaceToDepth": space_to_depth,
-    "Trilu": trilu,
-    "ReverseSequence": reverse_sequence,
-    "CenterCropPad": center,
-    "OneHot": one_hot,
-    "EyeLike": eye_like,
+    "Flatten": _flatten,
+    "Transpose": _transpose,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice_,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Pad": _pad,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+    "Trilu": _trilu,
+    "ReverseSequence": _reverse_sequence,
+    "CenterCropPad": _center,
+    "OneHot": _one_hot,
+    "EyeLike": _eye_like,
     "Range": positions,
-    "ConstantOfShape": fill,
+    "ConstantOfShape": _fill,
     "Shape": extents,
-    "Resize": resize,
-    "Col2Im": col2im,
-    "AffineGrid": affine_grid,
+    "Resize": _resize,
+    "Col2Im": _col2im,
+    "AffineGrid": _affine_grid,
 }
 """Functions that add an operator to a graph, by name."""

@@ -24,7 +24,7 @@ def _window(g: Graph, extents: tuple[int, ...], largest: int = 3) -> dict:
     return {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": flat}
 
 
-def conv(g: Graph) -> None:
+def _conv(g: Graph) -> None:
     value = g.ranked(3, 4, 4, 5)
     channels = value.shape[1]
     group = channels if g.chance(0.3) else 1
@@ -38,10 +38,10 @@ def conv(g: Graph) -> None:
     bias = g.weight(wanted, scale=0.1) if g.chance(0.6) else None
     result = g.node("Conv", [value, weight, bias], bound=value.bound * 2, group=group, **options)
     if g.chance(0.4):
-        batch_norm_of(g, result)
+        _batch_norm_of(g, result)
 
 
-def conv_transpose(g: Graph) -> None:
+def _conv_transpose(g: Graph) -> None:
     value = g.ranked(3, 4, 4)
     group = value.shape[1] if g.chance(0.2) else 1
     wanted = g.integer(1, 4)
@@ -57,7 +57,7 @@ def conv_transpose(g: Graph) -> None:
     g.node("ConvTranspose", [value, weight, bias], bound=value.bound * 2, **options)
 
 
-def pool(op_type: str):
+def _pool(op_type: str):
     def make(g: Graph) -> None:
         value = g.ranked(3, 4, 4)
         options = _window(g, value.shape[2:])
@@ -75,7 +75,7 @@ def pool(op_type: str):
     return make
 
 
-def global_pool(op_type: str):
+def _global_pool(op_type: str):
     def make(g: Graph) -> None:
         if op_type == "GlobalLpPool" and g.opset >= 22:
             raise Impossible  # ONNX Runtime, the reference, has no kernel
@@ -85,7 +85,7 @@ def global_pool(op_type: str):
     return make
 
 
-def matmul(g: Graph) -> None:
+def _matmul(g: Graph) -> None:
     value = g.floats(lambda candidate: candidate.rank >= 2)
     try:
         if g.chance(0.5):
@@ -102,7 +102,7 @@ def matmul(g: Graph) -> None:
         g.node("Add", [result, g.weight(result.shape[-1], scale=0.2)], bound=result.bound + 1)
 
 
-def gemm(g: Graph) -> None:
+def _gemm(g: Graph) -> None:
     value = g.ranked(2)
     turned, wanted = g.integer(0, 1), g.integer(1, 6)
     deep = value.shape[0] if (flip := g.integer(0, 1)) else value.shape[1]
@@ -111,7 +111,7 @@ def gemm(g: Graph) -> None:
     g.node("Gemm", [value, weight, bias], transA=flip, transB=turned, alpha=g.choose([1.0, 0.5]), bound=value.bound * 2)
 
 
-def einsum(g: Graph) -> None:
+def _einsum(g: Graph) -> None:
     value = g.ranked(2, 3)
     wanted = g.integer(1, 5)
     weight = g.weight(value.shape[-1], wanted, scale=1 / np.sqrt(value.shape[-1]))
@@ -119,7 +119,7 @@ def einsum(g: Graph) -> None:
     g.node("Einsum", [value, weight], equation=equation, bound=value.bound * 4)
 
 
-def quantised_product(op_type: str):
+def _quantised_product(op_type: str):
     def make(g: Graph) -> None:
         value = g.ranked(2, 3) if "MatMul" in op_type else g.ranked(4)
         scale, zero = g.constant(np.float32(0.03)), g.constant(np.uint8(128))
@@ -143,24 +143,24 @@ def quantised_product(op_type: str):
     return make
 
 
-def batch_norm_of(g: Graph, value: Value) -> None:
+def _batch_norm_of(g: Graph, value: Value) -> None:
     channels = value.shape[1]
     statistics = [g.positive(channels), g.weight(channels, scale=0.3), g.weight(channels, scale=0.3)]
     g.node("BatchNormalization", [value, *statistics, g.positive(channels)], bound=value.bound * 3, epsilon=1e-3)
 
 
-def batch_norm(g: Graph) -> None:
-    batch_norm_of(g, g.ranked(2, 3, 4))
+def _batch_norm(g: Graph) -> None:
+    _batch_norm_of(g, g.ranked(2, 3, 4))
 
 
-def instance_norm(g: Graph) -> None:
+def _instance_norm(g: Graph) -> None:
     value = g.floats(lambda v: v.rank in (3, 4) and int(np.prod(v.shape[2:])) >= 3)
     channels = value.shape[1]
     parameters = [g.positive(channels), g.weight(channels, scale=0.3)]
     g.node("InstanceNormalization", [value, *parameters], epsilon=1e-2)
 
 
-def layer_norm(op_type: str):
+def _layer_norm(op_type: str):
     def make(g: Graph) -> None:
         value = g.floats(lambda v: v.rank >= 2 and v.shape[-1] >= 3)
         axis = -2 if value.rank > 2 and g.chance(0.3) else -1
@@ -173,7 +173,7 @@ def layer_norm(op_type: str):
     return make
 
 
-def group_norm(g: Graph) -> None:
+def _group_norm(g: Graph) -> None:
     if g.opset < 21:
         raise Impossible
     value = g.floats(lambda v: v.rank in (3, 4) and v.shape[1] % 2 == 0 and int(np.prod(v.shape[2:])) >= 3)
@@ -181,22 +181,22 @@ def group_norm(g: Graph) -> None:
     g.node("GroupNormalization", [value, g.positive(channels), g.weight(channels)], num_groups=2, epsilon=1e-2)
 
 
-def lrn(g: Graph) -> None:
+def _lrn(g: Graph) -> None:
     g.node("LRN", [g.ranked(4)], size=g.choose([3, 5]), alpha=0.01)
 
 
-def lp_norm(g: Graph) -> None:
+def _lp_norm(g: Graph) -> None:
     value = g.floats(lambda v: v.rank >= 2 and v.shape[-1] >= 2)
     away = g.node("Add", [value, g.constant(np.float32(0.3))], bound=value.bound + 1)
     g.node("LpNormalization", [away], axis=-1, p=g.integer(1, 2), bound=1.0)
 
 
-def mvn(g: Graph) -> None:
+def _mvn(g: Graph) -> None:
     value = g.floats(lambda v: v.rank == 4 and v.shape[0] * v.shape[2] * v.shape[3] >= 6)
     g.node("MeanVarianceNormalization", [value])
 
 
-def softmax(op_type: str):
+def _softmax(op_type: str):
     def make(g: Graph) -> None:
         value = g.floats(lambda v: v.rank >= 2)
         g.node(op_type, [value], axis=g.choose([-1, -1, 1, 0, -2]), bound=1.0 if op_type != "LogSoftmax" else 12.0)
@@ -204,7 +204,7 @@ def softmax(op_type: str):
     return make
 
 
-def recurrent(op_type: str):
+def _recurrent(op_type: str):
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op_type]
 
     def make(g: Graph) -> None:
@@ -228,7 +228,7 @@ def recurrent(op_type: str):
     return make
 
 
-def attention(g: Graph) -> None:
+def _attention(g: Graph) -> None:
     if g.opset < 23:
         raise Impossible
     value = g.ranked(4)
@@ -236,7 +236,7 @@ def attention(g: Graph) -> None:
     g.node("Attention", [value, other, g.squash(value)], bound=2.0)
 
 
-def grid_sample(g: Graph) -> None:
+def _grid_sample(g: Graph) -> None:
     value = g.ranked(4)
     grid = g.weight(value.shape[0], g.integer(1, 4), g.integer(1, 4), 2, scale=0.6)
     mode = "linear" if g.opset >= 20 else "bilinear"
@@ -244,7 +244,7 @@ def grid_sample(g: Graph) -> None:
     g.node("GridSample", [value, grid], bound=value.bound, mode=mode, **options)
 
 
-def roi_align(g: Graph) -> None:
+def _roi_align(g: Graph) -> None:
     if g.opset >= 22:
         raise Impossible  # ONNX Runtime, the reference, has no kernel
     value = g.ranked(4)
@@ -253,7 +253,7 @@ def roi_align(g: Graph) -> None:
     g.node("RoiAlign", [value, rois, batch], bound=value.bound, output_height=2, output_width=2, sampling_ratio=2)
 
 
-def loss(op_type: str):
+def _loss(op_type: str):
     def make(g: Graph) -> None:
         scores = g.ranked(2)
         if op_type == "NegativeLogLikelihoodLoss":
@@ -264,7 +264,7 @@ def loss(op_type: str):
     return make
 
 
-def window(op_type: str):
+def _window(op_type: str):
     def make(g: Graph) -> None:
         value = g.floats(lambda candidate: candidate.rank >= 1)
         made = g.node(op_type, [g.constant(np.int64(value.shape[-1]))], bound=1.0)
@@ -277,7 +277,7 @@ def window(op_type: str):
     return make
 
 
-def rotary(g: Graph) -> None:
+def _rotary(g: Graph) -> None:
     if g.opset < 23:
         raise Impossible
     value = g.floats(lambda v: v.rank == 4 and v.shape[-1] % 2 == 0)
@@ -294,29 +294,29 @@ def embedding(g: Graph) -> None:
 
 
 OPERATORS = {
-    "Conv": conv,
-    "ConvTranspose": conv_transpose,
-    **{name: pool(name) for name in ("MaxPool", "AveragePool", "LpPool")},
-    **{name: global_pool(name) for name in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")},
-    "MatMul": matmul,
-    "Gemm": gemm,
-    "Einsum": einsum,
-    **{name: quantised_product(name) for name in ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")},
-    "BatchNormalization": batch_norm,
-    "InstanceNormalization": instance_norm,
-    **{name: layer_norm(name) for name in ("LayerNormalization", "RMSNormalization")},
-    "GroupNormalization": group_norm,
-    "LRN": lrn,
-    "LpNormalization": lp_norm,
-    "MeanVarianceNormalization": mvn,
-    **{name: softmax(name) for name in ("Softmax", "LogSoftmax", "Hardmax")},
-    **{name: recurrent(name) for name in ("LSTM", "GRU", "RNN")},
-    "Attention": attention,
-    "GridSample": grid_sample,
-    "RoiAlign": roi_align,
-    **{name: loss(name) for name in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")},
-    **{name: window(name) for name in ("HannWindow", "HammingWindow", "BlackmanWindow")},
-    "RotaryEmbedding": rotary,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    **{name: _pool(name) for name in ("MaxPool", "AveragePool", "LpPool")},
+    **{name: _global_pool(name) for name in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")},
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "Einsum": _einsum,
+    **{name: _quantised_product(name) for name in ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")},
+    "BatchNormalization": _batch_norm,
+    "InstanceNormalization": _instance_norm,
+    **{name: _layer_norm(name) for name in ("LayerNormalization", "RMSNormalization")},
+    "GroupNormalization": _group_norm,
+    "LRN": _lrn,
+    "LpNormalization": _lp_norm,
+    "MeanVarianceNormalization": _mvn,
+    **{name: _softmax(name) for name in ("Softmax", "LogSoftmax", "Hardmax")},
+    **{name: _recurrent(name) for name in ("LSTM", "GRU", "RNN")},
+    "Attention": _attention,
+    "GridSample": _grid_sample,
+    "RoiAlign": _roi_align,
+    **{name: _loss(name) for name in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")},
+    **{name: _window(name) for name in ("HannWindow", "HammingWindow", "BlackmanWindow")},
+    "RotaryEmbedding": _rotary,
     "Gather of weights": embedding,
 }
 """Functions that add an operator to a graph, by name."""
