@@ -264,7 +264,7 @@ def _loss(op_type: str):
     return make
 
 
-def _window(op_type: str):
+def _window_function(op_type: str):
     def make(g: Graph) -> None:
         value = g.floats(lambda candidate: candidate.rank >= 1)
         made = g.node(op_type, [g.constant(np.int64(value.shape[-1]))], bound=1.0)
@@ -315,7 +315,7 @@ OPERATORS = {
     "GridSample": _grid_sample,
     "RoiAlign": _roi_align,
     **{name: _loss(name) for name in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")},
-    **{name: _window(name) for name in ("HannWindow", "HammingWindow", "BlackmanWindow")},
+    **{name: _window_function(name) for name in ("HannWindow", "HammingWindow", "BlackmanWindow")},
     "RotaryEmbedding": _rotary,
     "Gather of weights": embedding,
 }
