@@ -5,8 +5,6 @@ A remedy is named only if it works, and it is the cheapest that does: another te
 
 import os
 import random
-import sys
-from pathlib import Path
 
 import dovetail
 import numpy as np
@@ -14,8 +12,7 @@ import pytest
 from dovetail_explain.all_nodes import all_elsewhere
 from dovetail_explain.suggestions import as_remedy
 
-sys.path.insert(0, str(Path(__file__).parent))
-from bpu_nets import NETS, images, net  # noqa: E402
+from .nets import NETS, images, net
 
 SLOW = bool(os.environ.get("DOVETAIL_SLOW"))
 CASES = [(name, march) for name in NETS for march in ("bernoulli2", "bayes") if SLOW or march == "bayes"]

@@ -1,4 +1,4 @@
-"""Small nets with the structures of those that run on BPUs, with seeded weights of the spread that training leaves."""
+"""Small nets with the structures of common ones, with seeded weights of the spread that training leaves."""
 
 import numpy as np
 import onnx

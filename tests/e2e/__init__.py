@@ -1,0 +1,1 @@
+"""One test per promise of the README, and what users meet on the way."""
