@@ -66,13 +66,15 @@ class Net:
     def shaped(self, x, *shape):
         return self.add("Reshape", x, self.constant(shape, np.int64))
 
-    def model(self, **outputs):
+    def model(self, inputs=None, **outputs):
+        """The net; `inputs` are names with type and shape, an image by default."""
         info = [
             helper.make_tensor_value_info(name, dtype, shape)
             for name, (dtype, shape) in ((outputs[key][0], outputs[key][1:]) for key in outputs)
         ]
-        image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, SIZE, SIZE])
-        graph = helper.make_graph(self.nodes, "net", [image], info, self.weights)
+        inputs = inputs or {"image": (TensorProto.FLOAT, [1, 3, SIZE, SIZE])}
+        given = [helper.make_tensor_value_info(name, *typed) for name, typed in inputs.items()]
+        graph = helper.make_graph(self.nodes, "net", given, info, self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
         onnx.checker.check_model(model)
         return model

@@ -9,7 +9,7 @@ from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.placement import origin_of, set_origin
 
-from dovetail_canonicalize.products import Product, product_of
+from dovetail_canonicalize.products import product_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FoldAffine"]
 
-_SCALES, _SHIFTS = ("Mul", "Div"), ("Add", "Sub")
+_SCALES, _SHIFTS, _BOTH = ("Mul", "Div"), ("Add", "Sub"), "BatchNormalization"
+_OPERATORS = (*_SCALES, *_SHIFTS, _BOTH)
 # Constants beyond these could push weights or biases out of the range of float16.
 _SMALLEST_SCALE, _LARGEST_SCALE, _LARGEST_SHIFT = 2.0**-8, 2.0**8, 2.0**13
 _MOST_ELEMENTS = 65536
@@ -27,7 +28,8 @@ _MOST_ELEMENTS = 65536
 
 @dataclass(frozen=True)
 class FoldAffine(Pass):
-    """Fold Mul, Div, Add and Sub by constants into the convolution, Gemm or MatMul before them.
+    """Fold Mul, Div, Add and Sub by constants into the convolution, Gemm or MatMul before them, and so
+    BatchNormalization where `fold-batchnorm` found no convolution right before it.
 
     Given:  %1 = Conv(%x, %w, %b)   %2 = Mul(%1, k)   %3 = Add(%2, c)
     Result: %3 = Conv(%x, %w * k, %b * k + c)
@@ -49,7 +51,7 @@ class FoldAffine(Pass):
         overridable = {id(value) for value in model.graph.inputs}
         for _, graph in model.graphs():
             for node in graph:
-                if node.op_type not in (*_SCALES, *_SHIFTS) or node.domain not in ("", "ai.onnx"):
+                if node.op_type not in _OPERATORS or node.domain not in ("", "ai.onnx"):
                     continue
                 affine = _affine(node, overridable)
                 into = affine and _fold(affine, graph, overridable, ctx.analysis(FreshNames, model))
@@ -62,66 +64,85 @@ class FoldAffine(Pass):
 
 @dataclass(slots=True)
 class _Affine:
-    """A node that scales or shifts one value by a constant.
+    """A node that scales and shifts one value by constants, in float64.
 
     Attributes:
         node: The node.
-        value: The input that it scales or shifts.
-        constant: The scale or shift, in float64.
+        value: The input that it scales and shifts.
+        scale: What it multiplies by; None if it only shifts.
+        shift: What it adds then; None if it only scales.
     """
 
     node: ir.Node
     value: ir.Value
-    constant: np.ndarray
+    scale: np.ndarray | None
+    shift: np.ndarray | None
 
-    @property
-    def scales(self) -> bool:
-        """Whether it scales; otherwise it shifts."""
-        return self.node.op_type in _SCALES
-
-    def along(self, axis: int, channels: int) -> np.ndarray | None:
-        """Return the constant with one element per channel along `axis` (from the end); None if it has another form."""
+    def along(self, constant: np.ndarray, axis: int, channels: int) -> np.ndarray | None:
+        """Return a constant with one element per channel along `axis` (from the end); None if it has another form."""
         import numpy as np
 
-        shape = self.constant.shape
-        if not self.keeps_rank:
+        shape = constant.shape
+        if not self._keeps_rank(shape):
             return None
-        if self.constant.size == 1:
-            return np.full(channels, self.constant.reshape(()))
+        if constant.size == 1:
+            return np.full(channels, constant.reshape(()))
         position = len(shape) + axis
-        fits = self.constant.size == channels and position >= 0 and shape[position] == channels
-        return self.constant.reshape(-1) if fits else None
+        fits = constant.size == channels and position >= 0 and shape[position] == channels
+        return constant.reshape(-1) if fits else None
 
-    @property
-    def keeps_rank(self) -> bool:
+    def _keeps_rank(self, shape: tuple[int, ...]) -> bool:
         """Whether the result has the rank of the value: a constant of higher rank would broadcast it."""
         rank = self.value.shape
-        return not self.constant.shape or rank is not None and len(self.constant.shape) <= len(rank)
+        return not shape or rank is not None and len(shape) <= len(rank)
 
 
 def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
     import numpy as np
 
+    if node.op_type == _BOTH:
+        return _normalisation(node, overridable)
     for own, other in ((0, 1), (1, 0)):
         if own == 1 and node.op_type in ("Div", "Sub"):
             break  # c / x and c - x are not affine in this form
-        value, constant = node.inputs[own], node.inputs[other]
-        tensor = constant.const_value if constant is not None and constant.is_initializer() else None
-        if tensor is None or id(constant) in overridable or value is None or value.is_initializer():
+        value, array = node.inputs[own], _constant(node.inputs[other], overridable)
+        if array is None or value is None or value.is_initializer():
             continue
-        if tensor.dtype.name not in ("FLOAT", "DOUBLE") or not 0 < tensor.size <= _MOST_ELEMENTS:
-            continue
-        array = tensor.numpy().astype(np.float64)
         if node.op_type in _SCALES:
             sizes = np.abs(array)
             # Comparisons with NaN are false.
             if not (sizes.min() >= _SMALLEST_SCALE and sizes.max() <= _LARGEST_SCALE):
                 return None
-            return _Affine(node, value, 1 / array if node.op_type == "Div" else array)
+            return _Affine(node, value, 1 / array if node.op_type == "Div" else array, None)
         if not np.abs(array).max() <= _LARGEST_SHIFT:
             return None
-        return _Affine(node, value, -array if node.op_type == "Sub" else array)
+        return _Affine(node, value, None, -array if node.op_type == "Sub" else array)
     return None
+
+
+def _normalisation(node: ir.Node, overridable: set[int]) -> _Affine | None:
+    """Batch normalisation with constant statistics is a scale and a shift of each channel, the second axis."""
+    import numpy as np
+
+    value, *rest = node.inputs
+    arrays = [_constant(one, overridable) for one in rest]
+    trains = node.attributes.get_int("training_mode", 0) or len(node.outputs) > 1
+    if trains or value is None or value.shape is None or len(value.shape) < 2 or any(one is None for one in arrays):
+        return None
+    scale, shift, mean, variance = arrays
+    scale = scale / np.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
+    form = (-1, *[1] * (len(value.shape) - 2))
+    return _Affine(node, value, scale.reshape(form), (shift - mean * scale).reshape(form))
+
+
+def _constant(value: ir.Value | None, overridable: set[int]) -> np.ndarray | None:
+    """The content of a small float constant in float64; None for every other value."""
+    import numpy as np
+
+    tensor = value.const_value if value is not None and value.is_initializer() else None
+    if tensor is None or id(value) in overridable or tensor.dtype.name not in ("FLOAT", "DOUBLE"):
+        return None
+    return tensor.numpy().astype(np.float64) if 0 < tensor.size <= _MOST_ELEMENTS else None
 
 
 def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshNames) -> ir.Node | None:
@@ -129,20 +150,23 @@ def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshN
     product = product_of(affine.value.producer(), overridable)
     if product is None or product.node.graph is not graph or not _read_once(affine.value):
         return None
-    along, bias = affine.along(product.channel, product.channels), product.bias
-    if along is None or bias is None and not affine.scales:
+    scale = affine.scale if affine.scale is None else affine.along(affine.scale, product.channel, product.channels)
+    shift = affine.shift if affine.shift is None else affine.along(affine.shift, product.channel, product.channels)
+    if (scale is None) != (affine.scale is None) or (shift is None) != (affine.shift is None):
         return None
-    if affine.scales:
-        product.fold_in(graph, names, affine.node.name, along, _scaled(bias, along, product))
+    bias = product.bias
+    if bias is None and shift is not None:
+        return None  # MatMul has no bias
+    if shift is not None:
+        bias = shift + (bias if scale is None else bias * scale)
+    elif not product.has_bias:
+        bias = None
     else:
-        product.fold_in(graph, names, affine.node.name, None, bias + along)
+        bias = bias * scale
+    product.fold_in(graph, names, affine.node.name, scale, bias)
     _merge_origins(product.node, affine.node)
     _replace(graph, affine.node, affine.value)
     return product.node
-
-
-def _scaled(bias: np.ndarray | None, along: np.ndarray, product: Product) -> np.ndarray | None:
-    return None if bias is None or len(product.node.inputs) < 3 or product.node.inputs[2] is None else bias * along
 
 
 def _read_once(value: ir.Value) -> bool:

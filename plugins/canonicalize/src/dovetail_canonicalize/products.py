@@ -42,6 +42,11 @@ class Product:
             return np.zeros(self.channels)
         return np.broadcast_to(value.const_value.numpy().astype(np.float64).reshape(-1), (self.channels,))
 
+    @property
+    def has_bias(self) -> bool:
+        """Whether it reads a bias."""
+        return len(self.node.inputs) > 2 and self.node.inputs[2] is not None
+
     def fold_in(
         self, graph: ir.Graph, names: FreshNames, name: str, scale: np.ndarray | None, bias: np.ndarray | None
     ) -> None:
