@@ -169,11 +169,11 @@ class Backend:
         named = {dtype for spec in self.types.values() for dtype in spec.dtype}
         return frozenset(named | {self.low, self.high}) - {None}
 
-    def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact]) -> Judge:
+    def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact], as_typed: bool = False) -> Judge:
         """The judge of the nodes of one model; see `dovetail_schemas.legality.Judge`."""
         from dovetail_schemas.legality import Judge
 
-        return Judge(self, facts=facts, opset=opsets)
+        return Judge(self, facts=facts, opset=opsets, as_typed=as_typed)
 
     def listed(self) -> tuple[tuple[str, str], ...]:
         """The operators that the file names, itself or in a group, as (domain, operator type)."""

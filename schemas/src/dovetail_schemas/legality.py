@@ -74,6 +74,7 @@ class Judge:
         facts: The facts that its limits use, by name.
         opset: The version of the default ONNX domain of the model, or those of all domains that it imports.
         constants: Constants known besides initializers and Constant nodes, by value name.
+        as_typed: Judge nodes in the types that they have, instead of those that they might be given.
 
     Raises:
         SchemaError: The backend uses a fact that is not given.
@@ -85,9 +86,11 @@ class Judge:
         facts: Mapping[str, Fact] | None = None,
         opset: Opsets = 22,
         constants: Mapping[str, np.ndarray] | None = None,
+        as_typed: bool = False,
     ):
         self.backend = backend
         self.opset = opset
+        self.as_typed = as_typed
         given = facts or {}
         self._constants = constants or {}
         self._memo: dict[tuple, Verdict] = {}
@@ -144,7 +147,7 @@ class Judge:
             said = said and said.renamed(other)
             keep = frozenset(other.get(port, port) for port in keep)
             sharing = sharing._replace(ports=frozenset(other.get(port, port) for port in sharing.ports))
-        answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source, sharing)
+        answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source, sharing, self.as_typed)
         reasons = [*fit.reasons, *answer.reasons, *self._dynamic(view)]
         ok = False if reasons else None if fit.pending or answer.pending else True
         index = fit.index if len(rule.rows) > 1 else None

@@ -106,6 +106,7 @@ def assign_types(
     keep: frozenset[str],
     source: str,
     sharing: Sharing = _NOTHING_SHARED,
+    as_typed: bool = False,
 ) -> TypeAnswer:
     """What the ports of a node may be.
 
@@ -117,6 +118,7 @@ def assign_types(
         keep: Ports that stay in it.
         source: File and line for the reasons.
         sharing: What the rule says about the parameters of quantised ports.
+        as_typed: Ports keep the types that they have, instead of those that they might be given.
     """
     ports: list[_Port] = []
     reasons: list[Refusal] = []
@@ -132,6 +134,9 @@ def assign_types(
             specs = apart if apart is not None else said.common
             chosen, waits = _held(specs or (), view)
             taken = _take(port, specs, chosen, apart is not None, high, name in keep)
+            if as_typed and port.present in FLOATS and not port.contained:
+                port.plain = tuple(dtype for dtype in port.plain if dtype == port.present)
+                port.order, port.quantised, taken = (), {}, bool(port.plain)
             port.quantised = {format_: _resolved(rule, view) for format_, rule in port.quantised.items()}
             if not taken and waits:
                 pending = True
