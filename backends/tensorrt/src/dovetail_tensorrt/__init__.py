@@ -7,5 +7,9 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `tensorrt`."""
+    """Register the backend `tensorrt`, its policies, and the facts that its limits use."""
     registry.backend("tensorrt", "dovetail_schemas:backends/tensorrt.yaml")
+    registry.policy("tensorrt", "dovetail_schemas:policies/tensorrt.yaml")
+    registry.policy("tensorrt-bf16", "dovetail_schemas:policies/tensorrt_bf16.yaml")
+    for fact in ("int8_constant", "positive_scale", "symmetric"):
+        registry.fact(fact, f"dovetail_tensorrt.facts:{fact}")

@@ -1,0 +1,100 @@
+"""The parser and the builder of TensorRT-RTX, in a process of their own: some models end the process."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import multiprocessing as mp
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Answer", "Worker"]
+
+SECONDS = 60
+LIBRARIES = ("libcudart.so", "libtensorrt_rtx.so", "libtensorrt_onnxparser_rtx.so")  # each needs those before it
+
+
+class Answer(NamedTuple):
+    """What the parser says of a model.
+
+    Attributes:
+        outcome: `ok`, `parse` (refused by the parser), `build` (refused by the builder) or `crash`.
+        errors: Index, name and text of every node that the parser refuses; index -1 for the model itself.
+        detail: The first error of the builder.
+    """
+
+    outcome: str
+    errors: tuple[tuple[int, str, str], ...] = ()
+    detail: str = ""
+
+
+class Worker:
+    """A process with the libraries loaded, which is replaced if it dies or hangs."""
+
+    def __init__(self):
+        self._process = None
+
+    def ask(self, model: bytes, build: bool = False) -> Answer:
+        """Parse a serialised model, and build it if it parses and `build` says so."""
+        if self._process is None:
+            self._pipe, theirs = mp.get_context("spawn").Pipe()
+            self._process = mp.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
+            self._process.start()
+            theirs.close()
+            self._pipe.recv()
+        self._pipe.send((model, build))
+        try:
+            if self._pipe.poll(SECONDS):
+                return Answer(*self._pipe.recv())
+        except EOFError:
+            pass
+        self.stop()
+        return Answer("crash")
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+
+def _serve(pipe) -> None:
+    folder = Path(importlib.util.find_spec("onnxruntime_ep_nv_tensorrt_rtx").submodule_search_locations[0])
+    for name in LIBRARIES:
+        ctypes.CDLL(str(next(folder.glob(f"{name}*"))), ctypes.RTLD_GLOBAL)
+    import tensorrt_rtx_bindings as trt
+
+    class Log(trt.ILogger):
+        def __init__(self):
+            trt.ILogger.__init__(self)
+            self.errors: list[str] = []
+
+        def log(self, severity, text):
+            if severity in (trt.ILogger.ERROR, trt.ILogger.INTERNAL_ERROR) and "CUDA" not in text:
+                self.errors.append(text)
+
+    log = Log()
+    builder = trt.Builder(log)
+    pipe.send("ready")
+    while True:
+        model, build = pipe.recv()
+        log.errors.clear()
+        network = builder.create_network(0)
+        parser = trt.OnnxParser(network, log)
+        if not parser.parse(model):
+            errors = [parser.get_error(index) for index in range(parser.num_errors)]
+            pipe.send(("parse", tuple((error.node(), error.node_name(), error.desc()) for error in errors), ""))
+            continue
+        outcome, detail = "ok", ""
+        if build:
+            log.errors.clear()
+            config = builder.create_builder_config()
+            if builder.build_serialized_network(network, config) is None and not _wants_profile(log.errors):
+                outcome, detail = "build", log.errors[0] if log.errors else ""
+        pipe.send((outcome, (), detail))
+
+
+def _wants_profile(errors: list[str]) -> bool:
+    """Whether a network was not built because nobody gave the extents or values of its inputs."""
+    return any("no optimization profile" in error for error in errors)
