@@ -8,10 +8,36 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["int8_constant", "positive_scale", "symmetric"]
+__all__ = ["extents_from_integers", "int8_constant", "positive_scale", "symmetric"]
 
 _INT8 = 3  # onnx.TensorProto.INT8
 _SCALE, _ZERO_POINT = 1, 2  # inputs of QuantizeLinear and DequantizeLinear
+_EXTENTS = {"Range": (0, 1, 2), "Resize": (2,)}  # inputs in floats that decide extents
+_ARITHMETIC = frozenset({
+    "Abs", "Add", "Cast", "Ceil", "Concat", "Constant", "Div", "Floor", "Gather", "Identity", "Max", "Min", "Mul", "Neg",
+    "Reshape", "Slice", "Sqrt", "Squeeze", "Sub", "Unsqueeze",
+})  # fmt: skip
+_LONGEST_WALK = 256  # nodes
+
+
+def extents_from_integers(node: ir.Node) -> bool:
+    """Whether the floats that decide how large the result of a Range or Resize is come from shapes and other integers.
+
+    The parser follows such arithmetic; it has no extents that follow from the numbers in float tensors.
+    """
+    indices = _EXTENTS.get(node.op_type, ())
+    waiting = [node.inputs[index] for index in indices if index < len(node.inputs)]
+    seen: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if value is None or id(value) in seen or value.const_value is not None or not _is_float(value):
+            continue
+        seen.add(id(value))
+        producer = value.producer()
+        if producer is None or producer.op_type not in _ARITHMETIC or producer.domain or len(seen) > _LONGEST_WALK:
+            return False
+        waiting.extend(producer.inputs)
+    return True
 
 
 def int8_constant(node: ir.Node) -> bool:
@@ -52,3 +78,7 @@ def _constant(node: ir.Node, index: int) -> np.ndarray | None:
     if producer is None or producer.op_type != "Constant" or "value" not in producer.attributes:
         return None
     return producer.attributes["value"].as_tensor().numpy()
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype is None or value.dtype.is_floating_point()
