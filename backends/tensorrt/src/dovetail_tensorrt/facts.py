@@ -14,8 +14,8 @@ _INT8 = 3  # onnx.TensorProto.INT8
 _SCALE, _ZERO_POINT = 1, 2  # inputs of QuantizeLinear and DequantizeLinear
 _EXTENTS = {"Range": (0, 1, 2), "Resize": (2,)}  # inputs in floats that decide extents
 _ARITHMETIC = frozenset({
-    "Abs", "Add", "Cast", "Ceil", "Concat", "Constant", "Div", "Floor", "Gather", "Identity", "Max", "Min", "Mul", "Neg",
-    "Reshape", "Slice", "Sqrt", "Squeeze", "Sub", "Unsqueeze",
+    "Abs", "Add", "Cast", "Ceil", "Concat", "Constant", "Div", "Floor", "Gather", "Identity", "Max", "Min", "Mul",
+    "Neg", "Reshape", "Slice", "Sqrt", "Squeeze", "Sub", "Unsqueeze",
 })  # fmt: skip
 _LONGEST_WALK = 256  # nodes
 
