@@ -7,5 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `tensorrt`."""
+    """Register the backend `tensorrt`, its emitters, its engine and its options."""
     registry.backend("tensorrt", "dovetail_schemas:backends/tensorrt.yaml")
+    registry.emitter("tensorrt-engine", "dovetail_tensorrt.tensorrt_engine:TensorRTEngine")
+    registry.option("tensorrt", "dovetail_tensorrt.profiles.option:PROFILE")
