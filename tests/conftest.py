@@ -1,6 +1,7 @@
 """Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's."""
 
 import itertools
+import os
 import sys
 
 import pytest
@@ -27,6 +28,12 @@ SOME = FILE.replace("test-fp16", "test-some").replace(
     "unlisted: {types: f}\nops:",
     "unlisted: refuse\nops:\n  MatMul, Relu, Tanh, Add, Max, Where: {types: f}\n  Sinh: {types: float16}",
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def engine_cache(tmp_path_factory):
+    """Engines that tests build are kept for the other tests, and never in the user's folder."""
+    os.environ["DOVETAIL_ENGINE_CACHE"] = str(tmp_path_factory.mktemp("engines"))
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,11 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `tensorrt`, its policies, and the facts that its limits use."""
+    """Register the backend `tensorrt`, its policies and facts, its emitter and its options."""
     registry.backend("tensorrt", "dovetail_schemas:backends/tensorrt.yaml")
     registry.policy("tensorrt", "dovetail_schemas:policies/tensorrt.yaml")
     registry.policy("tensorrt-bf16", "dovetail_schemas:policies/tensorrt_bf16.yaml")
     for fact in ("extents_from_integers", "int8_constant", "positive_scale", "symmetric"):
         registry.fact(fact, f"dovetail_tensorrt.facts:{fact}")
+    registry.emitter("tensorrt-engine", "dovetail_tensorrt.tensorrt_engine:TensorRTEngine")
+    registry.option("tensorrt", "dovetail_tensorrt.profiles.option:PROFILE")

@@ -1,0 +1,103 @@
+"""Engines that were built before, in a folder of the user.
+
+The folder is `$DOVETAIL_ENGINE_CACHE`, else `dovetail/tensorrt` in `$XDG_CACHE_HOME` or `~/.cache`; with
+`DOVETAIL_ENGINE_CACHE=off` nothing is kept. What was not used for longest goes when all entries together exceed
+`$DOVETAIL_ENGINE_CACHE_SIZE` bytes, 4 GiB if that is not set. The folder may be removed at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from dovetail.errors import DovetailError
+from dovetail.plugin import EngineError
+from dovetail_files.writing import replacing
+
+from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE, EngineFile, read_engine
+
+__all__ = ["FOLDER", "SIZE", "cache_folder", "cache_key", "engine_from_cache"]
+
+FOLDER, SIZE = "DOVETAIL_ENGINE_CACHE", "DOVETAIL_ENGINE_CACHE_SIZE"
+_OFF = "off"
+_LARGEST = 4 << 30  # bytes
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+def cache_folder() -> Path | None:
+    """Where engines are kept; None if they are not."""
+    given = os.environ.get(FOLDER, "")
+    if given == _OFF:
+        return None
+    if given:
+        return Path(given)
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home else Path.home() / ".cache") / "dovetail" / "tensorrt"
+
+
+def cache_key(*parts: object) -> str:
+    """The name of an entry: everything that the engine depends on."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def engine_from_cache(key: str, folder: Path, build: Callable[[Path], EngineFile]) -> tuple[EngineFile, bool]:
+    """Put the files of an engine into `folder`: those that are kept, or new ones, which are kept then.
+
+    An entry that is not as it was written is built again. A cache that cannot be read or written is done without.
+
+    Args:
+        key: From `cache_key`.
+        folder: Where the files are wanted.
+        build: Builds the engine, and writes its files into the folder that it is given.
+
+    Returns:
+        What the engine is, and whether it was kept from before.
+
+    Raises:
+        EngineError: It cannot be built.
+        DovetailError: `folder` cannot be written to.
+    """
+    cache = cache_folder()
+    if cache is None:
+        return build(folder), False
+    entry = cache / key
+    with contextlib.suppress(EngineError, OSError):
+        engine = read_engine(entry)
+        _copy(entry, folder)
+        os.utime(entry / DESCRIPTION)
+        return engine, True
+    engine = build(folder)
+    with contextlib.suppress(DovetailError, OSError):
+        _copy(folder, entry)
+        _shrink(cache, entry)
+    return engine, False
+
+
+def _copy(source: Path, folder: Path) -> None:
+    """Copy the files of an engine; the description comes last, so that what it describes is there."""
+    for name in (ENGINE, DESCRIPTION):
+        with (source / name).open("rb") as given, replacing(folder / name) as file:
+            shutil.copyfileobj(given, file, 1 << 22)
+
+
+def _shrink(cache: Path, newest: Path) -> None:
+    """Remove the entries that were not used for longest, but never the newest one."""
+    given = os.environ.get(SIZE, "")
+    left = int(given) if given.isdigit() else _LARGEST
+    entries = [path for path in cache.iterdir() if _KEY.fullmatch(path.name) and path != newest]
+    for entry in (newest, *sorted(entries, key=_last_used, reverse=True)):
+        left -= sum(file.stat().st_size for file in entry.iterdir())
+        if left < 0 and entry != newest:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _last_used(entry: Path) -> float:
+    try:
+        return (entry / DESCRIPTION).stat().st_mtime
+    except OSError:
+        return 0.0

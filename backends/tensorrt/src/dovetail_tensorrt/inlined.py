@@ -1,0 +1,28 @@
+"""A compiled region as a model of its own: the call that stands for it is replaced by the nodes of its function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.artifacts import FUNCTIONS
+from dovetail_regions.inlining import inline_regions
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+
+__all__ = ["call_in", "inlined"]
+
+
+def call_in(model: Model) -> ir.Node | None:
+    """The node of a region that calls the function which holds the region; None where no node does."""
+    functions = model.ir.functions
+    calls = (node for node in model.graph if node.domain.startswith(FUNCTIONS) and node.op_identifier() in functions)
+    return next(calls, None)
+
+
+def inlined(model: Model) -> Model:
+    """A copy of a region with its nodes in the place of the call; weights are shared, and initializers again."""
+    copy = model.clone()
+    inline_regions(copy)
+    return copy

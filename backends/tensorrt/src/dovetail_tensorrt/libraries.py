@@ -1,0 +1,132 @@
+"""Which TensorRT is here: the full one, TensorRT-RTX from the extra `rtx`, or why there is none.
+
+Nothing of it is imported before somebody asks. TensorRT-RTX needs no GPU to parse and to build. Its libraries come with
+ONNX Runtime's provider, in a folder that the dynamic linker does not search, so they are loaded by their paths before
+the bindings are imported, which then find them in the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dovetail.errors import DovetailError
+
+__all__ = ["EXTRA", "FULL", "RTX", "Library", "NoLibrary", "library", "state"]
+
+FULL, RTX = "TensorRT", "TensorRT-RTX"
+EXTRA = "pip install 'dovetail-tensorrt[rtx]'"
+_FULL_MODULE, _RTX_MODULE, _RTX_FOLDER = "tensorrt", "tensorrt_rtx_bindings", "onnxruntime_ep_nv_tensorrt_rtx"
+# The order matters: each one needs those before it.
+_RTX_LIBRARIES = ("libcudart.so", "libtensorrt_rtx.so", "libtensorrt_onnxparser_rtx.so")
+_NEEDED = ("Builder", "OnnxParser", "Runtime")
+
+
+class NoLibrary(DovetailError):
+    """There is no TensorRT here, or it does not load."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A TensorRT that was loaded.
+
+    Attributes:
+        sdk: `TensorRT` or `TensorRT-RTX`; engines of one are nothing to the other.
+        version: Its version, with which engines are built and loaded.
+        trt: Its Python module.
+        cudart: The CUDA runtime that came with it; None where the system's is used.
+    """
+
+    sdk: str
+    version: str
+    trt: Any
+    cudart: Path | None = None
+
+    @property
+    def title(self) -> str:
+        """Name and version, for messages."""
+        return f"{self.sdk} {self.version}"
+
+
+@cache
+def library() -> Library:
+    """The TensorRT that is here: the full one where it loads, else TensorRT-RTX.
+
+    Raises:
+        NoLibrary: There is none, or what is there does not load; its own words are given.
+    """
+    broken = []
+    for load, name in ((_full, FULL), (_rtx, RTX)):
+        try:
+            found = load()
+        except Exception as error:  # a package of somebody else may raise anything while it is imported
+            broken.append(f"{name} is broken: {_described(error)}")
+            continue
+        if found is not None:
+            return found
+    if broken:
+        raise NoLibrary("; ".join(broken), f"install it again: {EXTRA}")
+    raise NoLibrary("TensorRT is not installed", f"{EXTRA} brings TensorRT-RTX, which builds without a GPU")
+
+
+def state() -> str:
+    """What is here, in one line, for listings; never raises."""
+    try:
+        return f"{library().title} builds engines"
+    except NoLibrary as error:
+        return f"{error.message} ({error.hint})"
+
+
+def _full() -> Library | None:
+    if not _is_package(_FULL_MODULE):
+        return None
+    trt = importlib.import_module(_FULL_MODULE)
+    _check(trt)
+    return Library(FULL, str(trt.__version__), trt)
+
+
+def _rtx() -> Library | None:
+    if not _is_package(_RTX_MODULE):
+        return None
+    paths = list(_rtx_libraries())
+    for path in paths:
+        ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+    trt = importlib.import_module(_RTX_MODULE)
+    _check(trt)
+    return Library(RTX, str(trt.__version__), trt, paths[0])
+
+
+def _rtx_libraries() -> Iterator[Path]:
+    # The package itself is not imported: it imports ONNX Runtime, which the libraries do not need.
+    found = importlib.util.find_spec(_RTX_FOLDER)
+    if found is None or not found.submodule_search_locations:
+        raise ImportError(f"{_RTX_FOLDER}, which brings its libraries, is not installed")
+    folder = Path(next(iter(found.submodule_search_locations)))
+    for name in _RTX_LIBRARIES:
+        files = sorted(folder.glob(f"{name}*"))
+        if not files:
+            raise ImportError(f"{name} is missing in {folder}")
+        yield files[-1]
+
+
+def _is_package(name: str) -> bool:
+    """Whether a package is installed; a mere folder of that name, which Python would import too, is none."""
+    found = importlib.util.find_spec(name)
+    return found is not None and found.origin is not None
+
+
+def _check(trt: Any) -> None:
+    missing = [name for name in (*_NEEDED, "__version__") if not hasattr(trt, name)]
+    if missing:
+        raise ImportError(f"{trt.__name__} has no {', '.join(missing)}")
+
+
+def _described(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,148 @@
+"""The smallest, usual and largest extents of a value, or its numbers where they are used as extents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dovetail.errors import UsageError
+
+__all__ = ["Bounds", "Profile", "bounds_from", "parse_profile", "read_attribute"]
+
+Three: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]"
+_POINTS = ("min", "opt", "max")
+_VALUES = "="
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of one value.
+
+    Attributes:
+        shapes: Its smallest, usual and largest extents.
+        values: Its smallest, usual and largest numbers, of a value whose numbers are used as extents; else None.
+    """
+
+    shapes: Three
+    values: Three | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether there is one shape, and one set of numbers."""
+        return len(set(self.shapes)) == 1 and (self.values is None or len(set(self.values)) == 1)
+
+    def texts(self) -> tuple[str, str, str]:
+        """Each point as text: `1x3x224x224`, or `=1,192` for numbers."""
+        if self.values is not None:
+            return tuple(_VALUES + ",".join(map(str, numbers)) for numbers in self.values)  # type: ignore[return-value]
+        return tuple("x".join(map(str, shape)) for shape in self.shapes)  # type: ignore[return-value]
+
+    def entry(self) -> dict[str, list[list[int]]]:
+        """As plain data, for a request or a plan."""
+        found = {"shapes": [list(shape) for shape in self.shapes]}
+        return found | ({"values": [list(numbers) for numbers in self.values]} if self.values is not None else {})
+
+    def excludes(self, shape: Sequence[int]) -> str:
+        """Which extents of a shape are outside, as text; empty if none is."""
+        low, high = self.shapes[0], self.shapes[2]
+        if len(shape) != len(low):
+            return f"it has {len(shape)} axes, the profile {len(low)}"
+        wrong = [
+            f"extent {extent} of axis {axis} is not in {least}..{most}"
+            for axis, (extent, least, most) in enumerate(zip(shape, low, high, strict=True))
+            if not least <= extent <= most
+        ]
+        return ", ".join(wrong)
+
+
+Profile: TypeAlias = "Mapping[str, Bounds]"
+"""Bounds by the name of the value."""
+
+
+def parse_profile(text: str) -> tuple[str, Bounds]:
+    """The value and its bounds, from `NAME:MIN:OPT:MAX`, with `1x3x224x224` or `=1,192` for each point.
+
+    Raises:
+        UsageError: The text is malformed, or contradicts itself.
+    """
+    parts = text.rsplit(":", 3)
+    if len(parts) != 4 or not parts[0]:
+        raise UsageError(
+            f"--profile {text!r} is not NAME:MIN:OPT:MAX", "such as --profile x:1x3x224x224:4x3x224x224:8x3x224x224"
+        )
+    name, *points = parts
+    return name, bounds_from(name, points)
+
+
+def bounds_from(name: str, given: Any) -> Bounds:
+    """The bounds that a user gives for a value: three shapes, or a mapping with `shapes` or `values`, three each.
+
+    Raises:
+        UsageError: They are malformed, or the smallest is not the smallest.
+    """
+    values = None
+    if isinstance(given, Mapping):
+        values, given = given.get("values"), given.get("shapes")
+    shapes = None if given is None else _three(name, given)
+    if isinstance(shapes, Bounds):
+        return shapes
+    numbers = None if values is None else _ordered(name, [_numbers(name, point) for point in values], 0)
+    if shapes is None and numbers is None:
+        raise UsageError(f"the profile of '{name}' has neither shapes nor values", _HINT)
+    if shapes is None:
+        shapes = ((len(numbers[0]),),) * 3
+    return Bounds(shapes, numbers)
+
+
+_HINT = "give three shapes: (1, 3, 224, 224), (4, 3, 224, 224), (8, 3, 224, 224)"
+
+
+def read_attribute(texts: Iterable[Sequence[str]]) -> dict[str, Bounds]:
+    """The bounds that the attributes of an engine operator hold.
+
+    Args:
+        texts: For each input its smallest, usual and largest point, each `name:1x3x224x224` or `name:=1,192`.
+    """
+    found = {}
+    for points in texts:
+        name = points[0].rpartition(":")[0]
+        found[name] = bounds_from(name, [point.rpartition(":")[2] for point in points])
+    return found
+
+
+def _three(name: str, given: Any) -> Three | Bounds:
+    points = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    if len(points) != 3:
+        raise UsageError(f"the profile of '{name}' is {given!r}", _HINT)
+    if all(isinstance(point, str) and point.startswith(_VALUES) for point in points):
+        numbers = [_numbers(name, point.removeprefix(_VALUES).split(",")) for point in points]
+        return Bounds(((len(numbers[0]),),) * 3, _ordered(name, numbers, 0))
+    return _ordered(name, [_numbers(name, _split(point)) for point in points], 0)
+
+
+def _split(point: Any) -> Any:
+    return [part for part in point.split("x") if part] if isinstance(point, str) else point
+
+
+def _numbers(name: str, given: Any) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in given)
+    except (TypeError, ValueError):
+        raise UsageError(f"the profile of '{name}' has {given!r}, which is no shape", _HINT) from None
+
+
+def _ordered(name: str, points: Sequence[tuple[int, ...]], least: int) -> Three:
+    if len({len(point) for point in points}) > 1:
+        said = ", ".join("x".join(map(str, point)) for point in points)
+        raise UsageError(f"the profile of '{name}' has shapes of different rank: {said}", "give one number per axis")
+    for axis, numbers in enumerate(zip(*points, strict=True)):
+        if min(numbers) < least:
+            raise UsageError(f"the profile of '{name}' has {min(numbers)} on axis {axis}", "extents are not negative")
+        for (one, low), (other, high) in zip(zip(_POINTS, numbers), zip(_POINTS[1:], numbers[1:])):
+            if low > high:
+                raise UsageError(
+                    f"the profile of '{name}' contradicts itself: axis {axis} has {one} {low} and {other} {high}",
+                    "write the smallest shape first, then the usual and the largest one",
+                )
+    return points[0], points[1], points[2]

@@ -1,0 +1,105 @@
+"""The profile of a model's inputs: what the user gives, what a replayed plan recorded, or what the data shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail.running import input_data
+
+from dovetail_tensorrt.profiles.bounds import Bounds, Profile, bounds_from
+from dovetail_tensorrt.profiles.option import OPTION, PROFILES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["given_profile"]
+
+_SUMMARY = "profiles"
+_KEPT = "tensorrt-profile"
+_LARGEST_SHAPE_INPUT = 16  # elements
+
+
+def given_profile(model: Model, ctx: Context) -> Profile:
+    """Bounds of the inputs whose extents are open, and of integers that may be used as extents.
+
+    What was seen in data is recorded in the plan, so that a replay needs none.
+
+    Raises:
+        DovetailError: The data does not fit the model.
+    """
+    if _KEPT not in ctx.kept:
+        ctx.kept[_KEPT] = _given(model, ctx)
+    found = ctx.kept[_KEPT]
+    if found and ctx.plan is not None:
+        ctx.plan.summary[_SUMMARY] = {name: bounds.entry() for name, bounds in found.items()}
+    return found
+
+
+def _given(model: Model, ctx: Context) -> dict[str, Bounds]:
+    asked = {**ctx.request.options.get(OPTION, {}).get(PROFILES, {})}
+    replayed = _replayed(ctx.request.plan)
+    found = {name: bounds_from(name, entry) for name, entry in {**replayed, **asked}.items()}
+    open_inputs = [value.name for value in model.graph.inputs if _is_open(value) and value.name not in found]
+    if open_inputs and ctx.request.data is not None:
+        seen = _seen(model, ctx.request.data)
+        found |= {name: bounds for name, bounds in seen.items() if name not in found}
+        said = ", ".join(f"'{name}' {':'.join(seen[name].texts())}" for name in open_inputs if name in seen)
+        ctx.remark("analysis", "", "profile", f"engines are built for the extents in the data: {said}")
+    return found
+
+
+def _replayed(plan: Any) -> Mapping[str, Any]:
+    summary = plan.get("summary", {}) if isinstance(plan, Mapping) else getattr(plan, "summary", {})
+    return summary.get(_SUMMARY, {})
+
+
+def _is_open(value: Any) -> bool:
+    """Whether a profile may say something of an input."""
+    if value.shape is None or not value.shape.is_static():
+        return True
+    return (
+        value.dtype is not None
+        and value.dtype.name in ("INT64", "INT32")
+        and value.shape.numel() <= _LARGEST_SHAPE_INPUT
+    )
+
+
+def _seen(model: Model, data: object) -> dict[str, Bounds]:
+    shapes: dict[str, Counter[tuple[int, ...]]] = {}
+    numbers: dict[str, Counter[tuple[int, ...]]] = {}
+    for feeds, _ in input_data(data).batches(model):
+        for name, array in feeds.items():
+            if not hasattr(array, "shape"):
+                continue
+            shapes.setdefault(name, Counter())[tuple(array.shape)] += 1
+            if _may_be_extents(array):
+                numbers.setdefault(name, Counter())[tuple(map(int, array.reshape(-1)))] += 1
+    found = {}
+    for name, counts in shapes.items():
+        whole = sum(numbers.get(name, Counter()).values()) == sum(counts.values())
+        values = _summary(numbers[name]) if whole else None
+        if len({len(shape) for shape in counts}) == 1 and (found_shapes := _summary(counts)) is not None:
+            found[name] = Bounds(found_shapes, values)
+    return found
+
+
+def _may_be_extents(array: np.ndarray) -> bool:
+    return array.dtype.kind == "i" and array.ndim <= 1 and 0 < array.size <= _LARGEST_SHAPE_INPUT and array.min() >= 0
+
+
+def _summary(counts: Counter[tuple[int, ...]]) -> Any:
+    """The smallest, the most common and the largest, axis by axis."""
+    if len({len(shape) for shape in counts}) != 1:
+        return None
+    per_axis = []
+    for axis in range(len(next(iter(counts)))):
+        extents: Counter[int] = Counter()
+        for shape, number in counts.items():
+            extents[shape[axis]] += number
+        most_common = min(extents, key=lambda extent: (-extents[extent], -extent))
+        per_axis.append((min(extents), most_common, max(extents)))
+    return tuple(tuple(axis[point] for axis in per_axis) for point in range(3))

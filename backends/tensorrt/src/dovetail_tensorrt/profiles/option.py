@@ -1,0 +1,159 @@
+"""`--profile` and `--workspace`: for which extents engines are built, and with how much memory."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, UsageError
+from dovetail.suggestions import did_you_mean
+
+from dovetail_tensorrt.profiles.bounds import Bounds, bounds_from, parse_profile
+from dovetail_tensorrt.profiles.named import named_extents
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail.passes import Request
+    from dovetail.plugin import CompileJob, Proceed
+
+__all__ = ["BACKEND", "OPTION", "PROFILES", "WORKSPACE", "ProfileOption"]
+
+BACKEND, OPTION = "tensorrt", "tensorrt"
+"""The name of the backend, and of the option, under which a request records what is given."""
+PROFILES, WORKSPACE = "profiles", "workspace"
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
+
+
+class ProfileOption:
+    """The option: `--profile x:1x3x224x224:4x3x224x224:8x3x224x224`, `--workspace 1GiB`.
+
+    Keyword arguments of `dovetail.compile` and `dovetail.plan`:
+        profiles: By the name of an input, its smallest, usual and largest shape; for an input whose numbers are used
+            as extents `{"values": (smallest, usual, largest)}`. A value inside of the model whose extents depend on
+            numbers may be named, too.
+        workspace: The most memory that an engine may use beside its weights, in bytes, or as text: `1GiB`.
+    """
+
+    commands = ("compile", "plan")
+    keywords = (PROFILES, WORKSPACE)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add `--profile` and `--workspace`."""
+        parser.add_argument(
+            "--profile",
+            action="append",
+            default=[],
+            metavar="NAME:MIN:OPT:MAX",
+            help="build TensorRT engines for these shapes of an input, 1x3x224x224 each; =1,192 gives the numbers of "
+            "an input that is used as a shape (repeatable)",
+        )
+        parser.add_argument(
+            "--workspace",
+            metavar="BYTES",
+            help="the most memory that a TensorRT engine may use beside its weights: 1GiB",
+        )
+
+    def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
+        """The keyword arguments.
+
+        Raises:
+            UsageError: A text is no profile or no number of bytes.
+        """
+        found: dict[str, Any] = {}
+        profiles: dict[str, Bounds] = {}
+        for text in args.profile:
+            name, bounds = parse_profile(text)
+            if name in profiles:
+                raise UsageError(f"--profile gives '{name}' twice", "leave one of them out")
+            profiles[name] = bounds
+        if profiles:
+            found[PROFILES] = profiles
+        if args.workspace:
+            found[WORKSPACE] = args.workspace
+        return found
+
+    def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Profiles and workspace as plain data.
+
+        Raises:
+            UsageError: They make no sense.
+        """
+        found: dict[str, Any] = {}
+        if profiles := _profiles(keywords):
+            found[PROFILES] = {name: bounds.entry() for name, bounds in profiles.items()}
+        if (given := keywords.get(WORKSPACE)) is not None:
+            found[WORKSPACE] = _bytes(given)
+        return found
+
+    def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
+        """The request as it is, once the profiles are held against the model.
+
+        Raises:
+            UsageError: The backend is not asked for.
+            DovetailError: The model has no such value, a shape does not fit what it declares, or two shapes contradict
+                each other.
+        """
+        if request.backends and not any(choice.name == BACKEND for choice in request.backends):
+            given = ", ".join(name for name in self.keywords if keywords.get(name))
+            if given:
+                raise UsageError(f"{given}: only engines of {BACKEND} have them", f"add --backend {BACKEND}")
+        profiles = _profiles(keywords)
+        for name, bounds in profiles.items():
+            _check(name, bounds, model)
+        named_extents(model, profiles)
+        return request
+
+    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+        """Compile; the emitter reads what is recorded."""
+        return proceed()
+
+
+def _profiles(keywords: Mapping[str, Any]) -> dict[str, Bounds]:
+    given = keywords.get(PROFILES) or {}
+    if not isinstance(given, Mapping):
+        raise UsageError(f"profiles={given!r} is no mapping from inputs to shapes", "{'x': ((1, 3), (4, 3), (8, 3))}")
+    return {
+        str(name): bounds if isinstance(bounds, Bounds) else bounds_from(str(name), bounds)
+        for name, bounds in given.items()
+    }
+
+
+def _bytes(given: Any) -> int:
+    found = _SIZE.fullmatch(str(given).strip())
+    size = int(found[1]) * _UNITS[found[2].upper()] if found else 0
+    if size <= 0:
+        raise UsageError(f"--workspace {given} is no number of bytes", "such as 268435456, 256MiB or 1GiB")
+    return size
+
+
+def _check(name: str, bounds: Bounds, model: Model) -> None:
+    inputs = {value.name: value for value in model.graph.inputs}
+    value = inputs.get(name) or next((out for node in model.graph for out in node.outputs if out.name == name), None)
+    if value is None:
+        listed = ", ".join(inputs) or "none"
+        near = did_you_mean(name, inputs)
+        raise DovetailError(f"--profile {name}: the model has no input '{name}'{near}", f"it has {listed}")
+    if value.shape is None:
+        return
+    declared = "x".join(str(extent) if isinstance(extent, int) else str(extent.value or "?") for extent in value.shape)
+    if len(value.shape) != len(bounds.shapes[0]):
+        if bounds.values is not None and not value.shape:
+            return
+        raise DovetailError(
+            f"--profile {name}: '{name}' has {len(value.shape)} axes ({declared})", "give one number per axis"
+        )
+    for axis, extent in enumerate(value.shape):
+        asked = {point[axis] for point in bounds.shapes}
+        if isinstance(extent, int) and asked != {extent}:
+            raise DovetailError(
+                f"--profile {name}: axis {axis} of '{name}' is {extent} ({declared}), and cannot be "
+                f"{'..'.join(map(str, sorted(asked)))}",
+                "only extents that the model leaves open have a range",
+            )
+
+
+PROFILE = ProfileOption()

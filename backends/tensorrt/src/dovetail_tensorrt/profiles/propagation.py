@@ -1,0 +1,112 @@
+"""The bounds of every value of a model, from those of its inputs; and who lost an extent that stays open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_tensorrt.profiles.bounds import Bounds, Profile
+from dovetail_tensorrt.profiles.extents import Extents, Point, extents_at
+from dovetail_tensorrt.profiles.given import given_profile
+from dovetail_tensorrt.profiles.named import named_extents
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["KnownBounds"]
+
+_EVALUATOR = "reference"
+
+
+class KnownBounds:
+    """The bounds of the values of a model's main graph; an analysis, computed once per revision of a model.
+
+    Attributes:
+        given: The profile of its inputs.
+    """
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> KnownBounds:
+        """What follows from the profile of the request, or from its data."""
+        engine = ctx.registry.engine.get(_EVALUATOR)
+        evaluator = engine() if hasattr(engine, "evaluate") else None
+        return cls(model, given_profile(model, ctx), evaluator)
+
+    def __init__(self, model: Model, given: Profile, evaluator: object = None):
+        self.given = given
+        self._values = {value.name: value for value in model.graph.inputs}
+        self._values |= {value.name: value for node in model.graph for value in node.outputs if value.name}
+        named = named_extents(model, given)
+        points: list[Point] = []
+        for at in range(3):
+            known = [{name: bounds.shapes[at] for name, bounds in given.items()}, {n: b[at] for n, b in named.items()}]
+            numbers = {name: bounds.values[at] for name, bounds in given.items() if bounds.values is not None}
+            same = at and all(bounds.is_static for bounds in given.values())
+            points.append(points[0] if same else extents_at(model, *known, numbers, evaluator))
+        self._points = points
+
+    def of(self, name: str) -> Bounds | None:
+        """The bounds of a value; None where one of its extents stays open."""
+        shapes = [self._shape(point, name) for point in self._points]
+        if any(shape is None or None in shape for shape in shapes):
+            return None
+        return Bounds(_three(shapes), self._numbers(name))
+
+    def open_axes(self, name: str) -> str:
+        """Which extents of a value stay open, as text."""
+        for point in self._points:
+            shape = self._shape(point, name)
+            if shape is None:
+                return "its rank"
+            if axes := [str(axis) for axis, extent in enumerate(shape) if extent is None]:
+                return f"axis {axes[0]}" if len(axes) == 1 else f"axes {', '.join(axes)}"
+        return ""
+
+    def lost_at(self, name: str) -> ir.Node | None:
+        """The node at which the extents of a value were lost; None where an input of the model leaves them open."""
+        value, seen = self._values.get(name), set()
+        while value is not None and (node := value.producer()) is not None and node not in seen:
+            seen.add(node)
+            unknown = [
+                one for one in node.inputs if one is not None and not _is_constant(one) and self.of(one.name) is None
+            ]
+            if not unknown:
+                return node
+            value = unknown[0]
+        return None
+
+    def open_input(self, name: str) -> str:
+        """The name of the input of the model whose open extents leave those of a value open; empty if none does."""
+        value, seen = self._values.get(name), set()
+        while value is not None and (node := value.producer()) is not None and node not in seen:
+            seen.add(node)
+            unknown = [
+                one for one in node.inputs if one is not None and not _is_constant(one) and self.of(one.name) is None
+            ]
+            value = unknown[0] if unknown else None
+        return value.name if value is not None and value.producer() is None else ""
+
+    def _shape(self, point: Point, name: str) -> Extents | None:
+        if name in point.numbers:
+            return tuple(point.numbers[name].shape)
+        return point.shapes.get(name)
+
+    def _numbers(self, name: str) -> tuple | None:
+        """The numbers of integers that follow from extents, or that the profile gives."""
+        arrays = [point.numbers.get(name) for point in self._points]
+        if any(array is None or array.ndim > 1 or array.dtype.kind != "i" for array in arrays):
+            return None
+        return _three([tuple(map(int, array.reshape(-1))) for array in arrays])
+
+
+def _three(points: list) -> tuple:
+    """The smallest, usual and largest of each axis: what shrinks while its input grows is the other way round."""
+    if len({len(point) for point in points}) != 1:
+        return tuple(points)
+    axes = list(zip(*points, strict=True))
+    return tuple(map(min, axes)), tuple(points[1]), tuple(map(max, axes))
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return value.const_value is not None and value.producer() is None
