@@ -127,3 +127,12 @@ def test_open_extents_are_a_note_that_says_what_to_give(convolution):
 def test_fixed_extents_need_no_profile(convolution, batch):
     found = attributes_of(dovetail.compile(convolution(str(batch)), "tensorrt"))
     assert found["min_shapes"] == found["max_shapes"] == (f"x:{batch}x4x8x8",)
+
+
+def test_integers_of_fixed_extents_beside_data(tmp_path):
+    model = onnx.parser.parse_model(
+        f"{HEADER} g (int64[1,4] words) => (float[1,4,2] y) <float[3,2] table = {{1,2,3,4,5,6}}> {{ y = Gather(table, words) }}"
+    )
+    compiled = dovetail.compile(model, "tensorrt", data={"words": np.array([[0, 1, 2, 0]])})
+    assert compiled.coverage().startswith("tensorrt 1/1")
+    assert not [remark for remark in compiled.remarks if remark.kind == "failed"]

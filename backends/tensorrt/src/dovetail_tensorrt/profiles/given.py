@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def _is_open(value: Any) -> bool:
     return (
         value.dtype is not None
         and value.dtype.name in ("INT64", "INT32")
-        and value.shape.numel() <= _LARGEST_SHAPE_INPUT
+        and math.prod(value.shape) <= _LARGEST_SHAPE_INPUT
     )
 
 
