@@ -129,9 +129,10 @@ def test_fixed_extents_need_no_profile(convolution, batch):
     assert found["min_shapes"] == found["max_shapes"] == (f"x:{batch}x4x8x8",)
 
 
-def test_integers_of_fixed_extents_beside_data(tmp_path):
+def test_integers_of_fixed_extents_beside_data():
     model = onnx.parser.parse_model(
-        f"{HEADER} g (int64[1,4] words) => (float[1,4,2] y) <float[3,2] table = {{1,2,3,4,5,6}}> {{ y = Gather(table, words) }}"
+        f"{HEADER} g (int64[1,4] words) => (float[1,4,2] y)"
+        " <float[3,2] table = {1,2,3,4,5,6}> { y = Gather(table, words) }"
     )
     compiled = dovetail.compile(model, "tensorrt", data={"words": np.array([[0, 1, 2, 0]])})
     assert compiled.coverage().startswith("tensorrt 1/1")
