@@ -17,6 +17,8 @@ from dovetail_runtime.data.batches import fitted
 from dovetail_verify.metrics import Difference
 from onnx import TensorProto, numpy_helper
 
+from .nets import net
+
 PRODUCTS = ("Conv", "GRU", "LSTM", "MatMul")
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 NETWORKS = sorted(path.name for path in LIGHT.glob("*.onnx"))
@@ -386,3 +388,10 @@ def test_scattered_updates_are_reduced(weighted, operator, reduction):
         result = dovetail.compile(weighted(text, 18), ["gpu-fp16"], verify=True, **request)
         assert {str(node.precision) for node in result.plan.nodes} == {"float16"}
         assert result.verification.worst_snr_db > 50
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_layer_norms_in_single_operators_load_on_onnx_runtime_alone(solver, tmp_path):
+    # ONNX Runtime fuses them, and refuses what it made if data and scale have two types.
+    dovetail.compile(net("vit"), "gpu-fp16", solver=solver).save(tmp_path / "out")
+    onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])

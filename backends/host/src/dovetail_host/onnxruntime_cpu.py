@@ -37,7 +37,7 @@ OPTIMISATIONS = {
 }
 # From opset 21 on, it inserts an int8 QuantizeLinear with a uint8 zero point behind a DequantizeLinear (1.31).
 _FAULTY_OPTIMISER = "QDQPropagationTransformer"
-_NODE = re.compile(r"node with name '([^']*)'|Node \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
+_NODE = re.compile(r"node with name '([^']*)'|[Nn]ode \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
 

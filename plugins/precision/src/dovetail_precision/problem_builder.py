@@ -17,6 +17,7 @@ from dovetail_precision.conditioning.conditions import Conditions
 from dovetail_precision.cost_table import table_for
 from dovetail_precision.costs import CostModel, MovedBytes
 from dovetail_precision.node_choices import NodeChoices
+from dovetail_precision.normalised import find_normalised
 from dovetail_precision.obstacles import Obstacles
 from dovetail_precision.overrides import apply_override, find_overrides
 from dovetail_precision.port_groups import PortGroup, port_groups
@@ -68,6 +69,7 @@ class _Builder:
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
         self._choices = NodeChoices()
         self._trig_inputs = find_trig_inputs(self._flat.nodes, self._values.is_constant, self._is_trig)
+        self._normalised = find_normalised(self._flat.nodes, self._values.is_constant)
         self._problem = TypingProblem(
             keeps_io_types=ctx.request.keep_io_types,
             reasons=Obstacles(ctx.analysis(OverflowAnalysis, model), ctx.analysis(Conditions, model)),
@@ -149,6 +151,7 @@ class _Builder:
             if node.op_type in TAKES_ANY:
                 variable.takes_any = node.domain in ("", "ai.onnx") and not group.outputs
             variable.select = select_of(node)
+            variable.normalises = id(node) in self._normalised
             if not group.inputs:
                 variable.type_attribute = holds_type(node, variable.low)
             if id(node) in self._overrides:

@@ -58,6 +58,7 @@ class Variable:
         takes_any: It is an input that any type may enter: a Cast converts it, or only its shape is read.
         type_attribute: An attribute of the node decides the type of its outputs, and can hold the low one.
         select: How it takes part in selects of constants: it picks from its inputs, fills with a constant, moves data.
+        normalises: Its result is of size one, whatever it reads (see `normalised.py`).
         groups: What the value at a port is held as in a format, if it may have several scales in that format.
         chosen: The solver's choice; None before the problem is solved.
         because: The nodes that forced the choice.
@@ -78,6 +79,7 @@ class Variable:
     takes_any: bool = False
     type_attribute: bool = False
     select: Literal["", "pick", "fill", "move"] = ""
+    normalises: bool = False
     groups: Mapping[tuple[str, Format], SharedFormat] | None = None
     chosen: Choice | None = None
     because: tuple[Any, ...] = ()
