@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["extents_from_integers", "int8_constant", "positive_scale", "symmetric"]
+__all__ = ["extents_from_integers", "int8_constant", "known_kernel", "positive_scale", "symmetric"]
 
 _INT8 = 3  # onnx.TensorProto.INT8
 _SCALE, _ZERO_POINT = 1, 2  # inputs of QuantizeLinear and DequantizeLinear
@@ -46,6 +46,13 @@ def int8_constant(node: ir.Node) -> bool:
         value is not None and value.const_value is not None and value.dtype is not None and value.dtype.value == _INT8
         for value in node.inputs
     )
+
+
+def known_kernel(node: ir.Node) -> bool:
+    """Whether the extents of a convolution's kernel are known; a weight that is an input of the model may have open ones."""
+    weight = node.inputs[1]
+    shape = None if weight is None else weight.shape
+    return shape is not None and all(isinstance(extent, int) for extent in shape[2:])
 
 
 def positive_scale(node: ir.Node) -> bool:
