@@ -49,7 +49,7 @@ def int8_constant(node: ir.Node) -> bool:
 
 
 def known_kernel(node: ir.Node) -> bool:
-    """Whether the extents of a convolution's kernel are known; a weight that is an input of the model may have open ones."""
+    """Whether the extents of a convolution's kernel are known; a weight that a model computes may have open ones."""
     weight = node.inputs[1]
     shape = None if weight is None else weight.shape
     return shape is not None and all(isinstance(extent, int) for extent in shape[2:])
