@@ -72,8 +72,8 @@ class Inserter:
             step: What to do with it.
             name: What new names begin with.
             backend: Name of the backend that should run it.
-            floats: The type of the floats in the graph as it is now. Their scale has it, too; `join` gives both the type
-                that the format expresses.
+            floats: The type of the floats in the graph as it is now. Their scale has it, too; `join` gives both the
+                type that the format expresses.
         """
         held, wanted = _stored(step.source), _stored(step.target)
         result, nodes, constants = self._steps.make(
