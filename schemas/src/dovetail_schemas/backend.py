@@ -34,10 +34,13 @@ class Border(NamedTuple):
     Attributes:
         into: Those of its inputs.
         out: Those of its outputs.
+        floats: `low` if floats cross the border in the type in which they are computed and read, `high` if in the high
+            precision.
     """
 
     into: Literal["inside", "outside"] = "outside"
     out: Literal["inside", "outside"] = "outside"
+    floats: Literal["low", "high"] = "low"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +205,13 @@ class Backend:
     def lowest_opset(self) -> int:
         """The lowest opset of a model in which its formats can be written.
 
-        QuantizeLinear has scales per channel from opset 13 on; blocks, 16 and 4 bits from 21 on.
+        QuantizeLinear has scales per channel from opset 13 on; scales in other types than float32 from 19 on; blocks,
+        16 and 4 bits from 21 on.
         """
         quantised = [spec for spec in self.types.values() if spec.quantised]
         new = any(spec.granularity == "group" or _WIDE_OR_NARROW & set(spec.dtype) for spec in quantised)
-        return max(self.opset[0], 21 if new else 13 if quantised else 0)
+        computed = self.low != "float32" and any(spec.scale == "compute" for spec in quantised)
+        return max(self.opset[0], 21 if new else 19 if computed else 13 if quantised else 0)
 
     @cached_property
     def asks_region(self) -> bool:

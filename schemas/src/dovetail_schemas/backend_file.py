@@ -184,7 +184,7 @@ def _build(
     precision = _section(top, "precision", _PRECISION)
     place = _section(top, "place", None)
     emit = _section(top, "emit", ("engines", "artifacts", "arithmetic"))
-    border = _section(top, "border", ("in", "out"))
+    border = _section(top, "border", ("in", "out", "floats"))
     types = _types(top)
     rules, unlisted = _rules(top, trees, Context(types, facts))
     policies = _policies(layers, find, read)
@@ -206,7 +206,10 @@ def _build(
         idle_options=_idle_options(trees),
         types=types,
         region=_region(_section(top, "region", ("limits", "need")), smallest),
-        border=Border(*(border.choice(key, ("inside", "outside"), "outside") for key in ("in", "out"))),
+        border=Border(
+            *(border.choice(key, ("inside", "outside"), "outside") for key in ("in", "out")),
+            border.choice("floats", ("low", "high"), "low"),
+        ),
         refine=_refine(top.get("refine")),
         strategy=strategy.text("strategy") if strategy else "",
         min_region=_count(smallest, "min_region") if smallest else 1,

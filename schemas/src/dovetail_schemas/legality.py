@@ -147,7 +147,8 @@ class Judge:
             said = said and said.renamed(other)
             keep = frozenset(other.get(port, port) for port in keep)
             sharing = sharing._replace(ports=frozenset(other.get(port, port) for port in sharing.ports))
-        answer = assign_types(view, said, rule.listed, self.backend.high, keep, rule.source, sharing, self.as_typed)
+        precisions = self.backend.low, self.backend.high
+        answer = assign_types(view, said, rule.listed, precisions, keep, rule.source, sharing, self.as_typed)
         reasons = [*fit.reasons, *answer.reasons, *self._dynamic(view)]
         ok = False if reasons else None if fit.pending or answer.pending else True
         index = fit.index if len(rule.rows) > 1 else None

@@ -102,7 +102,7 @@ def assign_types(
     view: NodeView,
     said: PortTypes | None,
     listed: bool,
-    high: str | None,
+    precisions: tuple[str | None, str | None],
     keep: frozenset[str],
     source: str,
     sharing: Sharing = _NOTHING_SHARED,
@@ -114,8 +114,8 @@ def assign_types(
         view: The node; all its values have a type.
         said: What the rule says about types, or None if nothing.
         listed: The file names the operator.
-        high: The backend's high precision.
-        keep: Ports that stay in it.
+        precisions: The backend's low and its high precision.
+        keep: Ports that stay in the high one.
         source: File and line for the reasons.
         sharing: What the rule says about the parameters of quantised ports.
         as_typed: Ports keep the types that they have, instead of those that they might be given.
@@ -133,7 +133,7 @@ def assign_types(
             apart = said.ports.get(name, said.ports.get(alias))
             specs = apart if apart is not None else said.common
             chosen, waits = _held(specs or (), view)
-            taken = _take(port, specs, chosen, apart is not None, high, name in keep)
+            taken = _take(port, specs, chosen, apart is not None, precisions, name in keep)
             if as_typed and port.present in FLOATS and not port.contained:
                 port.plain = tuple(dtype for dtype in port.plain if dtype == port.present)
                 port.order, port.quantised, taken = (), {}, bool(port.plain)
@@ -167,12 +167,12 @@ def _take(
     specs: tuple[TypeSpec, ...] | None,
     chosen: list[TypeSpec],
     apart: bool,
-    high: str | None,
+    precisions: tuple[str | None, str | None],
     kept: bool,
 ) -> bool:
     """Fill in what the port may be; False when it may be nothing."""
     if port.present in FLOATS and not port.contained:
-        _allow_float(port, specs, chosen, high)
+        _allow_float(port, specs, chosen, precisions)
         port.shares = not apart and port.said and not kept and len(_dtypes(port.formal)) != 1
         return bool(port.plain or port.quantised)
     return _allow_other(port, apart, chosen, specs)
@@ -199,7 +199,12 @@ def _dtypes(formal: Port | None) -> frozenset[str]:
     return formal.dtypes if formal else frozenset()
 
 
-def _allow_float(port: _Port, specs: tuple[TypeSpec, ...] | None, chosen: list[TypeSpec], high: str | None) -> None:
+def _allow_float(
+    port: _Port,
+    specs: tuple[TypeSpec, ...] | None,
+    chosen: list[TypeSpec],
+    precisions: tuple[str | None, str | None],
+) -> None:
     schema = _dtypes(port.formal)
     if len(schema) == 1:
         port.plain = (port.present,)  # the schema fixes it: computed, never written
@@ -216,11 +221,15 @@ def _allow_float(port: _Port, specs: tuple[TypeSpec, ...] | None, chosen: list[T
             if (not schema or dtype in schema)
             and (port.present == "float32" or dtype == port.present or dtype in wider)
         )
-    if port.present in ("float32", high):
-        _quantise(port, chosen, port.present)
+    low, high = precisions
+    computed = low if low in FLOATS and (not schema or low in schema) else None
+    if port.present in ("float32", high, computed):
+        _quantise(port, chosen, port.present, computed=computed)
+        if port.present not in ("float32", high):
+            port.quantised = {held: rule for held, rule in port.quantised.items() if rule.scale == "compute"}
 
 
-def _quantise(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "") -> None:
+def _quantise(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "", computed: str | None = None) -> None:
     """Fill in the quantised formats of a port, and where the parameters of each come from.
 
     Args:
@@ -228,6 +237,7 @@ def _quantise(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "
         chosen: The types that the file lists for it.
         expressed: The float type that they express.
         only: The element type that they must have, or empty.
+        computed: The float type that those with `scale: compute` express instead.
     """
     found: dict[Format, ParameterRule] = {}
     order: list[Format] = []
@@ -236,7 +246,8 @@ def _quantise(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "
             if not spec.quantises(dtype):
                 order.append(Format.of(dtype))
             elif only in ("", dtype):
-                for format_ in spec.formats(dtype, port.rank, expressed):
+                floats = (computed or expressed) if spec.scale == "compute" else expressed
+                for format_ in spec.formats(dtype, port.rank, floats):
                     found.setdefault(format_, spec.parameters)
                     order.append(format_)
     port.quantised, port.order = found, tuple(order)

@@ -11,7 +11,15 @@ def register(registry):
     registry.backend("tensorrt", "dovetail_schemas:backends/tensorrt.yaml")
     registry.policy("tensorrt", "dovetail_schemas:policies/tensorrt.yaml")
     registry.policy("tensorrt-bf16", "dovetail_schemas:policies/tensorrt_bf16.yaml")
-    for fact in ("extents_from_integers", "int8_constant", "positive_scale", "symmetric"):
+    for fact in (
+        "condition_given",
+        "extents_from_integers",
+        "int8_constant",
+        "known_kernel",
+        "positive_scale",
+        "static_extents",
+        "symmetric",
+    ):
         registry.fact(fact, f"dovetail_tensorrt.facts:{fact}")
     registry.emitter("tensorrt-engine", "dovetail_tensorrt.tensorrt_engine:TensorRTEngine")
     registry.option("tensorrt", "dovetail_tensorrt.profiles.option:PROFILE")

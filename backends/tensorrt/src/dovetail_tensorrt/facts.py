@@ -8,7 +8,10 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["extents_from_integers", "int8_constant", "positive_scale", "symmetric"]
+__all__ = [
+    "condition_given", "extents_from_integers", "int8_constant", "known_kernel", "positive_scale", "static_extents",
+    "symmetric",
+]  # fmt: skip
 
 _INT8 = 3  # onnx.TensorProto.INT8
 _SCALE, _ZERO_POINT = 1, 2  # inputs of QuantizeLinear and DequantizeLinear
@@ -18,6 +21,11 @@ _ARITHMETIC = frozenset({
     "Neg", "Reshape", "Slice", "Sqrt", "Squeeze", "Sub", "Unsqueeze",
 })  # fmt: skip
 _LONGEST_WALK = 256  # nodes
+
+
+def condition_given(node: ir.Node) -> bool:
+    """Whether a Loop is given a condition."""
+    return len(node.inputs) > 1 and node.inputs[1] is not None
 
 
 def extents_from_integers(node: ir.Node) -> bool:
@@ -48,6 +56,17 @@ def int8_constant(node: ir.Node) -> bool:
     )
 
 
+def known_kernel(node: ir.Node) -> bool:
+    """Whether the extents of a convolution's kernel are known, and of a transposed one the number of channels.
+
+    A weight that a model computes may have open ones.
+    """
+    data, weight = (None if value is None else value.shape for value in node.inputs[:2])
+    if weight is None or not all(isinstance(extent, int) for extent in weight[2:]):
+        return False
+    return node.op_type != "ConvTranspose" or data is None or isinstance(data[1], int)
+
+
 def positive_scale(node: ir.Node) -> bool:
     """Whether no scale of a QuantizeLinear or DequantizeLinear is known to be zero or negative.
 
@@ -55,6 +74,12 @@ def positive_scale(node: ir.Node) -> bool:
     """
     scale = _constant(node, _SCALE)
     return scale is None or bool((scale > 0).all())
+
+
+def static_extents(node: ir.Node) -> bool:
+    """Whether all extents of the first input are known."""
+    shape = None if node.inputs[0] is None else node.inputs[0].shape
+    return shape is not None and all(isinstance(extent, int) for extent in shape)
 
 
 def symmetric(node: ir.Node) -> bool:

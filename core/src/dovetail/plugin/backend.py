@@ -81,11 +81,12 @@ class Backend(Protocol):
     A class is registered as `registry.backend("acme-npu", "acme_npu.backend:AcmeNpu")` and called with the options that
     the user gave, a mapping of texts; it raises a DovetailError for an option that it does not have.
 
-    It may have attributes besides: `regions`, the name of its region former; `artifacts`, the names of its emitters;
-    `options`, the values of every option, which remedies try; `place`, the options of its strategy; `border`, with
-    `into` and `out`, each `outside` if integers enter or leave its regions and `inside` if floats do; `lowest_opset`,
-    the lowest opset in which its formats can be written; `region_maxima`, the largest numbers of `nodes`, `inputs`,
-    `outputs` and `constants` of a region. `RegionLimits`, `RegionEnds` and `SourceFiles` are protocols of their own.
+    It may have attributes besides: `regions`, the name of its region former; `artifacts`, the names of its
+    emitters; `options`, the values of every option, which remedies try; `place`, the options of its strategy;
+    `border`, with `into` and `out`, each `outside` if integers enter or leave its regions and `inside` if floats
+    do, and `floats`, which is `high` if floats have the high precision at the border; `lowest_opset`, the lowest
+    opset in which its formats can be written; `region_maxima`, the largest numbers of `nodes`, `inputs`, `outputs`
+    and `constants` of a region. `RegionLimits`, `RegionEnds` and `SourceFiles` are protocols of their own.
 
     Attributes:
         name: Its name, as after `--backend`.

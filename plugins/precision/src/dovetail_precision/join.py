@@ -21,6 +21,7 @@ from dovetail_placement.conversion_steps import ConversionSteps
 
 from dovetail_precision.backend_attributes import set_backend_attributes
 from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
+from dovetail_precision.float_borders import gives_high
 from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.scopes import Scopes
 from dovetail_precision.type_attributes import rewrite_type_attributes
@@ -109,6 +110,7 @@ def _lower_inputs(model: Model, states: dict[int, int], ctx: Context) -> None:
 
 
 def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None:
+    high = {backend.name for backend in ctx.backends if gives_high(backend)}
     readers = [node for node, _ in value.uses()]
     wanted = {node.attributes.get_int("to", 0) if node.op_type == "Cast" else 0 for node in readers}
     if len(wanted) != 1 or 0 in wanted or value.is_graph_output() or value.is_initializer():
@@ -116,6 +118,8 @@ def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None
     dtype = readers[0].outputs[0].dtype
     if output is not None and output.dtype != dtype:
         return  # the recurrent output already has its planned type
+    if any(get_placement(node).backend in high for node in readers):
+        return  # its region takes the high precision
     narrower = dtype is not None and value.dtype is not None and dtype.bitwidth < value.dtype.bitwidth
     if narrower and float_format(value) is not None and format_of(dtype).is_float:
         ctx.remark("passed", readers[0], "input-type", f"input '{value.name}' is expected in {dtype_name(dtype)}")

@@ -16,6 +16,7 @@ from dovetail_precision.choices import SharedFormat, float_choices
 from dovetail_precision.conditioning.conditions import Conditions
 from dovetail_precision.cost_table import table_for
 from dovetail_precision.costs import CostModel, MovedBytes
+from dovetail_precision.float_borders import gives_high
 from dovetail_precision.node_choices import NodeChoices
 from dovetail_precision.normalised import find_normalised
 from dovetail_precision.obstacles import Obstacles
@@ -150,6 +151,7 @@ class _Builder:
             )
             if node.op_type in TAKES_ANY:
                 variable.takes_any = node.domain in ("", "ai.onnx") and not group.outputs
+            variable.high_border = gives_high(backend)
             variable.select = select_of(node)
             variable.normalises = id(node) in self._normalised
             if not group.inputs:

@@ -59,6 +59,7 @@ class Variable:
         type_attribute: An attribute of the node decides the type of its outputs, and can hold the low one.
         select: How it takes part in selects of constants: it picks from its inputs, fills with a constant, moves data.
         normalises: Its result is of size one, whatever it reads (see `normalised.py`).
+        high_border: Floats cross the border of its backend's regions in the high precision.
         groups: What the value at a port is held as in a format, if it may have several scales in that format.
         chosen: The solver's choice; None before the problem is solved.
         because: The nodes that forced the choice.
@@ -80,10 +81,15 @@ class Variable:
     type_attribute: bool = False
     select: Literal["", "pick", "fill", "move"] = ""
     normalises: bool = False
+    high_border: bool = False
     groups: Mapping[tuple[str, Format], SharedFormat] | None = None
     chosen: Choice | None = None
     because: tuple[Any, ...] = ()
     why: str = ""
+
+    def shares_high_border(self, other: Variable | None) -> bool:
+        """Whether what passes between this and another variable does so in the high precision."""
+        return other is not None and other.backend != self.backend and (self.high_border or other.high_border)
 
     @property
     def format(self) -> Format | None:

@@ -18,6 +18,7 @@ from dovetail_precision.source_quantisation import dequantising, weight_of
 
 from dovetail_quantize.adopting import is_adopted, range_of_source, repeated
 from dovetail_quantize.bias_range import weight_scale_for_bias
+from dovetail_quantize.integers import expressible
 from dovetail_quantize.named_observer import NamedObserver
 from dovetail_quantize.observing import observe
 from dovetail_quantize.products import product_of_scales
@@ -140,7 +141,7 @@ class _Calibration:
 
     def _set(self, group: Iterable[Held], parameters: Parameters, source: str) -> None:
         for one in group:
-            self._found[id(one)] = (parameters, source)
+            self._found[id(one)] = (expressible(parameters, one.format), source)
 
     def _of_weight(self, held: Held, weight: ir.TensorProtocol) -> None:
         observer = self._observer(held)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 from dovetail.ir.editing import insert_after_value
-from dovetail.ir.formats import Format
+from dovetail.ir.formats import Format, format_of
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.types import dtype_name
 from dovetail.planning.conversion import Step
-from dovetail.planning.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, get_placement, set_placement
 from dovetail_placement.conversion_placement import ConversionPlacement
 from dovetail_placement.conversion_steps import ConversionSteps
 from dovetail_precision.source_quantisation import Atom, dequantising, quantising, weight_of
@@ -60,15 +62,29 @@ class Inserter:
         border = self._borders.get(backend)
         return border is not None and getattr(border, end) == "inside"
 
-    def step(self, source: ir.Value, step: Step, name: str, backend: str) -> tuple[ir.Value, list[ir.Node]]:
-        """Make the nodes of one step, placed on `backend` if that takes both formats, else on the host."""
+    def step(
+        self, source: ir.Value, step: Step, name: str, backend: str, floats: ir.DataType
+    ) -> tuple[ir.Value, list[ir.Node]]:
+        """Make the nodes of one step, placed on `backend` if that takes both formats, else on the host.
+
+        Args:
+            source: The value as it is.
+            step: What to do with it.
+            name: What new names begin with.
+            backend: Name of the backend that should run it.
+            floats: The type of the floats in the graph as it is now. Their scale has it, too; `join` gives both the
+                type that the format expresses.
+        """
         held, wanted = _stored(step.source), _stored(step.target)
         result, nodes, constants = self._steps.make(
             source,
-            step,
+            step._replace(source=_expressing(step.source, floats), target=_expressing(step.target, floats)),
             lambda node: self._places.choose(node, held, wanted, (backend,)),
             name,
         )
+        planned = Format.of((step.source if step.source.quantised else step.target).expressed)
+        for node in nodes:
+            set_placement(node, replace(get_placement(node), precision=planned))
         for constant in constants:
             self._share(constant, name)
         return result, nodes
@@ -95,7 +111,7 @@ class Inserter:
         for use in held.uses:
             backend = get_placement(use.node).backend
             if backend not in made:
-                made[backend], nodes = self.step(stored, step, value.name, backend)
+                made[backend], nodes = self.step(stored, step, value.name, backend, value.dtype)
                 graph.insert_before(graph[0], nodes)
             use.node.replace_input_with(use.index, made[backend])
         if value.is_initializer() and not value.uses() and not value.is_graph_output():
@@ -182,7 +198,7 @@ class _Conversions:
 
     def _after(self, source: ir.Value, step: Step, backend: str) -> ir.Value:
         """Insert the nodes of a step right behind the value that they read."""
-        result, nodes = self._inserter.step(source, step, self._value.name, backend)
+        result, nodes = self._inserter.step(source, step, self._value.name, backend, self._value.dtype)
         graph, before = self._inserter.model.graph, source
         for node in nodes:
             insert_after_value(graph, before, node)
@@ -212,3 +228,14 @@ class _Conversions:
 
 def _stored(format_: Format) -> Format:
     return Format.of(format_.element)
+
+
+def _expressing(format_: Format, floats: ir.DataType) -> Format:
+    """The format with another type of floats; these themselves if it is not quantised."""
+    if not format_.quantised:
+        return format_of(floats)
+    words = [format_.scheme, f"expressed={dtype_name(floats)}"]
+    words += [
+        f"{key}={number}" for key, number in (("axis", format_.axis), ("group", format_.group)) if number is not None
+    ]
+    return Format.of(f"{format_.element}[{','.join(words)}]")

@@ -5,18 +5,16 @@ Real numbers are held as real = (integer - zero point) * scale, as ONNX's Quanti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import ml_dtypes
 import numpy as np
+from dovetail.ir.formats import Format
 from dovetail.planning.holdings import Parameters
 
 from dovetail_quantize.slices import scale_shape
 
-if TYPE_CHECKING:
-    from dovetail.ir.formats import Format
+__all__ = ["bounds", "expressible", "parameters_of_range", "quantised", "shaped"]
 
-__all__ = ["bounds", "parameters_of_range", "quantised", "shaped"]
-
+_FLOAT32_BITS = 32
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 
 
@@ -60,6 +58,21 @@ def parameters_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> P
     else:
         zero = np.full(scale.shape, (largest + 1) // 2 if smallest == 0 else 0)
     return Parameters(tuple(scale.tolist()), tuple(int(one) for one in zero))
+
+
+def expressible(parameters: Parameters, format_: Format) -> Parameters:
+    """The parameters with scales that the float type of the format has, as the model holds them in it.
+
+    They are rounded up, so that no number saturates that did not before, and none becomes zero.
+    """
+    kind = Format.of(format_.expressed).dtype
+    if kind.bitwidth >= _FLOAT32_BITS:
+        return parameters
+    held = kind.numpy()
+    exact = np.asarray(parameters.scale, np.float32)
+    scale = np.minimum(exact, float(ml_dtypes.finfo(held).max)).astype(held)
+    scale = np.where(scale.astype(np.float32) < exact, np.nextafter(scale, held.type(np.inf)), scale)
+    return Parameters(tuple(scale.astype(np.float64).tolist()), parameters.zero_point)
 
 
 def quantised(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:

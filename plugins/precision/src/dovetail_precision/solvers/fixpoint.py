@@ -9,15 +9,16 @@ Paddle's bfloat16 placement on CPUs, orphans are raised: nodes that need more ca
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dovetail.ir.formats import Format
 
 from dovetail_precision.choices import Choice
 from dovetail_precision.constraints import candidates, required_format
 from dovetail_precision.def_use import DefUseChain, def_use_chains
 
 if TYPE_CHECKING:
-    from dovetail.ir.formats import Format
-
     from dovetail_precision.choices import SharedFormat
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
@@ -52,30 +53,55 @@ def _could_be_low(variable: Variable) -> bool:
 
 
 class _CastCount:
-    """The number of uses of one value in each format, and the casts that takes."""
+    """The number of uses of one value in each format, and the casts that takes.
+
+    Casts inside of regions that take and give the high precision do not count: for their neighbours, such regions are
+    high.
+    """
 
     def __init__(self, chain: DefUseChain):
         self.chain = chain
-        self.readings = Counter(variable.held_at(port) for variable, port in chain.uses)
+        self.readings = Counter(self.reading(variable, port) for variable, port in chain.uses)
         if chain.kept:
-            self.readings[chain.present] += 1
+            self.readings[chain.producer is not None and chain.producer.high_border, chain.present] += 1
 
-    def held(self) -> Format | SharedFormat:
-        """Return the format that it is computed in at present."""
+    def reading(
+        self, variable: Variable, port: str, choice: Choice | None = None
+    ) -> tuple[bool, Format | SharedFormat]:
+        """Return whether a use lies across a border that is high, and the format that it reads there."""
+        kind = variable.held_at(port, choice)
+        across = variable.shares_high_border(self.chain.producer)
+        return across, _widened(kind, variable) if across and variable.high_border else kind
+
+    def held(self, across: bool = False) -> Format | SharedFormat:
+        """Return the format that it is computed in at present, or that it has across a border that is high."""
         chain = self.chain
         if not chain.follows:
-            return chain.held
-        return chain.present if self.readings[chain.present] else chain.follows
+            producer = chain.producer
+            return _widened(chain.held, producer) if across and producer and producer.high_border else chain.held
+        return chain.present if any(self.readings[side, chain.present] for side in (False, True)) else chain.follows
 
     def number(self) -> int:
         """Return the number of formats that it has to be cast to."""
-        held, value = self.held(), self.chain.value
-        free = value.adopted if held is value.present else {value.present} if held in value.adopted else ()
-        return sum(kind is not held and kind not in free for kind, n in self.readings.items() if n)
+        return len({(held, kind) for held, kind in self._conversions() if kind is not held})
+
+    def _conversions(self) -> Iterator[tuple[Format | SharedFormat, Format | SharedFormat]]:
+        """Yield the format at hand and the one that is read, of all uses that the source model does not convert."""
+        value = self.chain.value
+        for (across, kind), uses in self.readings.items():
+            held = self.held(across)
+            free = value.adopted if held is value.present else {value.present} if held in value.adopted else ()
+            if uses and kind not in free:
+                yield held, kind
 
     def state(self) -> tuple:
         """Return what neighbours' decisions depend on: per format, whether no, one or several uses have it."""
         return self.held(), frozenset((kind, min(n, 2)) for kind, n in self.readings.items() if n)
+
+
+def _widened(kind: Format | SharedFormat, variable: Variable) -> Format | SharedFormat:
+    """Return the high precision in place of a float format."""
+    return variable.high if isinstance(kind, Format) and kind.is_float else kind
 
 
 class _Around(NamedTuple):
@@ -178,8 +204,8 @@ class _Worklist:
         before, after = variable.chosen, self._free[id(variable)][2 if high else 1]
         for casts, read_at in self._around[id(variable)]:
             for port in read_at:
-                casts.readings[variable.held_at(port, before)] -= 1
-                casts.readings[variable.held_at(port, after)] += 1
+                casts.readings[casts.reading(variable, port, before)] -= 1
+                casts.readings[casts.reading(variable, port, after)] += 1
         variable.chosen = after
 
 

@@ -75,10 +75,15 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
         if selected:
             arrives = [value for value in arrives if id(value) not in selected] or arrives
         variable.because, back = (), None
+
+        def arriving_here(value: Value, reader: Variable = variable) -> Format:
+            known = arriving(value)
+            return reader.high if known.is_float and reader.shares_high_border(problem.defined_by(value)) else known
+
         if variable.choices.quantised:
-            variable.chosen = _quantised(problem, variable, arrives, arriving)
+            variable.chosen = _quantised(problem, variable, arrives, arriving_here)
         else:
-            wanted = _wanted(variable, arrives, arriving)
+            wanted = _wanted(variable, arrives, arriving_here)
             chosen = legal_format(problem, variable, wanted)
             variable.chosen = uniform(chosen)
             if variable.policy == "fp32-round-trip" and arrives:

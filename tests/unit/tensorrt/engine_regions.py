@@ -1,0 +1,27 @@
+"""Models typed for engines, and the regions that would become engines."""
+
+import dovetail
+from dovetail.passes import Context, Request, compose
+from dovetail.passes.backends import load_backend_file
+from dovetail_regions.extraction import extract
+from dovetail_regions.regions import annotated_regions
+
+STAGES = ("normalise", "analyse", "place", "type", "calibrate", "quantise", "join", "outline")
+
+
+def typed(model, plugins, backends="tensorrt", **request):
+    """A model as it is before anything is emitted: placed, typed, with all conversions; and the context."""
+    source = dovetail.open(model)
+    context = Context(Request.of(backends, **request), plugins=plugins)
+    compose(plugins.registry, stages=STAGES, plugins=plugins).run(source, context)
+    return source, context
+
+
+def engine_regions(model):
+    """The regions on `tensorrt`, each as a model of its own."""
+    return [extract(model, region) for region in annotated_regions(model.graph) if region.backend == "tensorrt"]
+
+
+def file_of(plugins, **options):
+    """The backend file with its options."""
+    return load_backend_file(plugins.registry, plugins.registry.backend["tensorrt"], options)
