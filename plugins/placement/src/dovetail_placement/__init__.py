@@ -20,5 +20,7 @@ def register(registry):
     registry.strategy("all-in", "dovetail_placement.strategies.all_in:AllIn")
     registry.strategy("perseus", "dovetail_placement.strategies.perseus:Perseus")
     registry.strategy("roles", "dovetail_placement.strategies.roles:Roles")
+    registry.strategy("engine-regions", "dovetail_placement.engine_regions.strategy:EngineRegionsStrategy")
     registry.strategy("host", "dovetail_placement.strategies.host:Host")
     registry.region_former("waves", "dovetail_placement.form_regions:Waves")
+    registry.region_former("engine-regions", "dovetail_placement.engine_regions.former:EngineRegions")

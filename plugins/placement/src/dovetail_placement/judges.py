@@ -46,6 +46,11 @@ class Judges:
             self._known[backend.name] = self._guarded(backend, facts)
         return self._known[backend.name]
 
+    def behind(self, name: str) -> list[Judge]:
+        """The judges of those who may take what a backend gives back: the backends behind it, and the host."""
+        names = [backend.name for backend in self._ctx.backends]
+        return [self.of(backend) for backend in (*self._ctx.backends[names.index(name) + 1 :], self._ctx.host)]
+
     def _guarded(self, backend: Backend, facts: Mapping[str, Fact]) -> Judge:
         """Return the judge of a backend, with its exceptions turned into errors that name node and distribution."""
         judge = backend.judge(self._model.ir.opset_imports, facts)

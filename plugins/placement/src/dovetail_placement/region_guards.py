@@ -42,9 +42,7 @@ def refuse_regions(model: Model, ctx: Context) -> None:
 
 def _only_here(region: Region, ctx: Context, model: Model) -> ir.Node | None:
     """Return a node of a region that no backend behind its own runs, nor the host; None if there is none."""
-    judges = ctx.analysis(Judges, model)
-    names = [backend.name for backend in ctx.backends]
-    others = [judges.of(backend) for backend in (*ctx.backends[names.index(region.backend) + 1 :], ctx.host)]
+    others = ctx.analysis(Judges, model).behind(region.backend)
     return next((node for node in region.nodes if all(judge(node).ok is False for judge in others)), None)
 
 

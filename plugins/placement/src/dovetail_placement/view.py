@@ -10,6 +10,8 @@ from dovetail.planning.placement import kind_of
 from dovetail.plugin.strategy import Neighbour
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
+from dovetail_placement.judges import Judges
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -64,6 +66,11 @@ class View:
         if known is None:
             known = self._verdicts[id(node)] = self._judge(node)
         return known
+
+    def only_here(self, node: ir.Node) -> bool:
+        """Whether no backend behind this one takes `node` with its bodies, nor the host."""
+        judges = self._ctx.analysis(Judges, self.model).behind(self.backend.name)
+        return all(any(judge(part).ok is False for part in self.whole(node)) for judge in judges)
 
     def kind(self, node: ir.Node) -> str:
         """Return what the node computes: `data`, `index` or `shape`."""

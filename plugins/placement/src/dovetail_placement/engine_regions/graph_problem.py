@@ -1,0 +1,120 @@
+"""The problem of cutting a graph: its nodes and values as integers."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail_placement.engine_regions.cutting import cut
+from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, Traffic
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail_regions.regions import Groups, Reads
+
+__all__ = ["ATOM_BYTES", "GraphProblem", "graph_problem", "size_of"]
+
+ATOM_BYTES = 1 << 20
+"""The price of dividing an atom, in bytes: what is fused otherwise is written, read and started once more."""
+
+
+@dataclass(frozen=True)
+class GraphProblem:
+    """A problem with the nodes that its integers stand for.
+
+    Attributes:
+        problem: The problem.
+        units: For every integer the nodes that it stands for: one, or a region that is formed already.
+    """
+
+    problem: Problem
+    units: Sequence[tuple[ir.Node, ...]]
+
+    def regions(self) -> list[list[ir.Node]]:
+        """The legal nodes in regions, in an order in which these can run."""
+        found: dict[int, list[ir.Node]] = {}
+        for unit, region in zip(self.units, cut(self.problem), strict=True):
+            if region != OUTSIDE:
+                found.setdefault(region, []).extend(unit)
+        return [found[region] for region in sorted(found)]
+
+
+def graph_problem(
+    nodes: Sequence[ir.Node],
+    legal: Collection[ir.Node],
+    reads: Reads,
+    atoms: Sequence[Sequence[ir.Node]] = (),
+    formed: Groups = (),
+) -> GraphProblem:
+    """State the problem of cutting a graph.
+
+    Args:
+        nodes: All nodes of the graph, in topological order.
+        legal: Those that belong into regions.
+        reads: The values that each node uses.
+        atoms: Sets of nodes that an engine computes together.
+        formed: Regions of other nodes that stay as they are.
+    """
+    held = {node for group in formed for node in group}
+    units = _ordered([*(tuple(group) for group in formed), *((n,) for n in nodes if n not in held)], nodes, reads)
+    number = {node: at for at, unit in enumerate(units) for node in unit}
+    readers: dict[ir.Value, dict[int, None]] = {}
+    for node in nodes:
+        for value in reads[node]:
+            if not value.is_initializer():
+                readers.setdefault(value, {})[number[node]] = None
+    for node in nodes:
+        for value in node.outputs:
+            if value.is_graph_output():
+                readers.setdefault(value, {})
+    values = []
+    for value, reading in readers.items():
+        producer = value.producer()
+        home = OUTSIDE if producer is None else number.get(producer, OUTSIDE)
+        others = tuple(sorted(reader for reader in reading if reader != home))
+        if others or home != OUTSIDE:
+            values.append(Traffic(size_of(value), home, others, value.is_graph_output()))
+    groups = [tuple(sorted({number[node] for node in atom})) for atom in atoms]
+    known = [len(unit) == 1 and unit[0] in legal for unit in units]
+    return GraphProblem(Problem(known, values, groups, atom=ATOM_BYTES), units)
+
+
+def size_of(value: ir.Value) -> int:
+    """The bytes of a value; what is unknown of its extents counts as 1, and so does an unknown type."""
+    count = 1
+    for extent in value.shape or ():
+        if isinstance(extent, int):
+            count *= extent
+    bits = value.dtype.bitwidth if value.dtype is not None and value.dtype.name != "STRING" else 8
+    return -(-count * bits // 8)
+
+
+def _ordered(units: list[tuple[ir.Node, ...]], nodes: Sequence[ir.Node], reads: Reads) -> list[tuple[ir.Node, ...]]:
+    """The units in an order in which they can run; that of their first nodes where it is one."""
+    position: Mapping[ir.Node, int] = {node: at for at, node in enumerate(nodes)}
+    if all(len(unit) == 1 for unit in units):
+        return sorted(units, key=lambda unit: position[unit[0]])
+    number = {node: at for at, unit in enumerate(units) for node in unit}
+    behind: list[set[int]] = [set() for _ in units]
+    for at, unit in enumerate(units):
+        for value in (value for node in unit for value in reads[node]):
+            producer = value.producer()
+            if producer in number and number[producer] != at:
+                behind[number[producer]].add(at)
+    waiting = [0] * len(units)
+    for users in behind:
+        for user in users:
+            waiting[user] += 1
+    ready = [(position[unit[0]], at) for at, unit in enumerate(units) if not waiting[at]]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, at = heapq.heappop(ready)
+        order.append(units[at])
+        for user in behind[at]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, (position[units[user][0]], user))
+    return order

@@ -1,0 +1,102 @@
+"""Values without a known rank at the border of a region: an engine cannot be built for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import onnx_ir as ir
+from dovetail.planning.placement import kind_of
+
+if TYPE_CHECKING:
+    from dovetail_regions.regions import Reads
+
+__all__ = ["LostShape", "lost_in", "lost_on_the_way"]
+
+
+class LostShape(NamedTuple):
+    """A node that reads a value without a known rank.
+
+    Attributes:
+        node: The node.
+        value: The value.
+        culprit: The node whose inputs have shapes and whose result has none; None for an input of the model.
+        suggest: What helps, or empty.
+    """
+
+    node: ir.Node
+    value: ir.Value
+    culprit: ir.Node | None
+    suggest: str
+
+
+def lost_on_the_way(
+    nodes: Sequence[ir.Node], legal: Collection[ir.Node], kept: Collection[ir.Node], reads: Reads
+) -> list[LostShape]:
+    """The legal nodes that read such a value from outside, and those that do if these are outside, too.
+
+    Args:
+        nodes: The nodes of the graph, in topological order.
+        legal: Those that may be in regions.
+        kept: Those that stay there in any case.
+        reads: The values that each node uses.
+    """
+    found, gone = [], set()
+    for node in nodes:
+        if node not in legal or node in kept:
+            continue
+        for value in reads[node]:
+            producer = value.producer()
+            if not _has_rank(value) and (producer is None or producer not in legal or producer in gone):
+                found.append(_lost(node, value))
+                gone.add(node)
+                break
+    return found
+
+
+def lost_in(region: Collection[ir.Node], reads: Reads) -> list[LostShape]:
+    """The nodes of a region that read such a value from another region."""
+    members = set(region)
+    return [
+        _lost(node, value)
+        for node in region
+        for value in reads[node]
+        if not _has_rank(value) and value.producer() not in members
+    ]
+
+
+def _has_rank(value: ir.Value) -> bool:
+    """Whether the rank of a value is known; sequences and the like have none to know."""
+    return value.shape is not None or value.type is not None and not isinstance(value.type, ir.TensorType)
+
+
+def _lost(node: ir.Node, value: ir.Value) -> LostShape:
+    culprit = value.producer()
+    while culprit is not None:
+        unknown = next((given for given in culprit.inputs if given is not None and not _has_rank(given)), None)
+        if unknown is None:
+            break
+        value_behind, culprit = unknown, unknown.producer()
+        if culprit is None:
+            return LostShape(node, value, None, _fix_of_input(value_behind))
+    if culprit is None:
+        return LostShape(node, value, None, _fix_of_input(value))
+    return LostShape(node, value, culprit, _fix_of_extents(culprit))
+
+
+def _fix_of_input(value: ir.Value) -> str:
+    return f"give it a shape: --fix-shape {value.name}:1x3x224x224, for example" if value.is_graph_input() else ""
+
+
+def _fix_of_extents(culprit: ir.Node) -> str:
+    """Shapes of inputs help where the rank follows from integers that are computed from shapes alone."""
+    computed = any(
+        value is not None and value.producer() is not None and kind_of(value.producer()) == "shape"
+        for value in culprit.inputs
+    )
+    inputs = culprit.graph.inputs if computed and culprit.graph is not None else ()
+    open_input = next((value for value in inputs if value.shape is not None and not value.shape.is_static()), None)
+    if open_input is None:
+        return ""
+    shape = "x".join(str(extent) if isinstance(extent, int) else "1" for extent in open_input.shape)
+    return f"--fix-shape {open_input.name}:{shape}, for example: its shape then follows from numbers"

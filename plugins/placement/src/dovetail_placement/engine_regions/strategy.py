@@ -1,0 +1,115 @@
+"""The strategy `engine-regions`: whatever the backend takes, in regions that are worth building an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dovetail.planning.claim import Claims
+from dovetail.plugin.strategy import Remedy
+from dovetail_regions.regions import reads_of
+
+from dovetail_placement.engine_regions.atoms import atoms_of
+from dovetail_placement.engine_regions.cut_remarks import cuts, why_outside
+from dovetail_placement.engine_regions.graph_problem import graph_problem
+from dovetail_placement.engine_regions.lost_shapes import LostShape, lost_in, lost_on_the_way
+from dovetail_placement.engine_regions.worth import Part, Worth
+from dovetail_placement.strategies.autocast import Autocast
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_placement.view import View
+
+__all__ = ["EngineRegionsStrategy"]
+
+
+@dataclass
+class EngineRegionsStrategy(Autocast):
+    """Claims what the backend's file accepts, and gives back what is not worth an engine or cannot be built.
+
+    Its regions are those of the former of the same name. A node that reads a value of unknown rank from outside of its
+    region goes back, and so do parts of regions that save less than their border costs; see `worth`.
+
+    Attributes:
+        launch: What starting an engine costs, in bytes: what could be moved in that time.
+        border: How often a byte that crosses the border of a region counts.
+    """
+
+    launch: int = 1 << 20
+    border: int = 1
+    _withdrawn: dict[ir.Node, str] = field(default_factory=dict, init=False, repr=False)
+
+    def fix_up(self, view: View, claims: Claims) -> Claims:
+        """Withdraw what is not worth it; once nothing is left to withdraw, say why there is more than one region."""
+        nodes, reads = list(view.model.graph), reads_of(view.model.graph)
+        pinned = {claim.node for claim in claims.claims if claim.pinned}
+        claimed = {claim.node for claim in claims.claims}
+        legal = {node for node in nodes if node in claimed}
+        gone = self._lost(view, lost_on_the_way(nodes, legal, pinned, reads), pinned)
+        legal -= gone
+        regions = graph_problem(nodes, legal, reads, atoms_of(nodes, legal)).regions()
+        worth = Worth(reads, view.whole, self.launch, self.border)
+        for region in regions:
+            gone |= self._lost(view, lost_in(region, reads), pinned)
+            for part in worth.worthless(region):
+                gone |= self._dropped(view, part, pinned)
+        if not gone:
+            self._remark_cuts(view, regions, nodes, legal)
+        return Claims([claim for claim in claims.claims if claim.node not in gone])
+
+    def remedies(self, view: View, node: ir.Node) -> Iterator[Remedy]:
+        """For what the backend takes, but alone is not worth it: pins of the node, and of it with a neighbour."""
+        name = view.backend.name
+        if view.verdict(node).ok is False:
+            return
+        yield Remedy(f"--pin {node.name}={name}", pins=(f"{node.name}={name}",))
+        for other in (*view.producers(node), *view.readers(node)):
+            owner = view.claimed(other.node)
+            if (owner is None or owner[0] != name) and view.verdict(other.node).ok is not False:
+                pins = (f"{node.name}={name}", f"{other.node.name}={name}")
+                yield Remedy(" ".join(f"--pin {pin}" for pin in pins), pins=pins)
+
+    def _lost(self, view: View, found: Sequence[LostShape], pinned: set[ir.Node]) -> set[ir.Node]:
+        gone: set[ir.Node] = set()
+        for node, value, culprit, suggest in found:
+            if node in pinned or node in gone or view.only_here(node):
+                continue
+            who = f"'{culprit.name}' ({culprit.op_type}) lost it" if culprit is not None else "the model gives none"
+            why = f"not on {view.backend.name}: it reads '{value.name}', whose shape nobody knows: {who}"
+            because = (culprit,) if culprit is not None else ()
+            view.remark("missed", node, "lost-shape", why, because=because, suggest=suggest)
+            self._withdrawn[node] = why
+            gone.add(node)
+        return gone
+
+    def _dropped(self, view: View, part: Part, pinned: set[ir.Node]) -> set[ir.Node]:
+        if any(node in pinned or view.only_here(node) for node in part.nodes):
+            return set()
+        name, first, last = view.backend.name, part.nodes[0], part.nodes[-1]
+        what = f"'{first.name}' to '{last.name}' save" if first is not last else f"'{first.name}' saves"
+        counted = " (unknown extents count as 1)" if part.open_extents else ""
+        costs = f"{part.border * self.border} bytes that cross the border and {self.launch} for the start of an engine"
+        why = f"not worth an engine of {name}: {what} {part.gain} bytes{counted}, against {costs}"
+        for node in part.nodes:
+            pin = f"--pin {node.name}={name}"
+            view.remark("missed", node, "not-worth-it", why, suggest=f"{pin} keeps it there")
+            self._withdrawn[node] = why
+        return set(part.nodes)
+
+    def _remark_cuts(
+        self, view: View, regions: Sequence[Sequence[ir.Node]], nodes: Sequence[ir.Node], legal: set[ir.Node]
+    ) -> None:
+        name = view.backend.name
+        for cut in cuts(regions, nodes, legal, reads_of(view.model.graph)):
+            first, last = cut.before[0], cut.before[-1]
+            apart = f"'{first.name}' to '{last.name}'" if first is not last else f"'{first.name}'"
+            why = (
+                f"a region of {name} begins here, apart from that of {apart}: '{cut.reader.name}' waits for "
+                f"'{cut.over.name}', which waits for that region; {why_outside(view, cut.over, self._why)}"
+            )
+            view.remark("analysis", cut.node, "cut", why, because=(cut.over,))
+
+    def _why(self, node: ir.Node) -> str:
+        return self._withdrawn.get(node, "")
