@@ -25,3 +25,4 @@ def register(registry):
     registry.emitter("tensorrt-engine", "dovetail_tensorrt.tensorrt_engine:TensorRTEngine")
     registry.emitter("ep-context", "dovetail_tensorrt.ep_context:EPContext")
     registry.option("tensorrt", "dovetail_tensorrt.profiles.option:PROFILE")
+    registry.option("ask-parser", "dovetail_tensorrt.ask_parser_option:ASK_PARSER")

@@ -73,8 +73,10 @@ def _say_what_is_open(ctx: Context | None, region: EmittedRegion, profile: Regio
         return
     why = f"{region.name} has no engine, because an engine is built for bounds of extents: {'; '.join(profile.lost)}"
     hint = profile.suggest and f"; {profile.suggest}, or --data, gives bounds"
-    # Only a remark with a suggestion and without a node is printed as a note.
-    ctx.remark("analysis", "", "open-extents", f"{why}{hint}", suggest=profile.suggest or "fix the shapes: --fix-shape")
+    suggest = profile.suggest or "fix the shapes: --fix-shape"
+    # A remark with a suggestion and without a node is printed as a note, which is enough once for one way out.
+    said = any((remark.rule, remark.suggest) == ("open-extents", suggest) for remark in ctx.remarks)
+    ctx.remark("analysis", region.nodes[0] if said else "", "open-extents", f"{why}{hint}", suggest=suggest)
 
 
 def _refuse_others(region: EmittedRegion, errors: Sequence[ParserError], found: Library) -> None:
