@@ -302,3 +302,18 @@ def test_an_engine_is_built_for_one_gpu_where_that_is_asked(builder, convolution
     compiled = dovetail.compile(convolution("2"), "tensorrt:target=sm89")
     assert read_engine(artifact(compiled)).target == "sm89"
     assert attributes(context_model(compiled)[1].graph.node[0])["hardware_architecture"] == b"sm89"
+
+
+def test_numbers_that_are_extents_need_bounds(builder, with_backend):
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[2,8] x, int64[2] s) => (float[a,b] y) '
+        "{ r = Relu(x)  y = Reshape(r, s) }"
+    )
+    plugins = with_backend(EAGER.replace("unlisted: {types: f}", "unlisted: {}"))
+    (note,) = [note for note in dovetail.compile(model, "eager-trt", plugins=plugins).notes() if "no engine" in note]
+    assert "the numbers of 's' are used as extents, and nobody says their bounds" in note
+    bounds = {"s": {"values": ((1, 4), (2, 8), (4, 16))}}
+    compiled = dovetail.compile(model, "eager-trt", plugins=plugins, profiles=bounds)
+    folder = compiled.artifacts.root / "eager-trt" / "region_0"
+    assert read_engine(folder).profile["s"] == ["=1,4", "=2,8", "=4,16"]
+    assert [port.is_shape for port in read_engine(folder).inputs] == [False, True]

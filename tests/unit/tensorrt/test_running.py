@@ -27,8 +27,8 @@ def gpu(monkeypatch, tmp_path):
     monkeypatch.setenv(FOLDER, "off")
     for module in ("tensorrt_engine", "runtime.engine"):
         monkeypatch.setattr(f"dovetail_tensorrt.{module}.library", lambda: Machine.library)
+        monkeypatch.setattr(f"dovetail_tensorrt.{module}.open_cuda", lambda runtime: Machine.cuda)
     monkeypatch.setattr("dovetail_tensorrt.runtime.engine.check_driver", lambda: None)
-    monkeypatch.setattr("dovetail_tensorrt.runtime.engine.open_cuda", lambda runtime: Machine.cuda)
     return Machine
 
 
