@@ -176,3 +176,18 @@ def test_goals_are_met_with_calls_in_the_result(compiled, images):
     result = compiled(data={"image": images}, min_snr=60)
     assert result.plan.summary["accuracy"]["met"]
     assert calls_in(result)
+
+
+def test_a_region_may_read_another_one_directly(with_backend):
+    # b is computed elsewhere, so that a and c are in two regions, of which the second reads the first one's result.
+    plugins = with_backend(BACKEND.replace("ENGINES", "onnxruntime-cpu").replace("Conv, Relu", "MatMul, Conv, Relu"))
+    plugins.registry.emitter("calls", f"{__name__}:Calls")
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[4,4] x) => (float[4,4] y) '
+        "{ a = MatMul(x, x)  b = Sinh(a)  c = MatMul(a, b)  d = Sinh(c)  y = MatMul(c, d) }"
+    )
+    result = dovetail.compile(model, "call-npu", plugins=plugins)
+    assert [node.op_type for node in calls_in(result)] == ["region_0", "region_2", "region_4"]
+    x = np.full((4, 4), 0.25, np.float32)
+    b = np.sinh(a := x @ x)
+    np.testing.assert_allclose(result.run({"x": x})["y"], (c := a @ b) @ np.sinh(c), rtol=1e-2)

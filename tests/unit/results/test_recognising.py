@@ -153,6 +153,9 @@ def test_the_stamp_covers_what_shapes_a_result(tmp_path, monkeypatch):
     version = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "99" if name == "onnx" else version(name))
     others.append(stamp())
+    # What an extra brings builds what others only plan.
+    monkeypatch.setattr(metadata, "version", lambda name: "99" if name.startswith("tensorrt-rtx") else version(name))
+    others.append(stamp())
     assert len(set(others)) == len(others)
 
 

@@ -208,3 +208,112 @@ def test_numbers_used_as_extents_are_shape_tensors(builder):
     assert [(tensor.name, tensor.type, tensor.shape, tensor.is_shape) for tensor in verdict.inputs] == [
         ("x", "FLOAT", (-1, 8), False), ("s", "INT64", (2,), True),
     ]  # fmt: skip
+
+
+def context_model(compiled):
+    """The model for ONNX Runtime with NVIDIA's provider, once onnx's checker took it."""
+    path = compiled.artifacts.root / "tensorrt" / "model" / "model_ctx.onnx"
+    onnx.checker.check_model(str(path))
+    return path, onnx.load(path)
+
+
+def attributes(node):
+    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+
+def test_the_whole_model_has_nodes_for_its_engines(builder, convolution):
+    compiled = dovetail.compile(convolution(), "tensorrt", profiles=PROFILE)
+    path, model = context_model(compiled)
+    (node,) = model.graph.node
+    assert (node.domain, node.op_type, list(node.input), list(node.output)) == (
+        "com.microsoft", "EPContext", ["x"], ["y"],
+    )  # fmt: skip
+    found, made = attributes(node), json.loads((artifact(compiled) / DESCRIPTION).read_text())
+    assert (path.parent / found["ep_cache_context"].decode()).read_bytes() == (artifact(compiled) / ENGINE).read_bytes()
+    assert found["embed_mode"] == 0 and found["main_context"] == 1
+    assert found["partition_name"] == b"region_0"
+    assert found["ep_sdk_version"].decode() == builder.version
+    assert found["hardware_architecture"] == b"any"
+    assert found["notes"].decode() == f"sha256={made['sha256']}; content={made['content']}"
+    assert not model.graph.initializer
+
+
+def test_engines_may_lie_inside_of_it(builder, convolution):
+    compiled = dovetail.compile(convolution(), "tensorrt:context=embedded", profiles=PROFILE)
+    path, model = context_model(compiled)
+    found = attributes(model.graph.node[0])
+    assert found["embed_mode"] == 1
+    assert found["ep_cache_context"] == (artifact(compiled) / ENGINE).read_bytes()
+    assert [file.name for file in path.parent.iterdir()] == ["model_ctx.onnx"]
+
+
+def test_it_may_be_left_out(builder, convolution):
+    compiled = dovetail.compile(convolution("2"), "tensorrt:context=none")
+    assert not (compiled.artifacts.root / "tensorrt" / "model").exists()
+    assert (artifact(compiled) / ENGINE).is_file()
+
+
+def test_nodes_that_are_in_no_engine_stay(builder, with_backend):
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[4,4] x) => (float[4,4] y) '
+        "{ a = MatMul(x, x)  b = Bernoulli(a)  c = MatMul(a, b)  y = MatMul(b, c) }"
+    )
+    text = EAGER.replace("[tensorrt-engine]", "[tensorrt-engine, ep-context]")
+    compiled = dovetail.compile(model, "eager-trt", plugins=with_backend(text), try_engines=False)
+    path = compiled.artifacts.root / "eager-trt" / "model" / "model_ctx.onnx"
+    onnx.checker.check_model(str(path))
+    operators = [node.op_type for node in onnx.load(path).graph.node]
+    assert operators.count("EPContext") == 2 and "Bernoulli" in operators
+    assert "MatMul" not in operators
+
+
+def test_booleans_are_cast_at_the_border(builder, with_backend):
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[4] x, bool[4] m) => (bool[4] y, bool[4] z) '
+        "{ [a] g = Greater(x, x)  [b] y = Or(g, m)  [c] z = Not(y) }"
+    )
+    text = EAGER.replace("[tensorrt-engine]", "[tensorrt-engine, ep-context]")
+    compiled = dovetail.compile(
+        model, "eager-trt", plugins=with_backend(text.replace("unlisted: {types: f}", "unlisted: {}"))
+    )
+    path = compiled.artifacts.root / "eager-trt" / "model" / "model_ctx.onnx"
+    onnx.checker.check_model(str(path), full_check=False)
+    written = onnx.load(path)
+    (node,) = [node for node in written.graph.node if node.op_type == "EPContext"]
+    casts = [node for node in written.graph.node if node.op_type == "Cast"]
+    assert len(casts) == 3
+    assert {value.type.tensor_type.elem_type for value in (*written.graph.input, *written.graph.output)} == {1, 9}
+    kinds = {value.name: value.type.tensor_type.elem_type for value in written.graph.value_info}
+    assert all(kinds[name] == onnx.TensorProto.UINT8 for name in node.output)
+    assert any("for which EPContext has no type" in remark.why for remark in compiled.remarks)
+
+
+def test_onnx_runtime_refuses_it_without_the_provider(builder, convolution):
+    import onnxruntime
+
+    path, _ = context_model(dovetail.compile(convolution("2"), "tensorrt"))
+    with pytest.raises(Exception, match="EPContext"):
+        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+
+def test_an_engine_is_built_for_one_gpu_where_that_is_asked(builder, convolution):
+    if builder.sdk != "TensorRT-RTX":
+        pytest.skip("the full TensorRT builds for the GPU that is here")
+    compiled = dovetail.compile(convolution("2"), "tensorrt:target=sm89")
+    assert read_engine(artifact(compiled)).target == "sm89"
+    assert attributes(context_model(compiled)[1].graph.node[0])["hardware_architecture"] == b"sm89"
+
+
+def test_numbers_that_are_extents_need_bounds(builder, with_backend):
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[2,8] x, int64[2] s) => (float[a,b] y) '
+        "{ r = Relu(x)  y = Reshape(r, s) }"
+    )
+    plugins = with_backend(EAGER.replace("unlisted: {types: f}", "unlisted: {}"))
+    (note,) = [note for note in dovetail.compile(model, "eager-trt", plugins=plugins).notes() if "no engine" in note]
+    assert "the numbers of 's' are used as extents, and nobody says their bounds" in note
+    bounds = {"s": {"values": ((1, 4), (2, 8), (4, 16))}}
+    compiled = dovetail.compile(model, "eager-trt", plugins=plugins, profiles=bounds)
+    folder = compiled.artifacts.root / "eager-trt" / "region_0"
+    assert read_engine(folder).profile["s"] == ["=1,4", "=2,8", "=4,16"]
+    assert [port.is_shape for port in read_engine(folder).inputs] == [False, True]

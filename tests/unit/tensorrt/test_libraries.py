@@ -2,6 +2,7 @@
 
 import pytest
 from dovetail_tensorrt.libraries import NoLibrary, library, state
+from dovetail_tensorrt.runtime.cuda import NoDevice
 
 WHOLE = "__version__ = '11.4.0'\nclass Builder: pass\nclass OnnxParser: pass\nclass Runtime: pass\n"
 
@@ -13,7 +14,12 @@ def test_without_any_the_extra_is_named(packages):
     assert "dovetail-tensorrt[rtx]" in caught.value.hint
 
 
-def test_a_full_one_is_preferred(packages):
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr("dovetail_tensorrt.libraries.check_driver", lambda: None)
+
+
+def test_a_full_one_is_preferred(packages, gpu):
     packages(tensorrt=WHOLE, tensorrt_rtx_bindings=WHOLE)
     assert library().title == "TensorRT 11.4.0"
 
@@ -67,3 +73,12 @@ def test_a_folder_of_that_name_is_no_package(packages, tmp_path):
     packages(tensorrt="")
     (tmp_path / "tensorrt" / "__init__.py").unlink()
     assert "TensorRT is not installed" in state()
+
+
+def test_a_full_one_without_a_gpu_builds_nothing(packages, monkeypatch):
+    def missing():
+        raise NoDevice("there is no NVIDIA driver here (libcuda.so.1)")
+
+    monkeypatch.setattr("dovetail_tensorrt.libraries.check_driver", missing)
+    packages(tensorrt=WHOLE)
+    assert "TensorRT is of no use here: there is no NVIDIA driver here" in state()

@@ -56,8 +56,9 @@ def test_a_profile_fits_the_model(convolution, profiles, why):
 
 
 def test_another_backend_has_no_profile(convolution):
-    with pytest.raises(UsageError, match="only engines of tensorrt have them"):
-        dovetail.plan(convolution(), "cpu-bf16", profiles={"x": SHAPES})
+    for ask in (dovetail.plan, dovetail.compile):
+        with pytest.raises(UsageError, match="--profile is for engines of TensorRT, and no backend makes any"):
+            ask(convolution(), "cpu-bf16", profiles={"x": SHAPES})
 
 
 def test_an_extent_of_one_name_has_one_range():

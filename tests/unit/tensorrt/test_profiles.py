@@ -67,15 +67,14 @@ def test_the_node_that_loses_an_extent_is_named():
     )
     assert bounds.of("y") is None
     assert bounds.open_axes("y") == "axis 1"
-    assert bounds.lost_at("y").op_type == "NonZero"
-    assert bounds.open_input("y") == ""
+    assert bounds.lost("y").producer().op_type == "NonZero"
+    assert bounds.text("i", ("MIN", "MAX")) == ["2xMIN", "2xMAX"]
 
 
 def test_the_input_that_leaves_extents_open_is_named():
     bounds = known("g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
     assert bounds.of("y") is None
-    assert bounds.lost_at("y") is None
-    assert bounds.open_input("y") == "x"
+    assert bounds.lost("y").name == "x"
 
 
 def test_bounds_of_a_value_inside_may_be_given():
@@ -115,10 +114,12 @@ def test_the_data_gives_bounds_and_a_replay_needs_none(convolution, tmp_path):
     assert attributes_of(again)["max_shapes"] == ("x:7x4x8x8",)
 
 
-def test_open_extents_are_a_note_that_says_what_to_give(convolution):
+def test_open_extents_are_a_note_that_says_what_to_give(builder, convolution):
     compiled = dovetail.compile(convolution(), "tensorrt")
     assert "max_shapes" not in attributes_of(compiled)
-    assert any("axis 0 of 'x' stays open" in remark.why for remark in compiled.remarks) or not compiled.artifacts
+    (note,) = [note for note in compiled.notes() if "has no engine" in note]
+    assert "axis 0 of 'x' stays open" in note
+    assert "--profile x:MINx4x8x8:OPTx4x8x8:MAXx4x8x8, or --data, gives bounds" in note
     result = compiled.run({"x": np.ones((3, 4, 8, 8), np.float32)})
     assert result["y"].shape == (3, 4, 8, 8)
 
@@ -137,3 +138,25 @@ def test_integers_of_fixed_extents_beside_data():
     compiled = dovetail.compile(model, "tensorrt", data={"words": np.array([[0, 1, 2, 0]])})
     assert compiled.coverage().startswith("tensorrt 1/1")
     assert not [remark for remark in compiled.remarks if remark.kind == "failed"]
+
+
+def test_extents_that_data_decides_may_be_given_where_they_arise(builder, with_backend):
+    text = """
+backend: eager-trt
+device: cuda
+precision: {low: float16, high: float32}
+opset: 13..24
+dynamic: profile
+unlisted: {}
+ops: {NonZero: refuse}
+place: {strategy: autocast}
+emit: {engines: [onnxruntime-cpu], artifacts: [tensorrt-engine]}
+"""
+    model = onnx.parser.parse_model(
+        f"{HEADER} g (float[2,3] x) => (float[2,K] y) {{ [find] i = NonZero(x)  f = Cast<to=1>(i)  y = Relu(f) }}"
+    )
+    plugins = with_backend(text)
+    compiled = dovetail.compile(model, "eager-trt", plugins=plugins)
+    (note,) = [note for note in compiled.notes() if "has no engine" in note]
+    assert "axis 1 of 'i' is not known: node 'find' (NonZero) decides it by numbers" in note
+    assert "--profile i:2xMIN:2xOPT:2xMAX" in note

@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `tensorrt`, its policies and facts, its emitter and its options."""
+    """Register the backend `tensorrt`, its policies and facts, its engine, its emitters and its options."""
     registry.backend("tensorrt", "dovetail_schemas:backends/tensorrt.yaml")
     registry.policy("tensorrt", "dovetail_schemas:policies/tensorrt.yaml")
     registry.policy("tensorrt-bf16", "dovetail_schemas:policies/tensorrt_bf16.yaml")
@@ -21,5 +21,8 @@ def register(registry):
         "symmetric",
     ):
         registry.fact(fact, f"dovetail_tensorrt.facts:{fact}")
+    registry.engine("tensorrt", "dovetail_tensorrt.runtime.engine:TensorRT")
     registry.emitter("tensorrt-engine", "dovetail_tensorrt.tensorrt_engine:TensorRTEngine")
+    registry.emitter("ep-context", "dovetail_tensorrt.ep_context:EPContext")
     registry.option("tensorrt", "dovetail_tensorrt.profiles.option:PROFILE")
+    registry.option("ask-parser", "dovetail_tensorrt.ask_parser_option:ASK_PARSER")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
 
 from dovetail_tensorrt.logger import plain
@@ -16,7 +15,11 @@ from dovetail_tensorrt.target import ANY, set_target
 if TYPE_CHECKING:
     from dovetail_tensorrt.profiles.bounds import Bounds
 
-__all__ = ["BuildSettings", "build"]
+__all__ = ["BuildSettings", "OpenExtents", "build"]
+
+
+class OpenExtents(EngineError):
+    """An engine needs bounds that nobody gives."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ def build(parsed: ParsedModel, profile: Mapping[str, Bounds], settings: BuildSet
         settings: What else shapes the engine.
 
     Raises:
+        OpenExtents: The profile lacks an input.
         EngineError: The builder refuses the network; names the node where it tells.
     """
     trt = parsed.library.trt
@@ -70,14 +74,14 @@ def _profile(parsed: ParsedModel, given: Mapping[str, Bounds]) -> Any:
         bounds = given.get(tensor.name)
         if tensor.is_shape:
             if bounds is None or bounds.values is None:
-                raise EngineError(
+                raise OpenExtents(
                     f"the numbers of '{tensor.name}' are used as extents, and nobody says their bounds",
                     f"give them: --profile {tensor.name}:=MIN:=OPT:=MAX, with commas between numbers",
                 )
             profile.set_shape_input(tensor.name, *bounds.values)
         elif -1 in tensor.shape:
             if bounds is None:
-                raise DovetailError(f"no profile says the extents of '{tensor.name}'", f"--profile {tensor.name}:...")
+                raise OpenExtents(f"no profile says the extents of '{tensor.name}'", f"--profile {tensor.name}:...")
             profile.set_shape(tensor.name, *bounds.shapes)
     return profile
 

@@ -18,6 +18,8 @@ from typing import Any
 
 from dovetail.errors import DovetailError
 
+from dovetail_tensorrt.runtime.cuda import NoDevice, check_driver
+
 __all__ = ["EXTRA", "FULL", "RTX", "Library", "NoLibrary", "library", "state"]
 
 FULL, RTX = "TensorRT", "TensorRT-RTX"
@@ -66,12 +68,13 @@ def library() -> Library:
         try:
             found = load()
         except Exception as error:  # a package of somebody else may raise anything while it is imported
-            broken.append(f"{name} is broken: {_described(error)}")
+            what = "is of no use here" if isinstance(error, NoDevice) else "is broken"
+            broken.append(f"{name} {what}: {_described(error)}")
             continue
         if found is not None:
             return found
     if broken:
-        raise NoLibrary("; ".join(broken), f"install it again: {EXTRA}")
+        raise NoLibrary("; ".join(broken), f"install the extra (again): {EXTRA}")
     raise NoLibrary("TensorRT is not installed", f"{EXTRA} brings TensorRT-RTX, which builds without a GPU")
 
 
@@ -88,6 +91,7 @@ def _full() -> Library | None:
         return None
     trt = importlib.import_module(_FULL_MODULE)
     _check(trt)
+    check_driver()  # its builder needs a GPU, so without one TensorRT-RTX is of more use
     return Library(FULL, str(trt.__version__), trt)
 
 
@@ -128,5 +132,5 @@ def _check(trt: Any) -> None:
 
 
 def _described(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    text = " ".join(str(getattr(error, "message", error)).split())
+    return text if isinstance(error, NoDevice) else f"{type(error).__name__}: {text}" if text else type(error).__name__

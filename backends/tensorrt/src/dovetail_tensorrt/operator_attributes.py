@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from dovetail_tensorrt.profiles.option import OPTION, WORKSPACE
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
     from dovetail_tensorrt.profiles.of_region import RegionProfile
 
-__all__ = ["engine_attributes", "workspace_of"]
+__all__ = ["engine_attributes", "recorded_workspace", "workspace_of"]
 
 _LOW = {"FLOAT16": "enable_fp16", "BFLOAT16": "enable_bf16", "INT8": "enable_int8"}
 _LOW_BORDER = "enable_low_precision_io"
@@ -42,3 +43,8 @@ def engine_attributes(region: Model, workspace: int, profile: RegionProfile) -> 
 def workspace_of(ctx: Context | None) -> int:
     """The bytes of `--workspace`; 0 for as much as the GPU has."""
     return int(ctx.request.options.get(OPTION, {}).get(WORKSPACE, 0)) if ctx is not None else 0
+
+
+def recorded_workspace(call: ir.Node | None) -> int:
+    """The bytes that a call of a region's function records."""
+    return call.attributes.get_int(WORKSPACE, 0) if call is not None else 0

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import Artifact, Call
+from dovetail.plugin import Artifact, Call, EngineError
 
+from dovetail_tensorrt.builder import OpenExtents
 from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE
-from dovetail_tensorrt.libraries import Library, NoLibrary, library
+from dovetail_tensorrt.libraries import EXTRA, RTX, Library, NoLibrary, library
 from dovetail_tensorrt.making import ParserRefusal, make_engine
 from dovetail_tensorrt.operator_attributes import engine_attributes, workspace_of
 from dovetail_tensorrt.parser import ParserError
-from dovetail_tensorrt.profiles.of_region import RegionProfile, region_profile
+from dovetail_tensorrt.profiles.of_region import region_profile
+from dovetail_tensorrt.runtime.cuda import NoDevice, open_cuda
 from dovetail_tensorrt.target import target_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dovetail.errors import DovetailError
     from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion
 
@@ -36,54 +38,63 @@ class TensorRTEngine:
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write the engine and its description, and give the call."""
         ctx = region.context
+        if ctx is not None and not ctx.files_wanted:
+            return Artifact(node=Call())  # of a trial, which nobody keeps
         profile = region_profile(region.model, ctx.model if ctx is not None else None, ctx)
         call = Call(engine_attributes(region.model, workspace_of(ctx), profile))
-        if ctx is not None and not ctx.files_wanted:
-            return Artifact(node=call)
         try:
             found = library()
-        except NoLibrary as error:
+            capability = None if found.sdk == RTX else open_cuda(found.cudart).capability()
+        except (NoLibrary, NoDevice) as error:
             _say_that_nothing_is_built(ctx, error)
             return Artifact(node=call)
         if profile.lost:
-            _say_what_is_open(ctx, region, profile)
+            _say_what_is_open(region, "; ".join(profile.lost), profile.suggest)
             return Artifact(node=call)
         try:
-            self._make(region, found, profile, folder)
-        except ParserRefusal as refusal:
-            _refuse_others(region, refusal.errors, found)
-            raise
+            asked = dict(getattr(region.backend, "chosen", {})).get(_TARGET, "")
+            target = target_of(found, asked, capability)
+            make_engine(region.model, found, profile.bounds, target, workspace_of(ctx), folder)
+        except OpenExtents as error:
+            _say_what_is_open(region, error.message, error.hint)
+            return Artifact(node=call)
+        except EngineError as error:
+            raise _refusal(region, error, found) from error
         return Artifact((ENGINE, DESCRIPTION), call)
 
-    def _make(self, region: EmittedRegion, found: Library, profile: RegionProfile, folder: Path) -> None:
-        asked = dict(getattr(region.backend, "chosen", {})).get(_TARGET, "")
-        target = target_of(found, asked, None)
-        make_engine(region.model, found, profile.bounds, target, workspace_of(region.context), folder)
 
-
-def _say_that_nothing_is_built(ctx: Context | None, error: NoLibrary) -> None:
+def _say_that_nothing_is_built(ctx: Context | None, error: DovetailError) -> None:
     if ctx is None or any(remark.rule == "not-built" for remark in ctx.remarks):
         return
     why = f"no engine was built, and the table of the backend alone decided: {error.message}"
-    ctx.remark("analysis", "", "not-built", why, suggest=error.hint)
+    ctx.remark("analysis", "", "not-built", why, suggest=error.hint or EXTRA)
 
 
-def _say_what_is_open(ctx: Context | None, region: EmittedRegion, profile: RegionProfile) -> None:
+def _say_what_is_open(region: EmittedRegion, why: str, suggest: str) -> None:
+    ctx = region.context
     if ctx is None:
         return
-    why = f"{region.name} has no engine, because an engine is built for bounds of extents: {'; '.join(profile.lost)}"
-    hint = profile.suggest and f"; {profile.suggest}, or --data, gives bounds"
-    # Only a remark with a suggestion and without a node is printed as a note.
-    ctx.remark("analysis", "", "open-extents", f"{why}{hint}", suggest=profile.suggest or "fix the shapes: --fix-shape")
+    text = f"{region.name} has no engine, because an engine is built for bounds of extents: {why}"
+    way_out = f"; {suggest}, or --data, gives bounds" if suggest.startswith("--") else ""
+    suggest = suggest or "fix the shapes: --fix-shape"
+    # A remark with a suggestion and without a node is printed as a note, which is enough once for one way out.
+    said = any((remark.rule, remark.suggest) == ("open-extents", suggest) for remark in ctx.remarks)
+    ctx.remark("analysis", region.nodes[0] if said else "", "open-extents", text + way_out, suggest=suggest)
 
 
-def _refuse_others(region: EmittedRegion, errors: Sequence[ParserError], found: Library) -> None:
-    """Refuse all nodes that the parser names but the first, which the error names; one round is enough for all."""
+def _refusal(region: EmittedRegion, error: EngineError, found: Library) -> EngineError:
+    """The error, naming a node that can be placed elsewhere; all others that the parser names are refused here.
+
+    A conversion cannot: it stands where its readers want it, so that one at fault takes the region with it.
+    """
+    errors = error.errors if isinstance(error, ParserRefusal) else (ParserError(error.node, "", error.message),)
+    why = {one.node: one.text for one in errors if one.node in region.nodes}
+    first = next(iter(why), "")
     ctx = region.context
-    if ctx is None or ctx.model is None:
-        return
-    why = {error.node: error.text for error in errors[1:] if error.node and error.node != errors[0].node}
-    for node in ctx.model.graph if why else ():
-        if node.name in why and node.name in region.nodes:
+    for node in ctx.model.graph if ctx is not None and ctx.model is not None and len(why) > 1 else ():
+        if node.name in why and node.name != first:
             text = f"the parser of {found.title} refuses it: {why[node.name]}"
             ctx.refuse(node, region.backend.name, text, rule="not-emitted", kind="failed")
+    said = next((one for one in errors if one.node == first), errors[0])
+    message = f"the parser of {found.title} refuses {said}" if isinstance(error, ParserRefusal) else error.message
+    return EngineError(message, error.hint, first)

@@ -84,7 +84,10 @@ class RegionModel:
 
 
 class Session(Protocol):
-    """A loaded region."""
+    """A loaded region.
+
+    It may have `notes`: texts that say what the user should know of how it was loaded.
+    """
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; may be called from several threads at once.

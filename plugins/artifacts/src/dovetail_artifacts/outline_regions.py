@@ -12,7 +12,7 @@ from dovetail.planning.placement import HOST, placed_backends
 from dovetail.suggestions import did_you_mean
 from dovetail_regions.regions import annotated_regions
 
-from dovetail_artifacts.outlining import outline_region
+from dovetail_artifacts.outlining import current_region, outline_region
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -51,7 +51,7 @@ class OutlineRegions(Pass):
         regions = [region for region in annotated_regions(model.graph) if self._wants(region.backend)]
         names = ctx.analysis(FreshNames, model)
         for region in regions:
-            node = outline_region(model, region, f"region_{region.index}", names)
+            node = outline_region(model, current_region(region), f"region_{region.index}", names)
             ctx.remark("passed", node, "outlined", f"region {region.index} is a function of {len(region.nodes)} nodes")
         if regions:
             model.graph.sort()

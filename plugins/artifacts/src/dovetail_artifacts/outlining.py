@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.planning.placement import Placement, get_placement, origin_of, set_origin, set_placement
@@ -14,7 +15,15 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail_regions.regions import Region
 
-__all__ = ["outline_region", "replace_region", "set_attributes"]
+__all__ = ["current_region", "outline_region", "replace_region", "set_attributes"]
+
+
+def current_region(region: Region) -> Region:
+    """The region with the inputs that its nodes read now: regions that were replaced before it gave new values."""
+    own = set(region.nodes)
+    read = (value for node in region.nodes for value in used_values(node) if not value.is_initializer())
+    inputs = dict.fromkeys(value for value in read if value.producer() not in own)
+    return replace(region, inputs=tuple(inputs))
 
 
 def outline_region(model: Model, region: Region, name: str, names: FreshNames) -> ir.Node:
@@ -96,10 +105,15 @@ def replace_region(
 
 
 def set_attributes(node: ir.Node, attributes: Mapping[str, object]) -> None:
-    """Set attributes of `node`, by name: numbers, texts, and lists of them."""
+    """Set attributes of `node`, by name: numbers, texts, bytes, and lists of numbers and texts."""
     import onnx_ir as ir
 
-    for attribute in ir.convenience.convert_attributes(dict(attributes)):
+    # onnx-ir would take bytes for a list of numbers.
+    for name, value in attributes.items():
+        if isinstance(value, bytes):
+            node.attributes[name] = ir.AttrString(name, value)
+    attributes = {name: value for name, value in attributes.items() if not isinstance(value, bytes)}
+    for attribute in ir.convenience.convert_attributes(attributes):
         node.attributes[attribute.name] = attribute
 
 

@@ -13,7 +13,7 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_regions.regions import Region
 
 from dovetail_artifacts.border import Border
-from dovetail_artifacts.outlining import outline_region, replace_region, set_attributes
+from dovetail_artifacts.outlining import current_region, outline_region, replace_region, set_attributes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -37,7 +37,7 @@ def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: 
         # Nobody keeps the files of a trial, and whoever looks at its result wants to see the nodes.
         if artifact.node is None or isinstance(artifact.node, Call) and not ctx.files_wanted:
             continue
-        name = f"region_{region.index}"
+        name, region = f"region_{region.index}", current_region(region)
         # Behind an operator of the engine's own, the function only tells what that stands for: its weights go.
         node = outline_region(model, region, name, names)
         if isinstance(artifact.node, Call):

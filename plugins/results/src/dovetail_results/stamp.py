@@ -120,7 +120,8 @@ def _requirements(distribution: str) -> set[str]:
         texts = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:
         return set()
-    return {found[0] for text in texts if "extra ==" not in text and (found := _NAME.match(text))}
+    # Those of extras, too: what is installed of them may build what others only plan.
+    return {found[0] for text in texts if (found := _NAME.match(text))}
 
 
 def _version(distribution: str) -> str:

@@ -101,6 +101,15 @@ class GuardedSession:
         self._engine = engine
         self._outputs = [declared(value) for value in outputs]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the session says of how it was loaded, with the engine's name; most have nothing to say."""
+        try:
+            said = tuple(map(str, getattr(self._session, "notes", ())))
+        except _ANYTHING:
+            return ()
+        return tuple(f"{self._engine.label}: {note}" for note in said)
+
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name.
 

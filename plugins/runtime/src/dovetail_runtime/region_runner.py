@@ -161,6 +161,8 @@ class RegionRunner:
                 continue
             for refusal in self.refusals:
                 self._note(f"{self.described} runs on {engine.name}: {refusal.error.message}")
+            for note in session.notes:
+                self._note(note)
             return engine, session
         raise NoEngine(self.region, self.refusals)
 

@@ -65,7 +65,7 @@ def region_profile(region: Model, model: Model | None, ctx: Context | None) -> R
         found[name] = bounds if bounds is not None else declared
         if found[name] is None:
             lost.append(_why_open(name, known))
-            suggest = suggest or _suggestion(known.open_input(name), known, model)
+            suggest = suggest or _suggestion(name, known)
     return RegionProfile({name: bounds for name, bounds in found.items() if bounds is not None}, tuple(lost), suggest)
 
 
@@ -91,22 +91,16 @@ def _declared(value: ir.Value) -> Bounds | None:
 
 
 def _why_open(name: str, known: KnownBounds) -> str:
-    axes, node = known.open_axes(name), known.lost_at(name)
+    axes, lost = known.open_axes(name), known.lost(name)
+    node = lost.producer() if lost is not None else None
     if node is not None:
-        return (
-            f"{axes} of '{name}' is not known: node '{node.name}' ({node.op_type}) decides it by the numbers it reads"
-        )
-    given = known.open_input(name) or name
-    where = "" if given == name else f", because input '{given}' leaves extents open"
+        decides = "it" if lost.name == name else f"that of '{lost.name}'"
+        return f"{axes} of '{name}' is not known: node '{node.name}' ({node.op_type}) decides {decides} by numbers"
+    where = "" if lost is None or lost.name == name else f", because input '{lost.name}' leaves extents open"
     return f"{axes} of '{name}' stays open{where}"
 
 
-def _suggestion(name: str, known: KnownBounds, model: Model) -> str:
-    value = next((value for value in model.graph.inputs if value.name == name), None)
-    if value is None or value.shape is None:
-        return ""
-    points = []
-    for letter in ("MIN", "OPT", "MAX"):
-        extents = (str(extent) if isinstance(extent, int) else letter for extent in value.shape)
-        points.append("x".join(extents))
-    return f"--profile {name}:{':'.join(points)}"
+def _suggestion(name: str, known: KnownBounds) -> str:
+    lost = known.lost(name)
+    points = known.text(lost.name, ("MIN", "OPT", "MAX")) if lost is not None else []
+    return f"--profile {lost.name}:{':'.join(points)}" if points else ""

@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, UsageError
 from dovetail.suggestions import did_you_mean
 
+from dovetail_tensorrt.engine_backends import engine_backend
 from dovetail_tensorrt.profiles.bounds import Bounds, bounds_from, parse_profile
 from dovetail_tensorrt.profiles.named import named_extents
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
-    from dovetail.passes import Request
+    from dovetail.passes import Context, Request
+    from dovetail.planning.plan import Plan
     from dovetail.plugin import CompileJob, Proceed
 
-__all__ = ["BACKEND", "OPTION", "PROFILES", "WORKSPACE", "ProfileOption"]
+__all__ = ["OPTION", "PROFILES", "WORKSPACE", "ProfileOption"]
 
-BACKEND, OPTION = "tensorrt", "tensorrt"
-"""The name of the backend, and of the option, under which a request records what is given."""
+OPTION = "tensorrt"
+"""The name of the option, under which a request records what is given."""
 PROFILES, WORKSPACE = "profiles", "workspace"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
@@ -93,14 +95,9 @@ class ProfileOption:
         """The request as it is, once the profiles are held against the model.
 
         Raises:
-            UsageError: The backend is not asked for.
             DovetailError: The model has no such value, a shape does not fit what it declares, or two shapes contradict
                 each other.
         """
-        if request.backends and not any(choice.name == BACKEND for choice in request.backends):
-            given = ", ".join(name for name in self.keywords if keywords.get(name))
-            if given:
-                raise UsageError(f"{given}: only engines of {BACKEND} have them", f"add --backend {BACKEND}")
         profiles = _profiles(keywords)
         for name, bounds in profiles.items():
             _check(name, bounds, model)
@@ -108,8 +105,27 @@ class ProfileOption:
         return request
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; the emitter reads what is recorded."""
+        """Compile; the emitter reads what is recorded.
+
+        Raises:
+            UsageError: No backend makes engines.
+        """
+        _check_backends(job.ctx, job.keywords)
         return proceed()
+
+    def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
+        """Look whether anything reads what is given.
+
+        Raises:
+            UsageError: No backend makes engines.
+        """
+        _check_backends(ctx, keywords)
+
+
+def _check_backends(ctx: Context, keywords: Mapping[str, Any]) -> None:
+    for name, argument in ((PROFILES, "--profile"), (WORKSPACE, "--workspace")):
+        if keywords.get(name):
+            engine_backend(ctx.backends, argument)
 
 
 def _profiles(keywords: Mapping[str, Any]) -> dict[str, Bounds]:

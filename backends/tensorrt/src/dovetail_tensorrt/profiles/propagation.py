@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dovetail_tensorrt.profiles.bounds import Bounds, Profile
@@ -63,29 +64,26 @@ class KnownBounds:
                 return f"axis {axes[0]}" if len(axes) == 1 else f"axes {', '.join(axes)}"
         return ""
 
-    def lost_at(self, name: str) -> ir.Node | None:
-        """The node at which the extents of a value were lost; None where an input of the model leaves them open."""
-        value, seen = self._values.get(name), set()
-        while value is not None and (node := value.producer()) is not None and node not in seen:
-            seen.add(node)
-            unknown = [
-                one for one in node.inputs if one is not None and not _is_constant(one) and self.of(one.name) is None
-            ]
-            if not unknown:
-                return node
-            value = unknown[0]
-        return None
+    def lost(self, name: str) -> ir.Value | None:
+        """The value that leaves the extents of another one open.
 
-    def open_input(self, name: str) -> str:
-        """The name of the input of the model whose open extents leave those of a value open; empty if none does."""
+        That is an input of the model, or the result of a node that reads values of known extents, and decides its own
+        by their numbers.
+        """
         value, seen = self._values.get(name), set()
         while value is not None and (node := value.producer()) is not None and node not in seen:
             seen.add(node)
-            unknown = [
-                one for one in node.inputs if one is not None and not _is_constant(one) and self.of(one.name) is None
-            ]
-            value = unknown[0] if unknown else None
-        return value.name if value is not None and value.producer() is None else ""
+            read = (one for one in node.inputs if one is not None and not _is_constant(one))
+            unknown = next((one for one in read if self.of(one.name) is None), None)
+            if unknown is None:
+                return value
+            value = unknown
+        return value
+
+    def text(self, name: str, letters: Sequence[str]) -> list[str]:
+        """The extents of a value, once with each of `letters` for those that are open: `["MINx3", "MAXx3"]`."""
+        shape = self._shape(self._points[0], name)
+        return ["x".join(letter if one is None else str(one) for one in shape) for letter in letters] if shape else []
 
     def _shape(self, point: Point, name: str) -> Extents | None:
         if name in point.numbers:

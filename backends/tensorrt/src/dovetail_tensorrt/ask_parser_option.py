@@ -1,0 +1,87 @@
+"""`dovetail plan --ask-parser`: where the backend file and the real parser differ."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail.counting import counted
+from dovetail.planning.remark import Remark
+
+from dovetail_tensorrt.engine_backends import engine_backend
+from dovetail_tensorrt.libraries import library
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.planning.plan import Plan
+    from dovetail.plugin import CompileJob, Proceed
+
+__all__ = ["ASK_PARSER", "AskParserOption"]
+
+_KEYWORD = "ask_parser"
+_SUMMARY = "parser"
+_RULE = "parser-differs"
+
+
+class AskParserOption:
+    """The option: `dovetail plan MODEL --backend tensorrt --ask-parser`.
+
+    Keyword argument of `dovetail.plan`:
+        ask_parser: Compile in memory, ask the real parser about every node, and put the nodes for which it and the
+            backend file differ into the plan: into its remarks, and into `summary: parser`.
+    """
+
+    commands = ("plan",)
+    keywords = (_KEYWORD,)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add `--ask-parser`."""
+        parser.add_argument(
+            "--ask-parser",
+            action="store_true",
+            help="ask TensorRT's parser about every node, and list the nodes for which the backend file says otherwise",
+        )
+
+    def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
+        """The keyword argument."""
+        return {_KEYWORD: True} if args.ask_parser else {}
+
+    def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Nothing: it changes no plan."""
+        return {}
+
+    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+        """Compile; nobody asks the parser then."""
+        return proceed()
+
+    def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
+        """Ask, and record where the answers differ.
+
+        Raises:
+            UsageError: No backend makes engines.
+            NoLibrary: There is no parser here.
+        """
+        if not keywords.get(_KEYWORD):
+            return
+        backend = engine_backend(ctx.backends, "--ask-parser")
+        found = library()
+        from dovetail_tensorrt.ask_parser import answers
+
+        asked = list(answers(model, {node.name for node in plan.nodes}, ctx, backend, found))
+        differences = [answer for answer in asked if answer.differs]
+        plan.summary[_SUMMARY] = {
+            "asked": found.title,
+            "nodes": len(asked),
+            "differences": [answer.as_dict() for answer in differences],
+        }
+        for answer in differences:
+            plan.remarks.append(Remark("analysis", answer.node, "ask-parser", _RULE, str(answer)))
+        agreed = f"{found.title} and the table agree on {counted(len(asked) - len(differences), 'node')}"
+        more = f", and differ on {counted(len(differences), 'node')}" if differences else ""
+        plan.remarks.append(Remark("analysis", "", "ask-parser", "parser-asked", agreed + more))
+
+
+ASK_PARSER = AskParserOption()

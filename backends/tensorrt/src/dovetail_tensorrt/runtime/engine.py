@@ -1,0 +1,85 @@
+"""The engine `tensorrt`: regions on an NVIDIA GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from dovetail.plugin import Availability, EngineError, Reads, RegionModel
+
+from dovetail_tensorrt.libraries import NoLibrary, library, state
+from dovetail_tensorrt.profiles.bounds import bounds_from
+from dovetail_tensorrt.runtime.cuda import NoDevice, check_driver, open_cuda
+from dovetail_tensorrt.runtime.loading import LoadedEngine, load_engine
+from dovetail_tensorrt.runtime.session import Binding, TensorRTSession
+from dovetail_tensorrt.runtime.types import READ_TYPES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from dovetail.ir.model import Model
+
+__all__ = ["TensorRT"]
+
+
+class TensorRT:
+    """Runs the engines that were compiled ahead of time, and builds those that do not fit this machine."""
+
+    name = "tensorrt"
+    loads_artifacts = True
+
+    def available(self) -> Availability:
+        """Whether there is a GPU with a driver, and a TensorRT."""
+        try:
+            check_driver()
+        except NoDevice as error:
+            return Availability(False, f"{error.message}; {state()}")
+        try:
+            library()
+        except NoLibrary as error:
+            return Availability(False, f"{error.message} ({error.hint})")
+        return Availability(True)
+
+    @property
+    def reads(self) -> Reads:
+        """What its parser takes."""
+        return Reads(opset=24, ir_version=13, types=READ_TYPES)
+
+    def load(self, region: RegionModel, options: Mapping[str, object]) -> TensorRTSession:
+        """Load a region; options are not used.
+
+        Raises:
+            EngineError: Neither the engine file nor a new engine can be had.
+        """
+        found = library()
+        try:
+            cuda = open_cuda(found.cudart)
+            loaded = load_engine(region, found, cuda.capability())
+            inputs, outputs = _bindings(loaded)
+            nodes = [node.name or "" for node in (loaded.region.graph if loaded.call is None else [loaded.call])]
+            passed = _passed(region.model, {binding.value for binding in outputs})
+            return TensorRTSession(
+                loaded.engine, found.trt, cuda, inputs, outputs, nodes, loaded.logger, loaded.notes, passed
+            )
+        except NoDevice as error:
+            raise EngineError(f"{self.name}: {error.message}", error.hint) from error
+
+
+def _bindings(loaded: LoadedEngine) -> tuple[list[Binding], list[Binding]]:
+    """Which value is which tensor; by position, for the names of values may have changed since the engine was built."""
+    made, graph = loaded.made, loaded.region.graph
+    read = [value.name for value in graph.inputs if not value.is_initializer()]
+    given = [value.name for value in graph.outputs]
+    if (len(read), len(given)) != (len(made.inputs), len(made.outputs)):
+        raise EngineError("the engine has other inputs or outputs than the region", "compile the model again")
+    profile = {name: bounds_from(name, points) for name, points in made.profile.items()}
+    inputs = [Binding(value, port.name, profile.get(port.name)) for value, port in zip(read, made.inputs, strict=True)]
+    return inputs, [Binding(value, port.name) for value, port in zip(given, made.outputs, strict=True)]
+
+
+def _passed(model: Model, computed: Collection[str]) -> dict[str, str | np.ndarray]:
+    """What a model gives besides: inputs as they are, and constants."""
+    found: dict[str, str | np.ndarray] = {}
+    for value in model.graph.outputs:
+        if value.name not in computed:
+            found[value.name] = value.name if value.is_graph_input() else value.const_value.numpy()
+    return found

@@ -1,0 +1,167 @@
+"""A session on an engine: one stream, device memory that grows as needed, and a lock, for a context serves one call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dovetail.plugin import EngineError, Executed
+
+from dovetail_tensorrt.profiles.bounds import Bounds
+from dovetail_tensorrt.runtime.outputs import Outputs
+from dovetail_tensorrt.runtime.types import array_type
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dovetail_tensorrt.runtime.cuda import Cuda
+
+__all__ = ["Binding", "TensorRTSession"]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A value of a region and the tensor of the engine that it is.
+
+    Attributes:
+        value: The name of the value.
+        tensor: The name of the tensor.
+        bounds: What the engine was built for; None for an output, and where the extents are fixed.
+    """
+
+    value: str
+    tensor: str
+    bounds: Bounds | None = None
+
+
+class TensorRTSession:
+    """Runs an engine; safe to call from several threads.
+
+    Args:
+        engine: A deserialised engine.
+        trt: The module of the TensorRT that deserialised it.
+        cuda: The GPU.
+        inputs: The inputs of the region.
+        outputs: Its outputs.
+        nodes: The names of the nodes that the engine stands for.
+        logger: What TensorRT says.
+        notes: What the user should know of the engine.
+        passed: By name, what the model gives without computing it: the name of an input, or an array.
+    """
+
+    def __init__(
+        self,
+        engine: Any,
+        trt: Any,
+        cuda: Cuda,
+        inputs: Sequence[Binding],
+        outputs: Sequence[Binding],
+        nodes: Sequence[str] = (),
+        logger: Any = None,
+        notes: Sequence[str] = (),
+        passed: Mapping[str, str | np.ndarray] = MappingProxyType({}),
+    ):
+        self.notes = tuple(notes)
+        self._passed = dict(passed)
+        self._engine, self._trt, self._cuda, self._logger = engine, trt, cuda, logger
+        self._inputs, self._nodes = tuple(inputs), tuple(nodes)
+        self._lock = threading.Lock()
+        self._memory: dict[str, tuple[int, int]] = {}
+        self._stream = 0
+        self._context = engine.create_execution_context()
+        if self._context is None:
+            raise EngineError(f"TensorRT makes no context for the engine{self._said()}")
+        self._stream = cuda.stream()
+        self._types = {
+            one.tensor: array_type(engine.get_tensor_dtype(one.tensor).name, one.tensor) for one in (*inputs, *outputs)
+        }
+        self._outputs = Outputs(self._context, trt, cuda, outputs, self._types, self._room)
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute all outputs by name.
+
+        Raises:
+            EngineError: An input is outside of the profile, or TensorRT fails.
+        """
+        with self._lock:
+            held = [self._give(binding, inputs[binding.value]) for binding in self._inputs]
+            self._outputs.prepare()
+            if not self._context.execute_async_v3(self._stream):
+                raise EngineError(f"TensorRT fails to run the engine{self._said()}")
+            results = self._outputs.fetch(self._stream)
+            del held  # the copies that are under way read these arrays until here
+        for name, source in self._passed.items():
+            results[name] = (inputs[source] if isinstance(source, str) else source).copy()
+        return results
+
+    def executed(self) -> dict[str, Executed]:
+        """An engine fuses its nodes, and does not tell what became of each."""
+        return {name: Executed("", "not-reported") for name in self._nodes}
+
+    def _give(self, binding: Binding, given: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        kind, name = self._types[binding.tensor], binding.tensor
+        array = np.asarray(given, order="C")
+        if array.dtype != kind:
+            raise EngineError(f"'{binding.value}' is {array.dtype.name}, and the engine reads {kind.name}")
+        _check_profile(binding, array)
+        if self._engine.get_tensor_location(name) == self._trt.TensorLocation.HOST:
+            # Numbers that are extents are read before anything runs, where they are.
+            self._set_shape(binding, array)
+            self._context.set_tensor_address(name, array.ctypes.data)
+            return array
+        pointer = self._room(name, array.nbytes)
+        self._cuda.upload(array, pointer, self._stream)
+        self._set_shape(binding, array)
+        self._context.set_tensor_address(name, pointer)
+        return array
+
+    def _set_shape(self, binding: Binding, array: np.ndarray) -> None:
+        if not self._context.set_input_shape(binding.tensor, tuple(array.shape)):
+            shape = "x".join(map(str, array.shape))
+            raise EngineError(f"the engine does not take '{binding.value}' with the shape {shape}{self._said()}")
+
+    def _room(self, name: str, size: int) -> int:
+        """Device memory for a tensor; what was there before is reused where it is large enough."""
+        pointer, there = self._memory.get(name, (0, -1))
+        if there < size:
+            if pointer:
+                self._cuda.free(self._memory.pop(name)[0])
+            pointer = self._cuda.allocate(size)
+            self._memory[name] = pointer, size
+        return pointer
+
+    def _said(self) -> str:
+        said = [text for kind, text in self._logger.taken() if kind == "error"] if self._logger is not None else []
+        return f": {said[0]}" if said else ""
+
+    def __del__(self) -> None:
+        for pointer, _ in getattr(self, "_memory", {}).values():
+            self._cuda.free(pointer)
+        if getattr(self, "_stream", 0):
+            self._cuda.end(self._stream)
+
+
+def _check_profile(binding: Binding, array: np.ndarray) -> None:
+    bounds = binding.bounds
+    if bounds is None:
+        return
+    if bounds.values is not None:
+        numbers = tuple(map(int, array.reshape(-1)))
+        if why := Bounds(bounds.values).excludes(numbers).replace("extent", "number").replace("axis", "place"):
+            raise EngineError(
+                f"the numbers of '{binding.value}' are outside of the engine's profile: {why}",
+                f"compile with --profile {binding.value}:=MIN:=OPT:=MAX that holds {','.join(map(str, numbers))}",
+            )
+        return
+    if why := bounds.excludes(array.shape):
+        low, usual, high = bounds.texts()
+        shape = "x".join(map(str, array.shape))
+        raise EngineError(
+            f"'{binding.value}' is {shape}, outside of the engine's profile {low}:{usual}:{high}: {why}",
+            f"compile with --profile {binding.value}:MIN:OPT:MAX that holds {shape}",
+        )
