@@ -11,6 +11,7 @@ def register(registry):
     registry.pass_("apply-edits", "dovetail_placement.apply_edits:ApplyEdits")
     registry.pass_("edge-kinds", "dovetail_placement.edge_kinds:MarkEdgeKinds")
     registry.pass_("place", "dovetail_placement.place:Place")
+    registry.pass_("copy-shape-cones", "dovetail_placement.engine_regions.copy_shape_cones:CopyShapeCones")
     registry.pass_("form-regions", "dovetail_placement.form_regions:FormRegions")
     registry.strategy("autocast", "dovetail_placement.strategies.autocast:Autocast")
     registry.strategy("conservative", "dovetail_placement.strategies.conservative:Conservative")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.planning.placement import kind_of
-
 from dovetail_placement.edge_kinds import operator_facts
 
 if TYPE_CHECKING:
@@ -18,9 +16,9 @@ __all__ = ["atoms_of"]
 def atoms_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple[ir.Node, ...]]:
     """The atoms among the legal nodes of a graph.
 
-    These are: a product with what is computed element by element from its result alone, such as bias and activation; an
-    operator with the DequantizeLinear before and the QuantizeLinear behind it; and shape arithmetic with its readers.
-    The groups of operators are those of `ops/onnx.yaml`.
+    These are: a product with what is computed element by element from its result alone, such as bias and activation;
+    and an operator with the DequantizeLinear before and the QuantizeLinear behind it. The groups of operators are those
+    of `ops/onnx.yaml`. Shape arithmetic stays with its readers because of what its values weigh (`graph_problem`).
 
     Args:
         nodes: The nodes of the graph.
@@ -35,8 +33,6 @@ def atoms_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple
             found.append((node, *_fused_behind(node, legal, groups["fused"])))
         if not _is(node, groups["quantizers"]) and not _is(node, groups["dequantizers"]):
             found.append(_quantised(node, legal, groups["quantizers"], groups["dequantizers"]))
-        if kind_of(node) == "shape":
-            found.append((node, *(reader for reader in _readers(node) if reader in legal)))
     return [atom for atom in found if len(atom) > 1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail_placement.engine_regions.levels import earliest, gaps_from_above, gaps_from_below, latest
+from dovetail_placement.engine_regions.levels import choices, gaps_from_above, gaps_from_below
 from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, price
 from dovetail_placement.engine_regions.swaps import Swaps
 
@@ -23,9 +23,7 @@ def cut(problem: Problem) -> list[int]:
     one of several is where `price` is lowest, as far as moves between two regions find that: nodes start on their
     lowest and on their highest levels, and the cheaper result counts. Linear in nodes and edges.
     """
-    low = earliest(problem)
-    top = max((level for level, legal in zip(low, problem.legal, strict=True) if legal), default=0)
-    high = latest(problem, top)
+    low, high, top = choices(problem)
     free = [node for node, legal in enumerate(problem.legal) if legal and low[node] < high[node]]
     found = [_moved(problem, start, free, top) for start in ((low, high) if free else (low,))]
     return min(found, key=lambda region: price(problem, region))

@@ -7,7 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.planning.placement import kind_of
+
 from dovetail_placement.engine_regions.cutting import cut
+from dovetail_placement.engine_regions.levels import choices
 from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, Traffic
 
 if TYPE_CHECKING:
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
     from dovetail_regions.regions import Groups, Reads
 
 __all__ = ["ATOM_BYTES", "GraphProblem", "graph_problem", "size_of"]
+
+SHAPE_BYTES = 1 << 12
+"""What integers that shapes depend on weigh at least, in bytes: an engine that gets them has to know their values."""
 
 ATOM_BYTES = 1 << 20
 """The price of dividing an atom, in bytes: what is fused otherwise is written, read and started once more."""
@@ -31,6 +37,11 @@ class GraphProblem:
 
     problem: Problem
     units: Sequence[tuple[ir.Node, ...]]
+
+    def fixed(self) -> set[ir.Node]:
+        """The legal nodes that cannot be in another region."""
+        low, high, _ = choices(self.problem)
+        return {n for unit, a, b in zip(self.units, low, high, strict=True) if a == b for n in unit}
 
     def regions(self) -> list[list[ir.Node]]:
         """The legal nodes in regions, in an order in which these can run."""
@@ -75,10 +86,14 @@ def graph_problem(
         home = OUTSIDE if producer is None else number.get(producer, OUTSIDE)
         others = tuple(sorted(reader for reader in reading if reader != home))
         if others or home != OUTSIDE:
-            values.append(Traffic(size_of(value), home, others, value.is_graph_output()))
+            values.append(Traffic(_weight(value), home, others, value.is_graph_output()))
     groups = [tuple(sorted({number[node] for node in atom})) for atom in atoms]
     known = [len(unit) == 1 and unit[0] in legal for unit in units]
     return GraphProblem(Problem(known, values, groups, atom=ATOM_BYTES), units)
+
+
+def _weight(value: ir.Value) -> int:
+    return max(size_of(value), SHAPE_BYTES) if kind_of(value) == "shape" else size_of(value)
 
 
 def size_of(value: ir.Value) -> int:

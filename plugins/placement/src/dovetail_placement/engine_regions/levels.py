@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dovetail_placement.engine_regions.problem import Problem
 
-__all__ = ["earliest", "gaps_from_above", "gaps_from_below", "latest"]
+__all__ = ["choices", "earliest", "gaps_from_above", "gaps_from_below", "latest"]
 
 
 def earliest(problem: Problem) -> list[int]:
@@ -27,6 +27,13 @@ def earliest(problem: Problem) -> list[int]:
         else:
             level.append(max((level[b] for b in before), default=-1))
     return level
+
+
+def choices(problem: Problem) -> tuple[list[int], list[int], int]:
+    """The lowest and the highest level of every node with as few regions as possible, and the highest level of all."""
+    low = earliest(problem)
+    top = max((level for level, legal in zip(low, problem.legal, strict=True) if legal), default=0)
+    return low, latest(problem, top), top
 
 
 def latest(problem: Problem, top: int) -> list[int]:

@@ -6,7 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
-from dovetail.planning.placement import kind_of
+from dovetail.ir.bodies import bodies
+from dovetail_rewriting.node_inference import infer_outputs
+
+from dovetail_placement.engine_regions.shape_cones import shape_cone
 
 if TYPE_CHECKING:
     from dovetail_regions.regions import Reads
@@ -85,18 +88,54 @@ def _lost(node: ir.Node, value: ir.Value) -> LostShape:
 
 
 def _fix_of_input(value: ir.Value) -> str:
-    return f"give it a shape: --fix-shape {value.name}:1x3x224x224, for example" if value.is_graph_input() else ""
+    return f"--fix-shape {value.name}:1x3x224x224, for example" if value.is_graph_input() else ""
 
 
 def _fix_of_extents(culprit: ir.Node) -> str:
-    """Shapes of inputs help where the rank follows from integers that are computed from shapes alone."""
-    computed = any(
-        value is not None and value.producer() is not None and kind_of(value.producer()) == "shape"
-        for value in culprit.inputs
-    )
-    inputs = culprit.graph.inputs if computed and culprit.graph is not None else ()
-    open_input = next((value for value in inputs if value.shape is not None and not value.shape.is_static()), None)
-    if open_input is None:
+    """Shapes of the model's inputs help where the rank follows from extents, or from integers computed from these."""
+    inputs = culprit.graph.inputs if culprit.graph is not None else ()
+    open_inputs = [value for value in inputs if value.shape is not None and not value.shape.is_static()]
+    enough = [value for value in open_inputs if _has_rank_if_fixed(culprit, [value])]
+    if not enough and (_takes_extents(culprit) or _has_rank_if_fixed(culprit, open_inputs)):
+        enough = open_inputs
+    if not enough:
         return ""
-    shape = "x".join(str(extent) if isinstance(extent, int) else "1" for extent in open_input.shape)
-    return f"--fix-shape {open_input.name}:{shape}, for example: its shape then follows from numbers"
+    chosen = enough[0]
+    shape = "x".join(str(extent) if isinstance(extent, int) else "1" for extent in chosen.shape)
+    return f"--fix-shape {chosen.name}:{shape}, for example: its shape follows from the extents of inputs"
+
+
+def _takes_extents(node: ir.Node) -> bool:
+    """Whether a node reads integers that follow from extents alone."""
+    cones = (
+        shape_cone(value, (), lambda part: [part, *bodies(part)])
+        for value in node.inputs
+        if value is not None and value.producer() is not None
+    )
+    return any(cone.nodes and not cone.obstacle for cone in cones)
+
+
+def _has_rank_if_fixed(node: ir.Node, open_inputs: Sequence[ir.Value]) -> bool:
+    """Whether the rank of the result would be known if the extents of the model's inputs were."""
+    names = {str(extent) for value in open_inputs for extent in value.shape if not isinstance(extent, int)} - {"None"}
+
+    def fixed(value: ir.Value | None) -> ir.Value | None:
+        if value is None or value.is_initializer() or value.shape is None:
+            return value
+        given = value in open_inputs
+        extents = [1 if not isinstance(e, int) and (given or str(e) in names) else e for e in value.shape]
+        return ir.Value(type=value.type, shape=ir.Shape(extents))
+
+    if bodies(node):
+        return False
+    attributes = list(node.attributes.values())
+    alone = ir.Node(
+        node.domain, node.op_type, [*map(fixed, node.inputs)], attributes, num_outputs=len(node.outputs),
+        version=node.version,
+    )  # fmt: skip
+    version = node.version or (node.graph.opset_imports.get(node.domain, 1) if node.graph is not None else 1)
+    infer_outputs(alone, version)
+    found = all(value.shape is not None for value in alone.outputs)
+    for at in range(len(alone.inputs)):
+        alone.replace_input_with(at, None)  # it must not stay among the readers of constants
+    return found

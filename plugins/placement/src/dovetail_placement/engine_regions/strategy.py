@@ -14,7 +14,8 @@ from dovetail_placement.engine_regions.atoms import atoms_of
 from dovetail_placement.engine_regions.cut_remarks import cuts, why_outside
 from dovetail_placement.engine_regions.graph_problem import graph_problem
 from dovetail_placement.engine_regions.lost_shapes import LostShape, lost_in, lost_on_the_way
-from dovetail_placement.engine_regions.worth import Part, Worth
+from dovetail_placement.engine_regions.moved_shapes import read_outside_alone
+from dovetail_placement.engine_regions.worth import Part, Worth, users_of
 from dovetail_placement.strategies.autocast import Autocast
 
 if TYPE_CHECKING:
@@ -49,12 +50,18 @@ class EngineRegionsStrategy(Autocast):
         legal = {node for node in nodes if node in claimed}
         gone = self._lost(view, lost_on_the_way(nodes, legal, pinned, reads), pinned)
         legal -= gone
-        regions = graph_problem(nodes, legal, reads, atoms_of(nodes, legal)).regions()
-        worth = Worth(reads, view.whole, self.launch, self.border)
+        users = users_of(reads)
+        outside = read_outside_alone(nodes, legal - pinned, users, view.whole)
+        moved = self._moved(view, [node for node in nodes if node in outside])
+        gone |= moved
+        legal -= moved
+        stated = graph_problem(nodes, legal, reads, atoms_of(nodes, legal))
+        regions, fixed = stated.regions(), stated.fixed()
+        worth = Worth(reads, users, view.whole, self.launch, self.border)
         for region in regions:
             gone |= self._lost(view, lost_in(region, reads), pinned)
             for part in worth.worthless(region):
-                gone |= self._dropped(view, part, pinned)
+                gone |= self._dropped(view, part, pinned, fixed)
         if not gone:
             self._remark_cuts(view, regions, nodes, legal)
         return Claims([claim for claim in claims.claims if claim.node not in gone])
@@ -84,7 +91,17 @@ class EngineRegionsStrategy(Autocast):
             gone.add(node)
         return gone
 
-    def _dropped(self, view: View, part: Part, pinned: set[ir.Node]) -> set[ir.Node]:
+    def _moved(self, view: View, found: Sequence[ir.Node]) -> set[ir.Node]:
+        gone = [node for node in found if not view.only_here(node)]
+        why = (
+            f"not on {view.backend.name}: nodes outside of its regions alone read it, and have what it takes extents of"
+        )
+        for node in gone:
+            view.remark("missed", node, "moved", why)
+            self._withdrawn[node] = why
+        return set(gone)
+
+    def _dropped(self, view: View, part: Part, pinned: set[ir.Node], fixed: set[ir.Node]) -> set[ir.Node]:
         if any(node in pinned or view.only_here(node) for node in part.nodes):
             return set()
         name, first, last = view.backend.name, part.nodes[0], part.nodes[-1]
@@ -92,11 +109,13 @@ class EngineRegionsStrategy(Autocast):
         counted = " (unknown extents count as 1)" if part.open_extents else ""
         costs = f"{part.border * self.border} bytes that cross the border and {self.launch} for the start of an engine"
         why = f"not worth an engine of {name}: {what} {part.gain} bytes{counted}, against {costs}"
-        for node in part.nodes:
+        # What may be in another region is there in the next round, if that is worth it.
+        going = [node for node in part.nodes if node in fixed] or list(part.nodes)
+        for node in going:
             pin = f"--pin {node.name}={name}"
             view.remark("missed", node, "not-worth-it", why, suggest=f"{pin} keeps it there")
             self._withdrawn[node] = why
-        return set(part.nodes)
+        return set(going)
 
     def _remark_cuts(
         self, view: View, regions: Sequence[Sequence[ir.Node]], nodes: Sequence[ir.Node], legal: set[ir.Node]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dovetail_placement.edge_kinds import operator_facts
 from dovetail_placement.engine_regions.graph_problem import size_of
@@ -13,7 +13,20 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_regions.regions import Reads
 
-__all__ = ["Part", "Worth"]
+__all__ = ["Part", "Users", "Worth", "users_of"]
+
+Users: TypeAlias = "Mapping[ir.Value, Sequence[ir.Node]]"
+"""The nodes of a graph that use each value of a node, themselves or in their bodies."""
+
+
+def users_of(reads: Reads) -> Users:
+    """The users of all values, from what every node uses."""
+    found: dict[ir.Value, list[ir.Node]] = {}
+    for node, values in reads.items():
+        for value in values:
+            if value.producer() is not None:
+                found.setdefault(value, []).append(node)
+    return found
 
 
 @dataclass(frozen=True)
@@ -41,18 +54,17 @@ class Worth:
 
     Args:
         reads: The values that each node of the graph uses.
+        users: The nodes that use each value.
         whole: A node with those of its bodies.
         launch: What starting an engine costs, in bytes.
         border: How often a byte that crosses a border counts.
     """
 
-    def __init__(self, reads: Reads, whole: Callable[[ir.Node], Sequence[ir.Node]], launch: int, border: int):
+    def __init__(
+        self, reads: Reads, users: Users, whole: Callable[[ir.Node], Sequence[ir.Node]], launch: int, border: int
+    ):
         self._reads, self._whole, self._launch, self._border = reads, whole, launch, border
-        self._users: dict[ir.Value, list[ir.Node]] = {}
-        for node, values in reads.items():
-            for value in values:
-                if value.producer() is not None:
-                    self._users.setdefault(value, []).append(node)
+        self._users = users
 
     def worthless(self, region: Sequence[ir.Node]) -> list[Part]:
         """The parts of a region that are better left to others.
