@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["inline_regions"]
+__all__ = ["calls", "inline_regions"]
+
+
+def calls(model: Model) -> list[ir.Node]:
+    """The nodes of the main graph that call functions which hold regions."""
+    functions = model.ir.functions
+    if not functions:
+        return []
+    return [node for node in model.graph if node.domain.startswith(FUNCTIONS) and node.op_identifier() in functions]
 
 
 def inline_regions(model: Model) -> None:
@@ -19,14 +27,13 @@ def inline_regions(model: Model) -> None:
     Nodes and values have the names again that they had before the region was outlined. Operators of an engine's own,
     whose weights are in artifacts, stay.
     """
-    functions = model.ir.functions
-    calls = [node for node in model.graph if node.domain.startswith(FUNCTIONS) and node.op_identifier() in functions]
-    for call in calls:
+    found, functions = calls(model), model.ir.functions
+    for call in found:
         _inline(model.graph, call, functions[call.op_identifier()])
-    for call in calls:
+    for call in found:
         functions.pop(call.op_identifier(), None)
         model.graph.opset_imports.pop(call.domain, None)
-    if calls:
+    if found:
         model.touch()
 
 

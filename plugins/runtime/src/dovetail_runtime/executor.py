@@ -12,6 +12,7 @@ from dovetail.artifacts import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError
 from dovetail.plugin import Engine, Executed, RegionModel
 from dovetail_regions.extraction import extract
+from dovetail_regions.inlining import calls, inline_regions
 from dovetail_regions.regions import Region, annotated_regions, ready_regions
 
 from dovetail_runtime.feeds import DeclaredInputs
@@ -138,22 +139,29 @@ class Executor:
         if not engines:
             raise DovetailError(f"no engine runs {described(region)}: " + ("; ".join(self.notes) or "it names none"))
         options = {"spin": len(self.regions) == 1, **self.options}
-        runner = RegionRunner(region, self._with_artifact(region), engines, options, self._note)
+        runner = RegionRunner(region, self._with_artifact(region, engines), engines, options, self._note)
         if self._caveats[runner.engine]:
             self._note(f"{runner.engine}: {self._caveats[runner.engine]}")
         return runner
 
-    def _with_artifact(self, region: Region) -> RegionModel:
-        """The region as a model, with the artifact that one of its nodes stands for."""
-        name = next(filter(None, map(artifact_of, region.nodes)), "")
-        if not name or self._artifacts is None:
-            return self._region_model(region)
-        return replace(self._region_model(region), artifact=self._artifacts.of(name))
+    def _with_artifact(self, region: Region, engines: Sequence[GuardedEngine]) -> RegionModel:
+        """The region as a model, with the artifact that one of its nodes stands for.
 
-    def _region_model(self, region: Region) -> RegionModel:
+        Where no engine wants artifacts, the nodes of a function stand in the place of its call: what an engine does for
+        single nodes, it does not do inside of functions.
+        """
+        wanted = any(engine.loads_artifacts for engine in engines)
+        name = next(filter(None, map(artifact_of, region.nodes)), "")
+        made = self._region_model(region, inlined=not wanted)
+        return replace(made, artifact=self._artifacts.of(name)) if name and self._artifacts is not None else made
+
+    def _region_model(self, region: Region, inlined: bool) -> RegionModel:
         """The region as a model; in a file where its weights do not fit in memory or lie in files already."""
         whole = len(self.regions) == 1
         part = self._model if whole else extract(self._model, region)
+        if inlined and calls(part):
+            part, whole = part.clone(), False
+            inline_regions(part)
         if not needs_file(part):
             return RegionModel(part)
         if whole and _is_onnx(self._model.path) and self._model.revision == 0:

@@ -7,9 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from dovetail.artifacts import artifact_of
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
+from dovetail_regions.inlining import calls
 
 from dovetail_runtime.declared import Declared, declared
 
@@ -48,6 +50,11 @@ class GuardedEngine:
         return Availability(bool(ok), str(why))
 
     @property
+    def loads_artifacts(self) -> bool:
+        """Whether it wants the files of compiled regions, and the calls that stand for them."""
+        return bool(getattr(self._engine, "loads_artifacts", False))
+
+    @property
     def reads(self) -> Reads:
         """What its reader takes."""
         return self._engine.reads
@@ -58,8 +65,8 @@ class GuardedEngine:
         Raises:
             EngineError: The engine refuses the region, or crashes.
         """
-        if region.artifact is not None and not getattr(self._engine, "loads_artifacts", False):
-            if not _calls_functions(region.model):
+        if not self.loads_artifacts:
+            if region.artifact is not None and any(map(artifact_of, region.model.graph)) and not calls(region.model):
                 raise EngineError(f"{self.label} does not run what was compiled for another engine")
             region = replace(region, artifact=None)
         self._check_versions(region.model)
@@ -139,11 +146,6 @@ class GuardedSession:
         if hasattr(array, "dtype") and not output.has_type_of(array):
             given = array.dtype.name
             raise EngineError(f"{label} gives '{name}' as {given}, the model declares {output.type}", node=output.node)
-
-
-def _calls_functions(model: Model) -> bool:
-    """Whether all nodes of a model call functions of it, so that any engine can compute them."""
-    return all(node.op_identifier() in model.ir.functions for node in model.graph)
 
 
 def _source_of(name: str, graph: ir.Graph) -> str:
