@@ -8,7 +8,7 @@ from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, Traffic
 
 
 def random_problem(seed: int, nodes: int, launch: int) -> Problem:
-    """A random directed acyclic graph: chains and branches, a third of the nodes outside, values of 0 to 100 bytes."""
+    """A random directed acyclic graph: chains and branches, a third of the nodes outside, values of 0 to 1000 bytes."""
     draw = random.Random(seed)
     share, reach = draw.choice([0.2, 0.35, 0.5]), draw.choice([2, 4, nodes])
     legal = [draw.random() >= share for _ in range(nodes)]
@@ -18,7 +18,7 @@ def random_problem(seed: int, nodes: int, launch: int) -> Problem:
         for producer in draw.sample([*near, -1, -2], min(len(near) + 2, draw.choice([1, 1, 2, 3]))):
             readers[producer].add(node)
     values = [
-        Traffic(draw.choice([0, 1, 10, draw.randint(1, 100)]), max(producer, OUTSIDE), tuple(sorted(reading)),
+        Traffic(draw.choice([0, 1, 10, draw.randint(1, 100), 1000]), max(producer, OUTSIDE), tuple(sorted(reading)),
                 producer >= 0 and (not reading or draw.random() < 0.1))
         for producer, reading in readers.items()
     ]  # fmt: skip

@@ -4,6 +4,7 @@ import dovetail
 import numpy as np
 import onnx_ir as ir
 import pytest
+from dovetail.errors import DovetailError
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.plugin import Registry
 from dovetail_onnx.opening import open_text
@@ -161,6 +162,11 @@ def test_the_price_is_an_option_of_the_file(with_backend):
     plugins = with_backend(ENGINE % ", launch: 0, border: 0")
     plan = dovetail.plan(model_of(CHAIN), "acme-engine", plugins=plugins)
     assert {node.name: node.backend for node in plan.nodes}["lone"] == "acme-engine"
+
+
+def test_a_price_below_zero_is_an_error(with_backend):
+    with pytest.raises(DovetailError, match=r"launch: -1 is no price"):
+        dovetail.plan(model_of(CHAIN), "acme-engine", plugins=with_backend(ENGINE % ", launch: -1"))
 
 
 def test_a_pin_keeps_it(engine):

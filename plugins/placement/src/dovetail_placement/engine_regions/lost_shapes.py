@@ -14,7 +14,7 @@ from dovetail_placement.engine_regions.shape_cones import shape_cone
 if TYPE_CHECKING:
     from dovetail_regions.regions import Reads
 
-__all__ = ["LostShape", "lost_in", "lost_on_the_way"]
+__all__ = ["LostShape", "LostShapes"]
 
 
 class LostShape(NamedTuple):
@@ -33,58 +33,76 @@ class LostShape(NamedTuple):
     suggest: str
 
 
-def lost_on_the_way(
-    nodes: Sequence[ir.Node], legal: Collection[ir.Node], kept: Collection[ir.Node], reads: Reads
-) -> list[LostShape]:
-    """The legal nodes that read such a value from outside, and those that do if these are outside, too.
+class LostShapes:
+    """Finds readers of such values, and what lost their shapes; remembers what it found of each value.
 
     Args:
-        nodes: The nodes of the graph, in topological order.
-        legal: Those that may be in regions.
-        kept: Those that stay there in any case.
         reads: The values that each node uses.
     """
-    found, gone = [], set()
-    for node in nodes:
-        if node not in legal or node in kept:
-            continue
-        for value in reads[node]:
-            producer = value.producer()
-            if not _has_rank(value) and (producer is None or producer not in legal or producer in gone):
-                found.append(_lost(node, value))
-                gone.add(node)
+
+    def __init__(self, reads: Reads):
+        self._reads = reads
+        self._sources: dict[ir.Value, ir.Value] = {}
+        self._fixes: dict[ir.Value, str] = {}
+
+    def on_the_way(
+        self, nodes: Sequence[ir.Node], legal: Collection[ir.Node], kept: Collection[ir.Node]
+    ) -> list[LostShape]:
+        """The legal nodes that read such a value from outside, and those that do if these are outside, too.
+
+        Args:
+            nodes: The nodes of the graph, in topological order.
+            legal: Those that may be in regions.
+            kept: Those that stay there in any case.
+        """
+        found, gone = [], set()
+        for node in nodes:
+            if node not in legal or node in kept:
+                continue
+            for value in self._reads[node]:
+                producer = value.producer()
+                if not _has_rank(value) and (producer is None or producer not in legal or producer in gone):
+                    found.append(self._lost(node, value))
+                    gone.add(node)
+                    break
+        return found
+
+    def between(self, region: Collection[ir.Node]) -> list[LostShape]:
+        """The nodes of a region that read such a value from another region."""
+        members = set(region)
+        return [
+            self._lost(node, value)
+            for node in region
+            for value in self._reads[node]
+            if not _has_rank(value) and value.producer() not in members
+        ]
+
+    def _lost(self, node: ir.Node, value: ir.Value) -> LostShape:
+        source = self._source(value)
+        if source not in self._fixes:
+            culprit = source.producer()
+            self._fixes[source] = _fix_of_input(source) if culprit is None else _fix_of_extents(culprit)
+        return LostShape(node, value, source.producer(), self._fixes[source])
+
+    def _source(self, value: ir.Value) -> ir.Value:
+        """The first value on the way to this one without a known rank."""
+        trail = []
+        while value not in self._sources:
+            trail.append(value)
+            inputs = value.producer().inputs if value.producer() is not None else ()
+            unknown = next((given for given in inputs if given is not None and not _has_rank(given)), None)
+            if unknown is None:
+                self._sources[value] = value
                 break
-    return found
-
-
-def lost_in(region: Collection[ir.Node], reads: Reads) -> list[LostShape]:
-    """The nodes of a region that read such a value from another region."""
-    members = set(region)
-    return [
-        _lost(node, value)
-        for node in region
-        for value in reads[node]
-        if not _has_rank(value) and value.producer() not in members
-    ]
+            value = unknown
+        source = self._sources[value]
+        self._sources.update(dict.fromkeys(trail, source))
+        return source
 
 
 def _has_rank(value: ir.Value) -> bool:
     """Whether the rank of a value is known; sequences and the like have none to know."""
     return value.shape is not None or value.type is not None and not isinstance(value.type, ir.TensorType)
-
-
-def _lost(node: ir.Node, value: ir.Value) -> LostShape:
-    culprit = value.producer()
-    while culprit is not None:
-        unknown = next((given for given in culprit.inputs if given is not None and not _has_rank(given)), None)
-        if unknown is None:
-            break
-        value_behind, culprit = unknown, unknown.producer()
-        if culprit is None:
-            return LostShape(node, value, None, _fix_of_input(value_behind))
-    if culprit is None:
-        return LostShape(node, value, None, _fix_of_input(value))
-    return LostShape(node, value, culprit, _fix_of_extents(culprit))
 
 
 def _fix_of_input(value: ir.Value) -> str:

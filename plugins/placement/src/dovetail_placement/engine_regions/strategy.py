@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.errors import DovetailError
 from dovetail.planning.claim import Claims
 from dovetail.plugin.strategy import Remedy
 from dovetail_regions.regions import reads_of
@@ -13,7 +14,7 @@ from dovetail_regions.regions import reads_of
 from dovetail_placement.engine_regions.atoms import atoms_of
 from dovetail_placement.engine_regions.cut_remarks import cuts, why_outside
 from dovetail_placement.engine_regions.graph_problem import graph_problem
-from dovetail_placement.engine_regions.lost_shapes import LostShape, lost_in, lost_on_the_way
+from dovetail_placement.engine_regions.lost_shapes import LostShape, LostShapes
 from dovetail_placement.engine_regions.moved_shapes import read_outside_alone
 from dovetail_placement.engine_regions.worth import Part, Worth, users_of
 from dovetail_placement.strategies.autocast import Autocast
@@ -42,13 +43,20 @@ class EngineRegionsStrategy(Autocast):
     border: int = 1
     _withdrawn: dict[ir.Node, str] = field(default_factory=dict, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        """Refuse prices below zero."""
+        for name in ("launch", "border"):
+            if getattr(self, name) < 0:
+                raise DovetailError(f"{name}: {getattr(self, name)} is no price", "a number from 0 is expected")
+
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Withdraw what is not worth it; once nothing is left to withdraw, say why there is more than one region."""
         nodes, reads = list(view.model.graph), reads_of(view.model.graph)
         pinned = {claim.node for claim in claims.claims if claim.pinned}
         claimed = {claim.node for claim in claims.claims}
         legal = {node for node in nodes if node in claimed}
-        gone = self._lost(view, lost_on_the_way(nodes, legal, pinned, reads), pinned)
+        lost = LostShapes(reads)
+        gone = self._lost(view, lost.on_the_way(nodes, legal, pinned), pinned)
         legal -= gone
         users = users_of(reads)
         outside = read_outside_alone(nodes, legal - pinned, users, view.whole)
@@ -59,7 +67,7 @@ class EngineRegionsStrategy(Autocast):
         regions, fixed = stated.regions(), stated.fixed()
         worth = Worth(reads, users, view.whole, self.launch, self.border)
         for region in regions:
-            gone |= self._lost(view, lost_in(region, reads), pinned)
+            gone |= self._lost(view, lost.between(region), pinned)
             for part in worth.worthless(region):
                 gone |= self._dropped(view, part, pinned, fixed)
         if not gone:

@@ -75,8 +75,11 @@ class Worth:
         """
         members = set(region)
         parts = [self._part(nodes, members) for nodes in self._connected(region, members)]
-        dropped = [part for part in parts if not part.product and part.border and self._saved(part) <= 0]
-        left = [part for part in parts if part not in dropped]
+        dropped: list[Part] = []
+        left: list[Part] = []
+        for part in parts:
+            worthless = not part.product and part.border and self._saved(part) <= 0
+            (dropped if worthless else left).append(part)
         needed = any(part.product or not part.border for part in left)
         if left and not needed and sum(map(self._saved, left)) <= self._launch:
             return parts
