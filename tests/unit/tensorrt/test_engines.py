@@ -238,6 +238,15 @@ def test_the_whole_model_has_nodes_for_its_engines(builder, convolution):
     assert not model.graph.initializer
 
 
+def test_a_saved_result_holds_each_engine_once(builder, convolution, tmp_path):
+    compiled = dovetail.compile(convolution("2"), "tensorrt")
+    compiled.save(tmp_path / "out")
+    dovetail.load(tmp_path / "out").save(tmp_path / "again")
+    for folder in ("out", "again"):
+        artifacts = tmp_path / folder / "artifacts" / "tensorrt"
+        assert (artifacts / "model" / "region_0.plan").samefile(artifacts / "region_0" / ENGINE)
+
+
 def test_engines_may_lie_inside_of_it(builder, convolution):
     compiled = dovetail.compile(convolution(), "tensorrt:context=embedded", profiles=PROFILE)
     path, model = context_model(compiled)
