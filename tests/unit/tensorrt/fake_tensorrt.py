@@ -196,6 +196,7 @@ def fake_library(version="11.4.0", sdk="TensorRT"):
         IOutputAllocator=OutputAllocator,
         TensorLocation=SimpleNamespace(HOST="host", DEVICE="device"),
         NetworkDefinitionCreationFlag=SimpleNamespace(),
+        DataType=SimpleNamespace(FLOAT="FLOAT"),
         MemoryPoolType=SimpleNamespace(WORKSPACE=0),
     )
     return Library(sdk, version, trt)

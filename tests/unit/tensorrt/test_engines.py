@@ -238,6 +238,15 @@ def test_the_whole_model_has_nodes_for_its_engines(builder, convolution):
     assert not model.graph.initializer
 
 
+def test_a_saved_result_holds_each_engine_once(builder, convolution, tmp_path):
+    compiled = dovetail.compile(convolution("2"), "tensorrt")
+    compiled.save(tmp_path / "out")
+    dovetail.load(tmp_path / "out").save(tmp_path / "again")
+    for folder in ("out", "again"):
+        artifacts = tmp_path / folder / "artifacts" / "tensorrt"
+        assert (artifacts / "model" / "region_0.plan").samefile(artifacts / "region_0" / ENGINE)
+
+
 def test_engines_may_lie_inside_of_it(builder, convolution):
     compiled = dovetail.compile(convolution(), "tensorrt:context=embedded", profiles=PROFILE)
     path, model = context_model(compiled)
@@ -317,3 +326,35 @@ def test_numbers_that_are_extents_need_bounds(builder, with_backend):
     folder = compiled.artifacts.root / "eager-trt" / "region_0"
     assert read_engine(folder).profile["s"] == ["=1,4", "=2,8", "=4,16"]
     assert [port.is_shape for port in read_engine(folder).inputs] == [False, True]
+
+
+def test_a_node_that_fails_in_the_builder_without_a_name_is_found(builder, with_backend, monkeypatch):
+    from dovetail.plugin import EngineError
+    from dovetail_tensorrt import builder as builders
+
+    def fails_for_softmax(parsed, profile, settings):
+        if any(layer.kind == "SOFTMAX" for layer in parsed.verdict.layers):
+            raise EngineError("Assertion newNodeOrder.size() == g.nodes.size() failed")
+        return builders.build(parsed, profile, settings)
+
+    for module in ("making", "bisecting"):
+        monkeypatch.setattr(f"dovetail_tensorrt.{module}.build", fails_for_softmax)
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[8,8] x) => (float[8,8] y) '
+        "{ a = MatMul(x, x)  b = MatMul(a, x)  c = Softmax(b)  d = MatMul(c, c)  y = MatMul(d, a) }"
+    )
+    compiled = dovetail.compile(model, "eager-trt", plugins=with_backend(EAGER), try_engines=False)
+    places = {node.output.rpartition("/")[2]: node.backend for node in compiled.plan.nodes}
+    assert places == {"a": "eager-trt", "b": "eager-trt", "c": "host", "d": "eager-trt", "y": "eager-trt"}
+
+
+def test_an_impossible_profile_is_no_fault_of_a_node(builder, with_backend):
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[2,H] x) => (float[2,16] y) <int64[2] shape = {2, 16}> '
+        "{ r = Relu(x)  y = Reshape(r, shape) }"
+    )
+    plugins = with_backend(EAGER.replace("unlisted: {types: f}", "unlisted: {}"))
+    compiled = dovetail.compile(model, "eager-trt", plugins=plugins, profiles={"x": ((2, 8), (2, 12), (2, 16))})
+    (note,) = [note for note in compiled.notes() if "no engine" in note]
+    assert "the region cannot have the extents of the profile" in note
+    assert {node.backend for node in compiled.plan.nodes} == {"eager-trt"}

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from types import SimpleNamespace
 
 import dovetail
 import numpy as np
@@ -296,3 +297,44 @@ def test_a_model_that_passes_an_input_through(gpu, convolution, tmp_path):
     results = compiled.run(inputs)
     assert [runner.engine for runner in compiled.regions] == ["tensorrt"]
     np.testing.assert_array_equal(results["x"], inputs["x"])
+
+
+def test_a_gpu_that_the_sdk_is_not_made_for_is_no_gpu_for_it(gpu):
+    class Listed:
+        SM89 = 5
+
+    gpu.library = fake_library("1.7.1", "TensorRT-RTX")
+    gpu.library.trt.ComputeCapability = Listed
+    assert TensorRT().available() == (True, "")
+    gpu.cuda = FakeCuda((9, 0))
+    gpu.library.trt.Builder = Refusing
+    assert TensorRT().available() == (False, "TensorRT-RTX 1.7.1 is not made for the GPU here (sm90)")
+
+
+class Refusing:
+    """Builds nothing."""
+
+    def __init__(self, logger):
+        pass
+
+    def create_network(self, flags):
+        layer = SimpleNamespace(get_output=lambda index: None)
+        return SimpleNamespace(
+            add_input=lambda *given: None, add_identity=lambda value: layer, mark_output=lambda value: None
+        )
+
+    def create_builder_config(self):
+        return None
+
+    def build_serialized_network(self, network, config):
+        return None
+
+
+def test_a_driver_that_is_too_old_is_no_gpu(gpu):
+    class Old(FakeCuda):
+        def capability(self):
+            raise NoDevice("CUDA fails while it is asked: CUDA driver version is insufficient for CUDA runtime version")
+
+    gpu.cuda = Old()
+    ok, why = TensorRT().available()
+    assert not ok and "driver version is insufficient" in why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["BuildSettings", "OpenExtents", "build"]
 
 
+# What the bounds of inputs make impossible is no fault of the node that meets it first.
+_PROFILE = re.compile(r"\bvalues for profile \d+ violate|\bprofile \d+ is not valid", re.IGNORECASE)
+_FITTING = "give other bounds with --profile: some nets take multiples of an extent only"
+
+
 class OpenExtents(EngineError):
-    """An engine needs bounds that nobody gives."""
+    """An engine needs bounds that nobody gives, or cannot have those that are given."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def build(parsed: ParsedModel, profile: Mapping[str, Bounds], settings: BuildSet
         settings: What else shapes the engine.
 
     Raises:
-        OpenExtents: The profile lacks an input.
+        OpenExtents: The profile lacks an input, or is impossible.
         EngineError: The builder refuses the network; names the node where it tells.
     """
     trt = parsed.library.trt
@@ -64,6 +70,8 @@ def build(parsed: ParsedModel, profile: Mapping[str, Bounds], settings: BuildSet
         said = [plain(text) for kind, text in parsed.logger.taken() if kind == "error"]
     if engine is None:
         why = said[0] if said else "it gives no reason"
+        if _PROFILE.search(why):
+            raise OpenExtents(f"the region cannot have the extents of the profile: {why}", _FITTING)
         raise EngineError(f"{parsed.library.title} does not build the region: {why}", node=_named(why, parsed))
     return engine
 

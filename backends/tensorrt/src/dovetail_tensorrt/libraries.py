@@ -34,7 +34,7 @@ class NoLibrary(DovetailError):
     """There is no TensorRT here, or it does not load."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Library:
     """A TensorRT that was loaded.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail_tensorrt.profiles.option import OPTION, WORKSPACE
@@ -41,8 +42,13 @@ def engine_attributes(region: Model, workspace: int, profile: RegionProfile) -> 
 
 
 def workspace_of(ctx: Context | None) -> int:
-    """The bytes of `--workspace`; 0 for as much as the GPU has."""
-    return int(ctx.request.options.get(OPTION, {}).get(WORKSPACE, 0)) if ctx is not None else 0
+    """The bytes of `--workspace`, or those that a replayed plan was made with; 0 for as much as the GPU has."""
+    if ctx is None:
+        return 0
+    plan = ctx.request.plan
+    summary = plan.get("summary", {}) if isinstance(plan, Mapping) else getattr(plan, "summary", {})
+    replayed = summary.get("options", {}).get(OPTION, {})
+    return int({**replayed, **ctx.request.options.get(OPTION, {})}.get(WORKSPACE, 0))
 
 
 def recorded_workspace(call: ir.Node | None) -> int:

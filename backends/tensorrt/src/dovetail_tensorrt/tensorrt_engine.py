@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.plugin import Artifact, Call, EngineError
 
+from dovetail_tensorrt.bisecting import last_of_unbuildable
 from dovetail_tensorrt.builder import OpenExtents
 from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE
 from dovetail_tensorrt.libraries import EXTRA, RTX, Library, NoLibrary, library
@@ -59,6 +60,8 @@ class TensorRTEngine:
             _say_what_is_open(region, error.message, error.hint)
             return Artifact(node=call)
         except EngineError as error:
+            if not isinstance(error, ParserRefusal) and error.node not in region.nodes:
+                error.node = last_of_unbuildable(region.model, found, profile.bounds, target)
             raise _refusal(region, error, found) from error
         return Artifact((ENGINE, DESCRIPTION), call)
 

@@ -37,6 +37,7 @@ class Staging:
     folder: Path
     path: Path
     files: dict[str, FileRecord] = field(default_factory=dict)
+    _copies: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def add(self, *files: SavedFile) -> None:
         """Say that `files` were written."""
@@ -44,9 +45,18 @@ class Staging:
             self.files[file.path.name] = FileRecord(file.size, file.sha256)
 
     def copy(self, name: str, source: Path) -> None:
-        """Copy one file; `name` may have folders in it."""
-        target = self.path / name
+        """Copy one file; `name` may have folders in it.
+
+        What has two names in the source, as engines have that several readers look for, has them here, too.
+        """
+        target, status = self.path / name, source.stat()
         target.parent.mkdir(parents=True, exist_ok=True)
+        first = self._copies.setdefault((status.st_dev, status.st_ino), name)
+        if first != name:
+            with contextlib.suppress(OSError):
+                os.link(self.path / first, target)
+                self.files[name] = self.files[first]
+                return
         self.files[name] = copied(source, target)
 
     def write(self, name: str, text: str) -> None:

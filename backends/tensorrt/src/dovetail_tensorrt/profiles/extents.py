@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from dovetail.plugin import EngineError
 from dovetail_canonicalize.inference import infer
@@ -33,16 +34,21 @@ Extents = tuple[int | None, ...]
 """The extents of a value, None for an open one."""
 
 
-class Point(NamedTuple):
+class Point:
     """What is known of the values of a model, for one set of extents of its inputs.
 
     Attributes:
         shapes: Extents by name of the value, where its rank is known.
-        numbers: Numbers that follow from extents and constants, by name of the value.
     """
 
-    shapes: dict[str, Extents]
-    numbers: dict[str, np.ndarray]
+    def __init__(self, shapes: dict[str, Extents], known: _Numbers):
+        self.shapes, self._known = shapes, known
+
+    @cached_property
+    def numbers(self) -> Mapping[str, np.ndarray]:
+        """Numbers that follow from extents and constants, by name of the value; computed when somebody asks."""
+        self._known.follow(self.shapes)
+        return self._known.found
 
 
 def extents_at(
@@ -68,11 +74,12 @@ def extents_at(
     _give(proto.graph, known.found)
     for _ in range(_MOST_ROUNDS):
         inferred = _shapes(infer(proto).graph)
-        fresh = known.follow(inferred)
+        # Inference follows most integers by itself, so that they are rarely needed.
+        fresh = known.follow(inferred) if any(None in shape for shape in inferred.values()) else {}
         if not fresh:
             break
         _become_constants(proto.graph, fresh)
-    return Point(inferred, known.found)
+    return Point(inferred, known)
 
 
 def _fix(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], named: Mapping[str, int]) -> None:

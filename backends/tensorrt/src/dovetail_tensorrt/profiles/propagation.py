@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["KnownBounds"]
 
 _EVALUATOR = "reference"
+_INTEGERS = ("INT64", "INT32")
 
 
 class KnownBounds:
@@ -86,12 +87,18 @@ class KnownBounds:
         return ["x".join(letter if one is None else str(one) for one in shape) for letter in letters] if shape else []
 
     def _shape(self, point: Point, name: str) -> Extents | None:
-        if name in point.numbers:
+        shape = point.shapes.get(name)
+        if shape is None and name in point.numbers:
             return tuple(point.numbers[name].shape)
-        return point.shapes.get(name)
+        return shape
 
     def _numbers(self, name: str) -> tuple | None:
         """The numbers of integers that follow from extents, or that the profile gives."""
+        value = self._values.get(name)
+        if value is not None and value.is_graph_input():
+            return self.given[name].values if name in self.given else None
+        if value is None or value.dtype is not None and value.dtype.name not in _INTEGERS:
+            return None
         arrays = [point.numbers.get(name) for point in self._points]
         if any(array is None or array.ndim > 1 or array.dtype.kind != "i" for array in arrays):
             return None

@@ -11,6 +11,7 @@ from dovetail_tensorrt.libraries import NoLibrary, library, state
 from dovetail_tensorrt.profiles.bounds import bounds_from
 from dovetail_tensorrt.runtime.cuda import NoDevice, check_driver, open_cuda
 from dovetail_tensorrt.runtime.loading import LoadedEngine, load_engine
+from dovetail_tensorrt.runtime.probe import why_not_here
 from dovetail_tensorrt.runtime.session import Binding, TensorRTSession
 from dovetail_tensorrt.runtime.types import READ_TYPES
 
@@ -28,16 +29,17 @@ class TensorRT:
     loads_artifacts = True
 
     def available(self) -> Availability:
-        """Whether there is a GPU with a driver, and a TensorRT."""
+        """Whether there is a GPU with a driver, and a TensorRT that is made for it."""
         try:
             check_driver()
         except NoDevice as error:
             return Availability(False, f"{error.message}; {state()}")
         try:
-            library()
-        except NoLibrary as error:
-            return Availability(False, f"{error.message} ({error.hint})")
-        return Availability(True)
+            found = library()
+            why = why_not_here(found, open_cuda(found.cudart).capability())
+        except (NoLibrary, NoDevice) as error:
+            return Availability(False, f"{error.message} ({error.hint})" if error.hint else error.message)
+        return Availability(not why, why)
 
     @property
     def reads(self) -> Reads:
@@ -58,7 +60,15 @@ class TensorRT:
             nodes = [node.name or "" for node in (loaded.region.graph if loaded.call is None else [loaded.call])]
             passed = _passed(region.model, {binding.value for binding in outputs})
             return TensorRTSession(
-                loaded.engine, found.trt, cuda, inputs, outputs, nodes, loaded.logger, loaded.notes, passed
+                loaded.engine,
+                found.trt,
+                cuda,
+                inputs,
+                outputs,
+                nodes,
+                (loaded.logger, loaded.runtime),
+                loaded.notes,
+                passed,
             )
         except NoDevice as error:
             raise EngineError(f"{self.name}: {error.message}", error.hint) from error

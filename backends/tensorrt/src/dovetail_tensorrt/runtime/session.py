@@ -47,7 +47,7 @@ class TensorRTSession:
         inputs: The inputs of the region.
         outputs: Its outputs.
         nodes: The names of the nodes that the engine stands for.
-        logger: What TensorRT says.
+        made_by: The logger and the runtime that made the engine, which must live as long.
         notes: What the user should know of the engine.
         passed: By name, what the model gives without computing it: the name of an input, or an array.
     """
@@ -60,13 +60,14 @@ class TensorRTSession:
         inputs: Sequence[Binding],
         outputs: Sequence[Binding],
         nodes: Sequence[str] = (),
-        logger: Any = None,
+        made_by: tuple[Any, Any] = (None, None),
         notes: Sequence[str] = (),
         passed: Mapping[str, str | np.ndarray] = MappingProxyType({}),
     ):
         self.notes = tuple(notes)
         self._passed = dict(passed)
-        self._engine, self._trt, self._cuda, self._logger = engine, trt, cuda, logger
+        self._made_by, self._logger = made_by, made_by[0]
+        self._engine, self._trt, self._cuda = engine, trt, cuda
         self._inputs, self._nodes = tuple(inputs), tuple(nodes)
         self._lock = threading.Lock()
         self._memory: dict[str, tuple[int, int]] = {}
