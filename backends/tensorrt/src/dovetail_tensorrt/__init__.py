@@ -17,6 +17,7 @@ def register(registry):
         "int8_constant",
         "known_kernel",
         "positive_scale",
+        "scales_of_open_axis",
         "static_extents",
         "symmetric",
     ):
