@@ -88,10 +88,10 @@ g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float s = {{0.1}}, {kind} z = {{{zer
 
 @pytest.mark.parametrize(
     ("kind", "zero", "backend"),
-    [("int8", 0, "tensorrt"), ("int8", 3, "host"), ("uint8", 0, "host"), ("uint8", 128, "host")],
+    [("int8", 0, "tensorrt"), ("uint8", 128, "tensorrt"), ("int8", 3, "host"), ("uint8", 0, "host")],
 )
 def test_conversions_of_the_source_model(kind, zero, backend, plugins):
-    """uint8 with the zero point 0 would be read as int8, and another zero point is refused: these stay outside."""
+    """uint8 with the zero point 128 is int8 with zero; with 0, it would be read as int8; others are refused."""
     model = onnx.parser.parse_model(SOURCE.format(kind=kind, zero=zero))
     result, context = typed(model, plugins)
     placed = {get_placement(node).backend for node in conversions(result)}
@@ -99,3 +99,13 @@ def test_conversions_of_the_source_model(kind, zero, backend, plugins):
     if backend == "host":
         reasons = [remark.why for remark in context.remarks if remark.rule == "not-supported"]
         assert any("symmetric = false" in why or "uint8; allowed: int8" in why for why in reasons)
+
+
+def test_signed_integers_stand_for_the_same_numbers():
+    """Also where they saturate."""
+    model = onnx.parser.parse_model(SOURCE.format(kind="uint8", zero=128))
+    x = np.random.default_rng(0).normal(0, 10, (1, 4, 8, 8)).astype(np.float32)
+    result = dovetail.compile(model, "tensorrt:precision=fp32")
+    np.testing.assert_array_equal(
+        result.run({"x": x})["y"], np.maximum(np.clip(np.rint(x / 0.1), -128, 127) * np.float32(0.1), 0)
+    )

@@ -23,6 +23,7 @@ def register(registry):
     ):
         registry.fact(fact, f"dovetail_tensorrt.facts:{fact}")
     registry.engine("tensorrt", "dovetail_tensorrt.runtime.engine:TensorRT")
+    registry.pass_("signed-integers", "dovetail_tensorrt.signed_integers:SignedIntegers")
     registry.emitter("tensorrt-engine", "dovetail_tensorrt.tensorrt_engine:TensorRTEngine")
     registry.emitter("ep-context", "dovetail_tensorrt.ep_context:EPContext")
     registry.option("tensorrt", "dovetail_tensorrt.profiles.option:PROFILE")
