@@ -12,7 +12,8 @@ STAGES = ("normalise", "analyse", "place", "type", "calibrate", "quantise", "joi
 def typed(model, plugins, backends="tensorrt", **request):
     """A model as it is before anything is emitted: placed, typed, with all conversions; and the context."""
     source = dovetail.open(model)
-    context = Context(Request.of(backends, **request), plugins=plugins)
+    names = [backends] if isinstance(backends, str) else backends
+    context = Context(Request.of(*names, **request), plugins=plugins)
     compose(plugins.registry, stages=STAGES, plugins=plugins).run(source, context)
     return source, context
 

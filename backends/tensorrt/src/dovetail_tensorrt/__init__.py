@@ -17,11 +17,13 @@ def register(registry):
         "int8_constant",
         "known_kernel",
         "positive_scale",
+        "scales_of_open_axis",
         "static_extents",
         "symmetric",
     ):
         registry.fact(fact, f"dovetail_tensorrt.facts:{fact}")
     registry.engine("tensorrt", "dovetail_tensorrt.runtime.engine:TensorRT")
+    registry.pass_("signed-integers", "dovetail_tensorrt.signed_integers:SignedIntegers")
     registry.emitter("tensorrt-engine", "dovetail_tensorrt.tensorrt_engine:TensorRTEngine")
     registry.emitter("ep-context", "dovetail_tensorrt.ep_context:EPContext")
     registry.option("tensorrt", "dovetail_tensorrt.profiles.option:PROFILE")

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = [
-    "condition_given", "extents_from_integers", "int8_constant", "known_kernel", "positive_scale", "static_extents",
-    "symmetric",
+    "condition_given", "extents_from_integers", "int8_constant", "known_kernel", "positive_scale",
+    "scales_of_open_axis", "static_extents", "symmetric",
 ]  # fmt: skip
 
 _INT8 = 3  # onnx.TensorProto.INT8
@@ -74,6 +74,15 @@ def positive_scale(node: ir.Node) -> bool:
     """
     scale = _constant(node, _SCALE)
     return scale is None or bool((scale > 0).all())
+
+
+def scales_of_open_axis(node: ir.Node) -> bool:
+    """Whether a QuantizeLinear or DequantizeLinear has a scale per index of an axis whose extent is not known."""
+    data, scale = (None if value is None else value.shape for value in node.inputs[:2])
+    if scale is None or len(scale) != 1:
+        return False
+    axis = node.attributes.get_int("axis", 1)
+    return data is None or not -len(data) <= axis < len(data) or not isinstance(data[axis], int)
 
 
 def static_extents(node: ir.Node) -> bool:

@@ -1,0 +1,119 @@
+"""The `signed-integers` pass: conversions of a source model in the only form that TensorRT takes, symmetric int8."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.passes import Pass
+from dovetail_precision.source_quantisation import Atom, atom_of
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["SignedIntegers"]
+
+_BACKEND = "tensorrt"
+_MIDDLE = 128
+_ZERO_POINT = 2  # input of QuantizeLinear and DequantizeLinear
+
+
+@dataclass(frozen=True)
+class SignedIntegers(Pass):
+    """Write uint8 with the zero point 128 as int8 with zero, and int32 biases as floats.
+
+    Given:  %q = QuantizeLinear(%x, %scale, uint8 128)   %y = DequantizeLinear(%q, %scale, uint8 128)
+    Result: %q = QuantizeLinear(%x, %scale, int8 0)   %y = DequantizeLinear(%q, %scale, int8 0)
+
+    Every float stays what it was: the integers are the same but for 128, and saturate at the same numbers. uint8 with
+    another zero point has numbers that int8 with the same scale lacks; that stays as it is, with a remark. A constant
+    in int32, such as a bias, becomes the float that it stands for, because TensorRT has no other biases.
+    """
+
+    name = "signed-integers"
+    stage = "normalise"
+    requires = ("normalise",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Change the conversions of the main graph, if the request has the backend `tensorrt`."""
+        if not any(backend.name == _BACKEND for backend in ctx.backends):
+            return False
+        rewriter = _Rewriter(model, ctx)
+        seen: set[int] = set()
+        for node in list(model.graph):
+            atom = atom_of(node)
+            if atom is None or id(atom.integers) in seen:
+                continue
+            seen.add(id(atom.integers))
+            if node.op_type == "DequantizeLinear" and atom.element == "int32":
+                rewriter.fold(atom)
+            elif atom.element == "uint8":
+                rewriter.sign(atom)
+        if rewriter.changed:
+            model.touch()
+        return rewriter.changed
+
+
+class _Rewriter:
+    """Rewrites conversions of one model."""
+
+    def __init__(self, model: Model, ctx: Context):
+        self._graph, self._ctx = model.graph, ctx
+        self._names = ctx.analysis(FreshNames, model)
+        self.changed = False
+
+    def fold(self, atom: Atom) -> None:
+        """Replace a constant in int32 and its conversion by floats."""
+        stored, result = atom.integers, atom.floats
+        if not self._is_stored(stored) or result.is_graph_output() or any(atom.parameters.zero_point):
+            return
+        shape = [1] * len(stored.const_value.shape)
+        if atom.axis is not None:
+            shape[atom.axis % len(shape)] = -1
+        scale = np.asarray(atom.parameters.scale, np.float32).reshape(shape if atom.axis is not None else ())
+        floats = (stored.const_value.numpy().astype(np.float32) * scale).astype(result.dtype.numpy())
+        result.replace_all_uses_with(self._constant(result.name, floats))
+        self._graph.remove(atom.node, safe=True)
+        self._ctx.count("biases in floats")
+        self.changed = True
+
+    def sign(self, atom: Atom) -> None:
+        """Make int8 of uint8, where all that converts it has the zero point 128."""
+        integers, node = atom.integers, atom.node
+        ends = [node] if node.op_type == "QuantizeLinear" else []
+        ends += [reader for reader, _ in integers.uses()]
+        atoms = [atom_of(end) for end in ends]
+        given = integers.producer() is None and not self._is_stored(integers)
+        if given or integers.is_graph_output() or None in atoms or integers.producer() not in (None, node):
+            return
+        others = sorted({zero for one in atoms for zero in one.parameters.zero_point} - {_MIDDLE})
+        if others:
+            what = f"'{integers.name}' is uint8 with the zero point {', '.join(map(str, others))}"
+            why = f"{what}; int8 of the same scale lacks some of its numbers, and TensorRT has no other integers"
+            suggest = "compile the model as it was before it was quantised, with tensorrt:precision=int8 and --data"
+            self._ctx.remark("missed", node, "unsigned", why, suggest=suggest)
+            return
+        for one in atoms:
+            zeros = np.zeros(one.node.inputs[_ZERO_POINT].const_value.shape, np.int8)
+            one.node.replace_input_with(_ZERO_POINT, self._constant(f"{integers.name}_zero", zeros))
+        if integers.producer() is None:
+            signed = (integers.const_value.numpy().astype(np.int16) - _MIDDLE).astype(np.int8)
+            integers.const_value = ir.Tensor(signed, name=integers.name)
+        integers.dtype = ir.DataType.INT8
+        why = f"'{integers.name}' is int8 instead of uint8 with the zero point 128: the same numbers"
+        self._ctx.remark("passed", node, "signed", why)
+        self.changed = True
+
+    def _is_stored(self, value: ir.Value) -> bool:
+        return value.is_initializer() and not value.is_graph_input() and value.const_value is not None
+
+    def _constant(self, name: str, array: np.ndarray) -> ir.Value:
+        name = self._names.fresh(name)
+        tensor = ir.Tensor(array, name=name)
+        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
+        self._graph.register_initializer(value)
+        return value

@@ -1,0 +1,111 @@
+"""Engines in int8: what is quantised, in which types, and what a source model that is quantised already gives."""
+
+import dovetail
+import numpy as np
+import onnx
+import pytest
+from dovetail.planning.placement import get_placement
+from dovetail_tensorrt.libraries import NoLibrary, library
+from dovetail_tensorrt.parser import parse
+
+from tests.e2e.nets import images, net
+
+from .engine_regions import engine_regions, typed
+
+
+@pytest.fixture(scope="module")
+def plugins():
+    return dovetail.load_plugins()
+
+
+@pytest.fixture(scope="module")
+def mobilenet(plugins):
+    return typed(net("mobilenet"), plugins, "tensorrt:precision=int8", data=images(4))
+
+
+def conversions(model):
+    return [node for node in model.graph if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+
+
+def test_conversions_are_symmetric_and_have_float16_scales(mobilenet):
+    """The parser computes in the type of the scale what is behind a DequantizeLinear."""
+    model, _ = mobilenet
+    assert conversions(model)
+    for node in conversions(model):
+        scale, zero = (value.const_value.numpy() for value in node.inputs[1:])
+        assert (scale.dtype, zero.dtype) == (np.float16, np.int8)
+        assert (scale > 0).all() and not zero.any()
+
+
+def test_products_have_int8_inputs_and_float16_biases_and_results(mobilenet):
+    model, _ = mobilenet
+    convolutions = [node for node in model.graph if node.op_type == "Conv"]
+    for node in convolutions:
+        data, weight, *bias = node.inputs
+        assert data.producer().op_type == weight.producer().op_type == "DequantizeLinear"
+        assert weight.producer().attributes.get_int("axis", 1) == 0
+        assert {value.dtype.name for value in (data, weight, *bias, *node.outputs)} == {"FLOAT16"}
+        assert all(value.producer() is None for value in bias)
+
+
+def test_floats_cross_the_border(mobilenet):
+    """The conversions at the border are the engine's, so that it may place them."""
+    (region,) = engine_regions(mobilenet[0])
+    border = {value.dtype.name for value in (*region.graph.inputs, *region.graph.outputs)}
+    assert border == {"FLOAT"}
+
+
+def test_the_parser_computes_convolutions_in_float16(mobilenet):
+    try:
+        parser = library()
+    except NoLibrary as error:
+        pytest.skip(error.message)
+    (region,) = engine_regions(mobilenet[0])
+    layers = parse(region, parser).verdict.layers
+    assert {layer.types for layer in layers if layer.kind == "CONVOLUTION"} == {("HALF",)}
+
+
+def test_integers_are_those_of_the_scales_that_the_model_holds(plugins):
+    """Scales are rounded up to float16, the smallest subnormal at least; weights are quantised with what is stored."""
+    text = """<ir_version: 10, opset_import: ["": 20]> g (float[1,4] x) => (float[1,3] y) { y = MatMul(x, w) }"""
+    model = onnx.parser.parse_model(text)
+    weight = np.array([[1.0, 1e-9, 0.3]] * 4, np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    data = {"x": np.random.default_rng(0).standard_normal((32, 4)).astype(np.float32)}
+    result, _ = typed(model, plugins, "tensorrt:precision=int8", data=data)
+    stored = next(node for node in conversions(result) if node.inputs[0].is_initializer())
+    integers, scale = (value.const_value.numpy() for value in stored.inputs[:2])
+    np.testing.assert_array_equal(integers, np.clip(np.rint(weight / scale.astype(np.float32)), -127, 127))
+    assert scale.astype(np.float32)[0] >= np.float32(1 / 127)
+
+
+SOURCE = """<ir_version: 10, opset_import: ["": 20]>
+g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float s = {{0.1}}, {kind} z = {{{zero}}}>
+{{ q = QuantizeLinear(x, s, z)
+   d = DequantizeLinear(q, s, z)
+   y = Relu(d) }}"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "zero", "backend"),
+    [("int8", 0, "tensorrt"), ("uint8", 128, "tensorrt"), ("int8", 3, "host"), ("uint8", 0, "host")],
+)
+def test_conversions_of_the_source_model(kind, zero, backend, plugins):
+    """uint8 with the zero point 128 is int8 with zero; with 0, it would be read as int8; others are refused."""
+    model = onnx.parser.parse_model(SOURCE.format(kind=kind, zero=zero))
+    result, context = typed(model, plugins)
+    placed = {get_placement(node).backend for node in conversions(result)}
+    assert placed == {backend}
+    if backend == "host":
+        reasons = [remark.why for remark in context.remarks if remark.rule == "not-supported"]
+        assert any("symmetric = false" in why or "uint8; allowed: int8" in why for why in reasons)
+
+
+def test_signed_integers_stand_for_the_same_numbers():
+    """Also where they saturate."""
+    model = onnx.parser.parse_model(SOURCE.format(kind="uint8", zero=128))
+    x = np.random.default_rng(0).normal(0, 10, (1, 4, 8, 8)).astype(np.float32)
+    result = dovetail.compile(model, "tensorrt:precision=fp32")
+    np.testing.assert_array_equal(
+        result.run({"x": x})["y"], np.maximum(np.clip(np.rint(x / 0.1), -128, 127) * np.float32(0.1), 0)
+    )
