@@ -191,3 +191,28 @@ def test_a_region_may_read_another_one_directly(with_backend):
     x = np.full((4, 4), 0.25, np.float32)
     b = np.sinh(a := x @ x)
     np.testing.assert_allclose(result.run({"x": x})["y"], (c := a @ b) @ np.sinh(c), rtol=1e-2)
+
+
+CAPTURES = """<ir_version: 10, opset_import: ["": 20]>
+g (bool c, float[2,8] x) => (float[2,8] y) <float[8,8] w> {
+  a = MatMul(x, w)
+  b = Relu(a)
+  d = If(c) <then_branch = t () => (float[2,8] p) { p = MatMul(b, w) },
+             else_branch = e () => (float[2,8] q) { q = Relu(a) }>
+  y = Add(d, b)
+}"""
+
+
+def test_bodies_that_read_values_of_their_region(with_backend):
+    text = BACKEND.replace("ENGINES", "onnxruntime-cpu").replace("Gemm", "Gemm, MatMul, If, Add")
+    plugins = with_backend(text)
+    plugins.registry.emitter("calls", f"{__name__}:Calls")
+    model = onnx.parser.parse_model(CAPTURES)
+    weight = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    del model.graph.initializer[:], model.graph.value_info[:]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    result = dovetail.compile(model, "call-npu", plugins=plugins)
+    assert [node.op_type for node in result.model.graph] == ["region_0"]
+    feeds = {"c": np.array(True), "x": np.ones((2, 8), np.float32)}
+    inside = np.maximum(feeds["x"] @ weight, 0)
+    np.testing.assert_allclose(result.run(feeds)["y"], inside @ weight + inside, rtol=0.02)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import all_nodes
 from dovetail.planning.placement import Placement, get_placement, origin_of, set_origin, set_placement
 from dovetail_regions.regions import used_values
 
@@ -98,6 +99,10 @@ def replace_region(
         old.name = names.fresh(name)
         new.name = name
     _replace_body_outputs(model, dict(zip(region.outputs, node.outputs, strict=True)))
+    # Bodies read values of the region, too, and would hold on to them.
+    for old in all_nodes(region.nodes):
+        for index in range(len(old.inputs)):
+            old.replace_input_with(index, None)
     graph.remove(region.nodes, safe=True)
     graph.opset_imports.setdefault(domain, version)
     model.touch()
