@@ -1,13 +1,17 @@
 """An emitter that gives a `Call` makes its regions functions of the model, which every engine computes."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import dovetail
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
-from dovetail.planning.placement import get_placement
+from dovetail.ir.formats import format_of
+from dovetail.passes import Pass
+from dovetail.planning.placement import Placement, get_placement, set_placement
 from dovetail.plugin import Artifact, Availability, Call, EngineError, Executed, Reads
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -216,3 +220,33 @@ def test_bodies_that_read_values_of_their_region(with_backend):
     feeds = {"c": np.array(True), "x": np.ones((2, 8), np.float32)}
     inside = np.maximum(feeds["x"] @ weight, 0)
     np.testing.assert_allclose(result.run(feeds)["y"], inside @ weight + inside, rtol=0.02)
+
+
+@dataclass(frozen=True)
+class CopyOnBackend(Pass):
+    """Let the readers of b read a copy that stands on call-npu, as a conversion does that two of its regions read."""
+
+    name = "copy-on-backend"
+    stage = "join"
+
+    def run(self, model, ctx):
+        (value,) = [value for node in model.graph for value in node.outputs if value.name == "b"]
+        copy = ir.Value(name="copied", type=value.type, shape=value.shape)
+        value.replace_all_uses_with(copy)
+        node = ir.Node("", "Identity", [value], outputs=[copy], name="copy")
+        set_placement(node, Placement("call-npu", format_of(value.dtype)))
+        model.graph.insert_after(value.producer(), node)
+        model.touch()
+        return True
+
+
+def test_a_region_may_be_a_conversion_alone(with_backend):
+    plugins = with_backend(BACKEND.replace("ENGINES", "onnxruntime-cpu").replace("Conv, Relu", "MatMul, Conv, Relu"))
+    plugins.registry.emitter("calls", f"{__name__}:Calls")
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[4,4] x) => (float[4,4] y) '
+        "{ a = MatMul(x, x)  b = Sinh(a)  y = Sinh(b) }"
+    )
+    result = dovetail.compile(model, "call-npu", plugins=plugins, passes=[CopyOnBackend()])
+    assert [node.op_type for node in calls_in(result)] == ["region_0", "region_2"]
+    assert result.run({"x": np.eye(4, dtype=np.float32)})["y"].shape == (4, 4)

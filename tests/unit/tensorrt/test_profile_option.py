@@ -94,3 +94,11 @@ def test_the_command_line_says_it_in_one_line(convolution, tmp_path, capsys):
     assert main([*asked, "--profile", "x:1x4x8x8:2x4x8x8:4x4x8x8", "--profile", "x:1x4x8x8:2x4x8x8:4x4x8x8"]) == 2
     assert "gives 'x' twice" in capsys.readouterr().err
     assert main([*asked, "--profile", "x:1x4x8x8:2x4x8x8:4x4x8x8", "--workspace", "1GiB"]) == 0
+
+
+def test_a_model_whose_nodes_are_out_of_order_has_profiles_too(convolution):
+    model = convolution()
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend(reversed(nodes))
+    assert dovetail.plan(model, "tensorrt", profiles={"x": SHAPES}).nodes

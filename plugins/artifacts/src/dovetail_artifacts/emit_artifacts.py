@@ -56,7 +56,9 @@ class EmitArtifacts(Pass):
             emitters = [name for name in backend.artifacts if not takes_whole_model(name, ctx)]
             if not emitters:
                 continue
-            given = _for_emitter(model, region, backend, sources[region.index], ctx)
+            # A region of conversions alone stands for nothing of the source model.
+            source = sources.get(region.index) or extract(model, region)
+            given = _for_emitter(model, region, backend, source, ctx)
             try:
                 made.append((region, emitted(given, emitters, ctx)))
                 _remark_notes(given.nodes[0], made[-1][1], ctx)

@@ -99,9 +99,12 @@ class ProfileOption:
                 each other.
         """
         profiles = _profiles(keywords)
+        # The model that was given stays in the form in which its front end read it.
+        model = model.clone() if profiles and model.untouched else model
         for name, bounds in profiles.items():
             _check(name, bounds, model)
-        named_extents(model, profiles)
+        if profiles:
+            named_extents(model, profiles)
         return request
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
