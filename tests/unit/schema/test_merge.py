@@ -183,7 +183,7 @@ emit: {engines: [one, two], artifacts: json}
         "kl",
     )
     assert (str(q.when), b.scale, b.quantised) == ("region.last: true", "X*W", True)
-    assert backend.border == ("inside", "outside")
+    assert backend.border == ("inside", "outside", "low")
     assert (backend.strategy, backend.min_region, backend.place) == ("roles", 3, {"patience": 7})
     assert (backend.engines, backend.artifacts, backend.region.need) == (("one", "two"), ("json",), ("Conv",))
     counts = {"inputs": 1, "outputs": 3, "nodes": 3, "constants": 0}

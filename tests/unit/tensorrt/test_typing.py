@@ -98,3 +98,9 @@ def test_two_backends_of_one_type_need_no_casts_between_them(other, plugins):
     between = operators[operators.index("MatMul") + 1 : len(operators) - operators[::-1].index("MatMul") - 1]
     assert between == ["ScatterElements"]
     assert refused(model, plugins) == {}
+
+
+@pytest.mark.parametrize(("builder", "backend"), [("rtx", "host"), ("tensorrt", "tensorrt")])
+def test_plugins_of_full_tensorrt_are_claimed_for_it_alone(builder, backend):
+    plan = dovetail.plan(ENGINE_NETS["detector"](), f"tensorrt:builder={builder},precision=fp16")
+    assert {node.backend for node in plan.nodes if node.name == "nms"} == {backend}
