@@ -109,3 +109,13 @@ def test_signed_integers_stand_for_the_same_numbers():
     np.testing.assert_array_equal(
         result.run({"x": x})["y"], np.maximum(np.clip(np.rint(x / 0.1), -128, 127) * np.float32(0.1), 0)
     )
+
+
+def test_the_observer_of_a_request_is_that_of_activations():
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[4,4] x) => (float[4,4] y) { y = MatMul(x, w) }'
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32), "w"))
+    data = {"x": np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)}
+    compiled = dovetail.compile(model, "tensorrt:precision=int8,observer=minmax", data=data)
+    assert compiled.plan.as_dict()["values"]["x"][0]["group"] == "x@minmax"

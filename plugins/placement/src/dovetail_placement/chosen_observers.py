@@ -41,7 +41,7 @@ def with_observer(judge: Judge, observer: ObserverChoice, opsets: Opsets) -> Jud
 
 def _of(rule: PortRule, observer: ObserverChoice) -> PortRule:
     parameters = {
-        format_: found if found.scale else found._replace(observer=observer)
+        format_: found if found.factors else found._replace(observer=observer)
         for format_, found in rule.parameters.items()
     }
     return replace(rule, parameters=parameters)
