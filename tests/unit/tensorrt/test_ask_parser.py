@@ -50,6 +50,9 @@ def test_both_kinds_of_differences_are_listed(builder, with_backend):
         "coin (Bernoulli, on wrong-trt): the table says yes and the parser no: the parser has no Bernoulli"
     )
     assert said["tanh"].startswith("tanh (Tanh, on host): the table says no and the parser yes: ")
+    assert set(said.values()) < set(plan.notes)
+    assert plan.notes[-1].startswith(f"{builder.title} and the table agree on ")
+    assert plan.notes[-1].endswith(", and differ on 2 nodes")
 
 
 def test_the_installed_file_agrees(builder):

@@ -31,7 +31,7 @@ class AskParserOption:
 
     Keyword argument of `dovetail.plan`:
         ask_parser: Compile in memory, ask the real parser about every node, and put the nodes for which it and the
-            backend file differ into the plan: into its remarks, and into `summary: parser`.
+            backend file differ into the plan: into its remarks, its notes, and `summary: parser`.
     """
 
     commands = ("plan",)
@@ -82,6 +82,7 @@ class AskParserOption:
         agreed = f"{found.title} and the table agree on {counted(len(asked) - len(differences), 'node')}"
         more = f", and differ on {counted(len(differences), 'node')}" if differences else ""
         plan.remarks.append(Remark("analysis", "", "ask-parser", "parser-asked", agreed + more))
+        plan.notes += [*map(str, differences), agreed + more]
 
 
 ASK_PARSER = AskParserOption()

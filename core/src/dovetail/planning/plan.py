@@ -43,6 +43,7 @@ class Plan:
         files: Files that belong to the plan, by name; `files` in its summary has the SHA-256 of each.
         source: The file of the source model, hashed when the plan is saved; None if there is none.
         registry: Has the stores that write it; None for those of all installed plugins.
+        notes: What options that looked at it tell the user, one line each; no part of the plan.
     """
 
     model: dict[str, Any] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Plan:
     files: Mapping[str, Path] = field(default_factory=dict, repr=False, compare=False)
     source: Path | None = field(default=None, repr=False, compare=False)
     registry: Registry | None = field(default=None, repr=False, compare=False)
+    notes: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def extract(cls, model: Model, ctx: Context | None = None, source: Model | None = None) -> Plan:

@@ -168,7 +168,7 @@ class Plans(Protocol):
     """An optional part of an option: it looks at what `dovetail.plan` decided, before the caller gets it."""
 
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
-        """Examine a plan, and add remarks or a part of its summary.
+        """Examine a plan, and add remarks, a part of its summary, or notes for the user.
 
         Args:
             plan: What was decided.

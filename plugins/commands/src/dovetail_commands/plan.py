@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from dovetail.cli.common import PlainCommand, existing, output, plugins_of, print_json
 
@@ -37,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
         print(args.output)
     else:
         print(plan, end="")
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
     return 0
 
 
