@@ -115,10 +115,10 @@ def reads_any_type(problem: TypingProblem, variable: Variable) -> bool:
 
 
 def follows_readers(variable: Variable) -> bool:
-    """Whether an attribute of the node decides the type of `variable`, so that it may take that of its readers."""
+    """Whether an attribute of the node, or its scale, decides the type of `variable`, so that it may take its readers'."""
     return (
         variable.type_attribute
-        and not variable.inputs
+        and all(value.constant for _, value in variable.inputs)
         and not variable.override
         and variable.policy in ("follow-consumer", "pass")
         and variable.present is FLOAT32

@@ -43,6 +43,8 @@ __all__ = ["build_problem"]
 
 # Rounding the scales of a quantised model would change its quantisation grid.
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+_TYPED_ATOMS = frozenset({"pinned", "follow-consumer", "promote"})
+"""Policies with which conversions of the source model are typed like other nodes; with all others they stay as they are."""
 
 
 def build_problem(model: Model, ctx: Context) -> TypingProblem:
@@ -128,7 +130,7 @@ class _Builder:
         policy = ""
         if claim is not None and (backend.name != HOST or claim.role == "pinned"):
             policy = claim.role
-            if policy != "pinned" and node.op_type in _ATOMS:
+            if policy not in _TYPED_ATOMS and node.op_type in _ATOMS:
                 policy = "keep"
             elif policy != "pinned" and id(node) in self._trig_inputs:
                 policy = "angle"
@@ -156,6 +158,8 @@ class _Builder:
             variable.normalises = id(node) in self._normalised
             if not group.inputs:
                 variable.type_attribute = holds_type(node, variable.low)
+            elif node.op_type in _ATOMS and variable.policy == "follow-consumer":
+                variable.type_attribute = bool(group.outputs)  # its scale has that type
             if id(node) in self._overrides:
                 against = apply_override(variable, self._overrides[id(node)], group.allowed, claim)
                 if against:

@@ -56,7 +56,8 @@ class Variable:
         source: File and line of the rule.
         override: The option that set the policy, as the user wrote it: `--high type:Exp`.
         takes_any: It is an input that any type may enter: a Cast converts it, or only its shape is read.
-        type_attribute: An attribute of the node decides the type of its outputs, and can hold the low one.
+        type_attribute: An attribute of the node, or a constant scale, decides the type of its outputs, and can hold the
+            low one.
         select: How it takes part in selects of constants: it picks from its inputs, fills with a constant, moves data.
         normalises: Its result is of size one, whatever it reads (see `normalised.py`).
         high_border: Floats cross the border of its backend's regions in the high precision.

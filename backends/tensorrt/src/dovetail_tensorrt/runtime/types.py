@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import ml_dtypes
-import numpy as np
+from typing import TYPE_CHECKING
+
 from dovetail.plugin import EngineError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["READ_TYPES", "array_type"]
 
 _TYPES = {
-    "FLOAT": np.dtype(np.float32),
-    "HALF": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "INT8": np.dtype(np.int8),
-    "UINT8": np.dtype(np.uint8),
-    "INT32": np.dtype(np.int32),
-    "INT64": np.dtype(np.int64),
-    "BOOL": np.dtype(np.bool_),
+    "FLOAT": "float32",
+    "HALF": "float16",
+    "BF16": "bfloat16",
+    "INT8": "int8",
+    "UINT8": "uint8",
+    "INT32": "int32",
+    "INT64": "int64",
+    "BOOL": "bool",
 }
 
-READ_TYPES = frozenset({"float32", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"})
+READ_TYPES = frozenset(_TYPES.values())
 """The element types that an engine takes at its border."""
 
 
@@ -33,6 +36,9 @@ def array_type(name: str, tensor: str) -> np.dtype:
     Raises:
         EngineError: There are no such arrays.
     """
+    import ml_dtypes
+    import numpy as np
+
     if name not in _TYPES:
         raise EngineError(f"'{tensor}' has the type {name}, of which there are no arrays")
-    return _TYPES[name]
+    return np.dtype(ml_dtypes.bfloat16 if name == "BF16" else _TYPES[name])
