@@ -44,7 +44,7 @@ __all__ = ["build_problem"]
 # Rounding the scales of a quantised model would change its quantisation grid.
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _TYPED_ATOMS = frozenset({"pinned", "follow-consumer", "promote"})
-"""Policies with which conversions of the source model are typed like other nodes; with all others they stay as they are."""
+"""Policies with which conversions of the source model are typed like other nodes; with others they stay as they are."""
 
 
 def build_problem(model: Model, ctx: Context) -> TypingProblem:
