@@ -115,7 +115,7 @@ def reads_any_type(problem: TypingProblem, variable: Variable) -> bool:
 
 
 def follows_readers(variable: Variable) -> bool:
-    """Whether an attribute or a scale of the node decides the type of `variable`, which may take that of its readers."""
+    """Whether an attribute or a scale of the node decides its type, so that it may take that of its readers."""
     return (
         variable.type_attribute
         and all(value.constant for _, value in variable.inputs)
