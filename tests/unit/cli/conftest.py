@@ -13,6 +13,7 @@ from dovetail.planning.remark import Remark
 
 class Plan:
     backends = ({"name": "npu"},)
+    notes = ("what an option says",)
 
     def __str__(self):
         return "version: 1\n"

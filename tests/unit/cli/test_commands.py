@@ -73,7 +73,7 @@ def test_compile_as_json(api, cli):
 
 
 def test_plan(api, cli):
-    assert cli("plan", "m.onnx", "--backend", "npu")[1] == "version: 1\n"
+    assert cli("plan", "m.onnx", "--backend", "npu") == (0, "version: 1\n", "note: what an option says\n")
     assert cli("plan", "m.onnx", "--backend", "npu", "-o", "plan.yaml")[1] == "plan.yaml\n"
     assert Path("plan.yaml").read_text() == "version: 1\n"
     assert json.loads(cli("plan", "m.onnx", "--backend", "npu", "--json")[1])["version"] == 1
