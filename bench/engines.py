@@ -25,7 +25,7 @@ def ours(model: str, backend: str, data: str | None) -> dict:
         compiled, seconds = timed(dovetail.compile, model, backend, data=data)
     with tempfile.TemporaryDirectory() as folder:
         compiled.save(folder)
-        engines = [path.stat().st_size for path in Path(folder).rglob("*.plan")]
+        engines = [path.stat().st_size for path in Path(folder).rglob("engine.plan")]
     return {"seconds": seconds, "MiB": peak.bytes / 2**20, "engines": len(engines), "engine MiB": sum(engines) / 2**20}
 
 
