@@ -17,7 +17,7 @@ from dovetail_runtime.data.batches import fitted
 from dovetail_verify.metrics import Difference
 from onnx import TensorProto, numpy_helper
 
-from .nets import net
+from .nets import images, net
 
 PRODUCTS = ("Conv", "GRU", "LSTM", "MatMul")
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -394,4 +394,9 @@ def test_scattered_updates_are_reduced(weighted, operator, reduction):
 def test_layer_norms_in_single_operators_load_on_onnx_runtime_alone(solver, tmp_path):
     # ONNX Runtime fuses them, and refuses what it made if data and scale have two types.
     dovetail.compile(net("vit"), "gpu-fp16", solver=solver).save(tmp_path / "out")
-    onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])
+    (picture,) = images(1)
+    exact, result = (
+        onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, picture)[0]
+        for model in (net("vit").SerializeToString(), str(tmp_path / "out" / "model.onnx"))
+    )
+    np.testing.assert_allclose(result, exact, atol=0.02 * np.abs(exact).max())

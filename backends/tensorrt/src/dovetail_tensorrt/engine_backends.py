@@ -10,9 +10,14 @@ from dovetail.errors import UsageError
 if TYPE_CHECKING:
     from dovetail.plugin import Backend
 
-__all__ = ["engine_backend"]
+__all__ = ["engine_backend", "makes_engines"]
 
 _EMITTER = "tensorrt-engine"
+
+
+def makes_engines(backend: Backend) -> bool:
+    """Whether the regions of a backend become engines of TensorRT."""
+    return _EMITTER in getattr(backend, "artifacts", ())
 
 
 def engine_backend(backends: Iterable[Backend], asked: str) -> Backend:
@@ -25,7 +30,7 @@ def engine_backend(backends: Iterable[Backend], asked: str) -> Backend:
     Raises:
         UsageError: No backend has any.
     """
-    found = next((one for one in backends if _EMITTER in getattr(one, "artifacts", ())), None)
+    found = next(filter(makes_engines, backends), None)
     if found is None:
         raise UsageError(f"{asked} is for engines of TensorRT, and no backend makes any", "add --backend tensorrt")
     return found

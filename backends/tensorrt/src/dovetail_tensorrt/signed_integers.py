@@ -11,13 +11,14 @@ from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail_precision.source_quantisation import Atom, atom_of
 
+from dovetail_tensorrt.engine_backends import makes_engines
+
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
 __all__ = ["SignedIntegers"]
 
-_BACKEND = "tensorrt"
 _MIDDLE = 128
 _ZERO_POINT = 2  # input of QuantizeLinear and DequantizeLinear
 
@@ -39,8 +40,8 @@ class SignedIntegers(Pass):
     requires = ("normalise",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Change the conversions of the main graph, if the request has the backend `tensorrt`."""
-        if not any(backend.name == _BACKEND for backend in ctx.backends):
+        """Change the conversions of the main graph, if a backend of the request makes engines."""
+        if not any(map(makes_engines, ctx.backends)):
             return False
         rewriter = _Rewriter(model, ctx)
         seen: set[int] = set()
