@@ -11,6 +11,7 @@ from dovetail.gc_pause import gc_paused
 from dovetail.passes.context import Mark
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.planning.holdings import holdings_document
+from dovetail.planning.identity import keep_keys
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -108,6 +109,7 @@ class Planner:
     def _carry_out(self, work: Model, decided: Plan) -> Result:
         ctx = self._ctx
         ctx.plan = decided
+        keep_keys(work)
         ctx.decided = work.clone() if any(getattr(backend, "artifacts", ()) for backend in ctx.backends) else None
         return self._run(work, _CARRY_OUT)
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
+from dovetail.planning.identity import keep_key
 from dovetail.planning.placement import get_placement, origin_of, set_origin, set_placement
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class _Clips:
         self._describe(clip, quantize)
         set_placement(clip, get_placement(node))
         set_origin(clip, origin_of(node))
+        keep_key(clip, node)
         self._graph.insert_after(quantize, clip)
         quantize.outputs[0].replace_all_uses_with(clip.outputs[0])
         source, result = node.inputs[0].producer(), node.outputs[0]

@@ -11,7 +11,18 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["identity", "key_of", "operator_name", "structural_keys", "walk"]
+__all__ = [
+    "decided_key",
+    "identity",
+    "key_of",
+    "keep_key",
+    "keep_keys",
+    "operator_name",
+    "structural_keys",
+    "walk",
+]
+
+_KEY = "dovetail.key"
 
 
 def walk(model: Model) -> Iterator[tuple[str, ir.Node]]:
@@ -27,8 +38,32 @@ def identity(path: str, node: ir.Node) -> str:
 
 
 def key_of(node: ir.Node) -> str:
-    """The name by which a node is known in every round of deciding: that of its first output."""
-    return next((value.name for value in node.outputs if value.name), node.name or node.op_type)
+    """The name by which a node is known in every round of deciding: that of its first output when it was decided on.
+
+    Passes that carry a decision out rename values (the name of a model's output moves on to the last conversion behind
+    it), so from then on nodes keep the name that they had; see `keep_keys`.
+    """
+    return decided_key(node) or next((value.name for value in node.outputs if value.name), node.name or node.op_type)
+
+
+def decided_key(node: ir.Node) -> str:
+    """The key that a node kept from when it was decided on; empty for conversions and others that came later."""
+    return node.meta.data.get(_KEY, "")
+
+
+def keep_keys(model: Model) -> None:
+    """Let every node keep its key, whatever is renamed from now on. Copies of a node keep it, too."""
+    for _, node in walk(model):
+        node.meta[_KEY] = key_of(node)
+
+
+def keep_key(new: ir.Node, node: ir.Node) -> None:
+    """Let a node that stands for another one have its key; it loses its own where that has none."""
+    key = decided_key(node)
+    if key:
+        new.meta[_KEY] = key
+    else:
+        new.meta.pop(_KEY, None)
 
 
 def operator_name(domain: str, op_type: str) -> str:

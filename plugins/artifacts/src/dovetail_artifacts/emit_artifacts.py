@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,11 @@ from dovetail.planning.identity import key_of
 from dovetail.planning.placement import get_placement
 from dovetail.plugin import EmittedRegion
 from dovetail_regions.extraction import extract
-from dovetail_regions.regions import Region, annotated_regions, regions_from
+from dovetail_regions.regions import Region, annotated_regions
 
 from dovetail_artifacts.emitting import NotEmitted, emitted, takes_whole_model
 from dovetail_artifacts.replacing import replace_emitted
+from dovetail_artifacts.source_regions import source_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -49,14 +50,15 @@ class EmitArtifacts(Pass):
         if not regions:
             return False
         ctx.artifacts = ctx.artifacts or ArtifactFolder()
-        sources = dict(_sources(ctx.decided or model, regions))
+        sources = dict(source_regions(ctx.decided, regions)) if ctx.decided is not None else {}
         made: list[tuple[Region, Artifact]] = []
         for region in regions:
             backend = backends[region.backend]
             emitters = [name for name in backend.artifacts if not takes_whole_model(name, ctx)]
             if not emitters:
                 continue
-            # A region of conversions alone stands for nothing of the source model.
+            # A region of conversions alone stands for nothing of the source model, and in a pipeline that does not
+            # decide, the model is its own source.
             source = sources.get(region.index) or extract(model, region)
             given = _for_emitter(model, region, backend, source, ctx)
             try:
@@ -87,18 +89,6 @@ def _emit_whole_model(model: Model, regions: Iterable[Region], backends: Mapping
             ctx.count("models emitted")
         except NotEmitted as refused:
             _refuse(nodes, name, refused, ctx)
-
-
-def _sources(decided: Model, regions: list[Region]) -> Iterator[tuple[int, Model]]:
-    """Each region, by its index, as the source model computes it."""
-    home = {key_of(node): region.index for region in regions for node in region.nodes}
-    groups: dict[object, list[ir.Node]] = {}
-    for node in decided.graph:
-        groups.setdefault(home.get(key_of(node), id(node)), []).append(node)
-    formed = regions_from(decided.graph, list(groups.values()), lambda _: "")
-    for key, region in zip(groups, formed, strict=True):
-        if key in home.values():
-            yield key, extract(decided, region)
 
 
 def _for_emitter(model: Model, region: Region, backend: Backend, source: Model, ctx: Context) -> EmittedRegion:

@@ -9,6 +9,7 @@ from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
+from dovetail_placement.conversion_regions import copy_conversions, settled_regions
 from dovetail_placement.region_maxima import split_regions
 
 if TYPE_CHECKING:
@@ -48,9 +49,12 @@ class FormRegions(Pass):
     stage = "outline"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Annotate; the graph does not change."""
+        """Annotate. The graph changes only where several regions read one conversion: each gets one of its own."""
+        copied = False
+        while copy_conversions(model, _formed(model, ctx), _floats_cross(ctx), ctx):
+            copied = True
         number_regions(model, ctx)
-        return False
+        return copied
 
 
 def number_regions(model: Model, ctx: Context) -> None:
@@ -74,6 +78,13 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
     Raises:
         DovetailError: A former is not installed, or breaks its contract.
     """
+    regions = settled_regions(model.graph, _formed(model, ctx), _floats_cross(ctx))
+    maxima = {backend.name: getattr(backend, "region_maxima", {}) for backend in ctx.backends}
+    return split_regions(model.graph, regions, maxima, ctx.analysis(FlatGraph, model))
+
+
+def _formed(model: Model, ctx: Context) -> list[Region]:
+    """The regions as their formers want them."""
     from dovetail_regions.regions import placed_backend
 
     from dovetail_placement.forming import formed_regions
@@ -83,6 +94,11 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
     # Waves go around the regions of other formers, so they come last.
     ordered = sorted(former_of, key=lambda name: former_of[name] == DEFAULT_FORMER)
     formers = {name: former_of[name] for name in ordered}
-    regions = formed_regions(model.graph, formers, ctx.registry, placed_backend)
-    maxima = {backend.name: getattr(backend, "region_maxima", {}) for backend in ctx.backends}
-    return split_regions(model.graph, regions, maxima, ctx.analysis(FlatGraph, model))
+    return formed_regions(model.graph, formers, ctx.registry, placed_backend)
+
+
+def _floats_cross(ctx: Context) -> dict[str, tuple[bool, bool]]:
+    """For each backend that says so, whether floats enter and leave its regions where it computes in integers."""
+    borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
+    ends = {name: (border.into, border.out) for name, border in borders.items() if border is not None}
+    return {name: (into == "inside", out == "inside") for name, (into, out) in ends.items()}

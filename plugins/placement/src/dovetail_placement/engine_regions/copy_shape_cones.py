@@ -9,6 +9,7 @@ import onnx_ir as ir
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
+from dovetail.planning.identity import keep_key
 from dovetail.planning.placement import (
     PART,
     Placement,
@@ -153,6 +154,7 @@ class _Copier:
             self._copies[region.index, before] = after
         set_kind(copy, kind_of(node))
         set_origin(copy, origin_of(node))
+        keep_key(copy, node)
         set_placement(copy, self._placement(node, region))
         copy.metadata_props[PART] = node.name
         node.graph.insert_after(node, copy)

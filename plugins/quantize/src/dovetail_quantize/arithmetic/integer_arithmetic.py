@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir.formats import Format, float_format
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
+from dovetail.planning.identity import keep_key
 from dovetail.planning.placement import PART, Placement, get_placement, origin_of, set_origin, set_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_precision.source_quantisation import atom_of
@@ -167,6 +168,7 @@ class _Rewriting:
         new.name = node.name
         new.metadata_props.pop(PART, None)
         set_origin(new, origin_of(node))
+        keep_key(new, node)
         planned = get_placement(node)
         floats = Format.of(planned.precision.computes_in) if planned.precision is not None else None
         ports = {}

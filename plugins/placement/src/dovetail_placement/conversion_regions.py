@@ -1,0 +1,220 @@
+"""Conversions between floats and integers, in the regions that they belong to.
+
+Region formers see conversions as nodes like any other, and a DequantizeLinear of a weight is ready before everything
+else. Where it belongs does not follow from that but from the node that reads or makes the value, and from what its
+backend says under `border`:
+
+- the DequantizeLinear of a weight is in the region that reads the weight;
+- with `into: outside`, the DequantizeLinear of what enters a region is in that region, so integers cross its border;
+- with `out: outside`, the QuantizeLinear of what leaves a region is in that region;
+- with `inside`, both are at the other end, and floats cross.
+
+Moving a conversion to the end of an edge of its own never makes a cycle: the regions at both ends were in that order
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.planning.identity import decided_key, keep_key
+from dovetail.planning.placement import PART, get_placement, origin_of, set_origin, set_placement
+from dovetail_regions.regions import Region, reads_of, regions_from
+
+from dovetail_placement.edge_kinds import operator_facts
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail_regions.regions import Reads
+
+__all__ = ["copy_conversions", "settled_regions"]
+
+
+def settled_regions(
+    graph: ir.Graph, regions: Sequence[Region], floats_cross: Mapping[str, tuple[bool, bool]]
+) -> list[Region]:
+    """Return the regions with every conversion where it belongs; regions that held nothing else are gone.
+
+    Args:
+        graph: The graph.
+        regions: All of its regions, in the order in which they run.
+        floats_cross: For each backend with quantized formats whether floats enter and whether they leave its regions.
+    """
+    backend_of = {node: region.backend for region in regions for node in region.nodes}
+    if not any(name in floats_cross for name in backend_of.values()):
+        return list(regions)
+    reads = reads_of(graph)
+    homes = _Homes(graph, regions, backend_of, reads, floats_cross)
+    if not homes.moved:
+        return list(regions)
+    groups: list[list[ir.Node]] = [[] for _ in regions]
+    for node in graph:
+        groups[homes.of[node]].append(node)
+    ordered = [_beside_readers(group, homes, reads) for group in groups if group]
+    return regions_from(graph, ordered, backend_of.__getitem__, reads)
+
+
+def copy_conversions(
+    model: Model, regions: Sequence[Region], floats_cross: Mapping[str, tuple[bool, bool]], ctx: Context
+) -> bool:
+    """Give each region that reads a conversion which belongs to readers one of its own.
+
+    Returns:
+        Whether anything was copied; the regions have to be formed again then.
+    """
+    backend_of = {node: region.backend for region in regions for node in region.nodes}
+    homes = _Homes(model.graph, regions, backend_of, reads_of(model.graph), floats_cross)
+    if not homes.shared:
+        return False
+    names, flat = ctx.analysis(FreshNames, model), ctx.analysis(FlatGraph, model)
+    for node, others in homes.shared.items():
+        copies = {home: _copied(node, names) for home in others}
+        for home, copy in copies.items():
+            model.graph.insert_after(node, copy)
+            homes.add(copy, home, node)
+        (value,) = node.outputs
+        for reader, index in list(value.uses()):
+            # What is not in the flat graph is a copy that was made here.
+            holder = flat.outermost(reader) if reader.graph is not model.graph else reader
+            copy = copies.get(homes.of[holder])
+            if copy is not None and homes.reads_there(holder, node, homes.of[holder]):
+                reader.replace_input_with(index, copy.outputs[0])
+    ctx.count("conversions copied", sum(map(len, homes.shared.values())))
+    model.touch()
+    return True
+
+
+def _copied(node: ir.Node, names: FreshNames) -> ir.Node:
+    """A copy of a conversion with names of its own; that of a node of the plan is a part of it."""
+    copy = ir.Node(
+        node.domain, node.op_type, node.inputs, list(node.attributes.values()), overload=node.overload,
+        version=node.version, num_outputs=1, name=names.fresh(node.name),
+    )  # fmt: skip
+    before, after = node.outputs[0], copy.outputs[0]
+    after.name, after.type, after.shape = names.fresh(before.name), before.type, before.shape
+    set_placement(copy, get_placement(node))
+    set_origin(copy, origin_of(node))
+    keep_key(copy, node)
+    if decided_key(node):
+        copy.metadata_props[PART] = node.name
+    return copy
+
+
+def _beside_readers(group: Sequence[ir.Node], homes: _Homes, reads: Reads) -> list[ir.Node]:
+    """The nodes of a region in topological order, with the conversions that belong to readers right before the first.
+
+    So a region that is cut into runs of this order keeps them together.
+    """
+    ordered: dict[ir.Node, None] = {}
+    own = set(group)
+
+    def place(node: ir.Node) -> None:
+        waiting = [node]
+        while waiting:
+            node = waiting[-1]
+            before = [
+                producer
+                for value in reads[node]
+                if (producer := value.producer()) in own and producer in homes.floating and producer not in ordered
+            ]
+            if before:
+                waiting += before
+            else:
+                ordered[waiting.pop()] = None
+
+    for node in group:
+        if node not in homes.floating:
+            place(node)
+    for node in group:
+        ordered.setdefault(node)  # conversions that only other backends read
+    return list(ordered)
+
+
+class _Homes:
+    """The region of every node, with conversions where they belong.
+
+    Attributes:
+        of: The number of the region of each node.
+        floating: The conversions that belong to those that read them.
+        shared: For those of them that several regions read, all these regions but the one in `of`.
+        moved: Whether any is elsewhere than before.
+    """
+
+    def __init__(
+        self,
+        graph: ir.Graph,
+        regions: Sequence[Region],
+        backend_of: Mapping[ir.Node, str],
+        reads: Reads,
+        floats_cross: Mapping[str, tuple[bool, bool]],
+    ):
+        self.of = {node: number for number, region in enumerate(regions) for node in region.nodes}
+        self.floating: set[ir.Node] = set()
+        self.shared: dict[ir.Node, list[int]] = {}
+        self.moved = False
+        self._backend_of, self._floats_cross = dict(backend_of), floats_cross
+        groups = operator_facts().groups
+        self._quantizers, self._dequantizers = groups["quantizers"], groups["dequantizers"]
+        conversions = [node for node in graph if self._converts(node)]
+        wanted = {value for node in conversions for value in node.outputs}
+        self._readers: dict[ir.Node, dict[ir.Node, None]] = {node: {} for node in conversions}
+        for node in graph if wanted else ():
+            for value in reads[node]:
+                if value in wanted:
+                    self._readers[value.producer()][node] = None
+        for node in conversions:
+            if self._belongs_to_readers(node):
+                self.floating.add(node)
+            elif (maker := self._maker(node)) is not None:
+                self._move(node, self.of[maker])
+        for node in reversed(conversions):
+            if node in self.floating:
+                self._follow_readers(node)
+
+    def add(self, copy: ir.Node, home: int, node: ir.Node) -> None:
+        """Note where a copy of a conversion is, for the conversions before it that are copied next."""
+        self.of[copy], self._backend_of[copy] = home, self._backend_of[node]
+
+    def reads_there(self, reader: ir.Node, node: ir.Node, home: int) -> bool:
+        """Whether a reader of a conversion is on its backend, in that region."""
+        return self.of[reader] == home and self._backend_of[reader] == self._backend_of[node]
+
+    def _converts(self, node: ir.Node) -> bool:
+        known = self._backend_of.get(node) in self._floats_cross and node.domain in ("", "ai.onnx")
+        return known and (node.op_type in self._quantizers or node.op_type in self._dequantizers)
+
+    def _belongs_to_readers(self, node: ir.Node) -> bool:
+        into, out = self._floats_cross[self._backend_of[node]]
+        producer = node.inputs[0].producer() if node.inputs[0] is not None else None
+        beside = producer is not None and self._backend_of.get(producer) == self._backend_of[node]
+        if node.op_type in self._dequantizers:
+            return producer is None or not (out and beside)
+        return into and not beside
+
+    def _maker(self, node: ir.Node) -> ir.Node | None:
+        """The node on the same backend that computes what a conversion converts; floating ones are passed over."""
+        while True:
+            maker = node.inputs[0].producer() if node.inputs[0] is not None else None
+            if maker is None or self._backend_of.get(maker) != self._backend_of[node]:
+                return None
+            if maker not in self.floating:
+                return maker
+            node = maker
+
+    def _follow_readers(self, node: ir.Node) -> None:
+        own = self._backend_of[node]
+        readers = [reader for reader in self._readers[node] if self._backend_of[reader] == own]
+        homes = sorted({home for reader in readers for home in (self.of[reader], *self.shared.get(reader, ()))})
+        if homes:
+            self._move(node, homes[0])
+        if homes[1:]:
+            self.shared[node] = homes[1:]
+
+    def _move(self, node: ir.Node, home: int) -> None:
+        self.moved |= self.of[node] != home
+        self.of[node] = home
