@@ -316,14 +316,30 @@ def test_a_region_can_be_run_alone():
     assert outputs["c"].tolist() == [6]
 
 
-def test_an_engine_gets_nothing_newer_than_what_it_reads():
+def test_an_engine_gets_a_region_in_the_opset_that_it_reads():
+    class Old(Recorder):
+        def load(self, region, options):
+            self.opset = region.model.opset
+            return super().load(region, options)
+
+    old, model = Old("old"), parse(CHAIN)
+    old.reads = Reads(13, 13, frozenset({"float32"}))
+    executor = Executor(model, {"host": [old]})
+    assert (old.opset, executor.engines) == (13, ["old"])
+    assert model.opset > 13
+
+
+def test_a_node_that_has_no_form_in_the_opset_of_an_engine_is_refused_by_name():
     old, other = Recorder("old"), Recorder("other")
     old.reads = Reads(13, 13, frozenset({"float32"}))
-    executor = Executor(parse(CHAIN), {"host": [old, other]})
+    model = parse("g (float[1,1,2,2] x, float[1,1,1,2] at) => (float[1,1,1,1] y) { [sampled] y = GridSample(x, at) }")
+    executor = Executor(model, {"host": [old, other]})
     assert executor.engines == ["other"]
     assert old.loaded == []
+    (refusal,) = executor.refusals
+    assert refusal.error.node == "sampled"
     (said,) = [note for note in executor.notes if "old reads opset 13 at most" in note]
-    assert "the region has" in said
+    assert "'sampled': GridSample" in said
 
 
 def test_an_engine_knows_the_chosen_options_of_its_backend(with_backend, monkeypatch):

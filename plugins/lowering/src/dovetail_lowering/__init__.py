@@ -9,7 +9,7 @@ from dovetail.plugin import hookimpl
 dovetail_api = 1
 
 _PUBLIC = {
-    **dict.fromkeys(("Lowered", "lower"), "dovetail_lowering.lowering"),
+    **dict.fromkeys(("Lowered", "NotLowered", "lower"), "dovetail_lowering.lowering"),
     "can_lower": "dovetail_lowering.trial",
 }
 __all__ = sorted(_PUBLIC)

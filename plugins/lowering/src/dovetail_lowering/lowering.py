@@ -19,10 +19,22 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.remark import Remark
 
-__all__ = ["LOWEST", "Lowered", "lower", "lower_in_place"]
+__all__ = ["LOWEST", "Lowered", "NotLowered", "lower", "lower_in_place"]
 
 LOWEST = 11
 _MOST_NAMED = 5  # refused nodes in a message
+
+
+class NotLowered(DovetailError):
+    """Nodes have no form in an older opset.
+
+    Attributes:
+        node: The name of the first of them.
+    """
+
+    def __init__(self, message: str, hint: str, node: str):
+        super().__init__(message, hint)
+        self.node = node
 
 
 class Lowered(NamedTuple):
@@ -38,7 +50,8 @@ def lower(model: Model, opset: int) -> Lowered:
     The copy shares the weights. A model that was not normalised is normalised first. Nodes of other domains stay.
 
     Raises:
-        DovetailError: A node has no form in `opset`, or `opset` is older than 11.
+        NotLowered: A node has no form in `opset`.
+        DovetailError: `opset` is older than 11.
     """
     copy = model.clone()
     ctx = Context(model=copy)
@@ -56,7 +69,7 @@ def lower_in_place(model: Model, opset: int, ctx: Context) -> bool:
         Whether anything changed.
 
     Raises:
-        DovetailError: A node has no form in `opset`; the model is then half lowered.
+        NotLowered: A node has no form in `opset`; the model is then half lowered.
     """
     if opset < LOWEST:
         raise DovetailError(
@@ -105,7 +118,7 @@ def _import(model: Model, opset: int) -> None:
     model.ir.ir_version = min(model.ir.ir_version, ir_version_of(opset))
 
 
-def _error(refused: list[NodeRefused], opset: int) -> DovetailError:
+def _error(refused: list[NodeRefused], opset: int) -> NotLowered:
     named = "; ".join(f"'{one.node}': {one.why}" for one in refused[:_MOST_NAMED])
     more = f"; and {len(refused) - _MOST_NAMED} more nodes" if len(refused) > _MOST_NAMED else ""
-    return DovetailError(f"the model cannot be lowered to opset {opset}: {named}{more}", refused[0].hint)
+    return NotLowered(f"the model cannot be lowered to opset {opset}: {named}{more}", refused[0].hint, refused[0].node)

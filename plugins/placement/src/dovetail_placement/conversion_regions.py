@@ -5,7 +5,7 @@ else. Where it belongs does not follow from that but from the node that reads or
 backend says under `border`:
 
 - the DequantizeLinear of a weight is in the region that reads the weight;
-- with `into: outside`, the DequantizeLinear of what enters a region is in that region, so integers cross its border;
+- with `in: outside`, the DequantizeLinear of what enters a region is in that region, so integers cross its border;
 - with `out: outside`, the QuantizeLinear of what leaves a region is in that region;
 - with `inside`, both are at the other end, and floats cross.
 

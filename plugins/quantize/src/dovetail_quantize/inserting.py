@@ -63,7 +63,7 @@ class Inserter:
         return border is not None and getattr(border, end) == "inside"
 
     def step(
-        self, source: ir.Value, step: Step, name: str, backend: str, floats: ir.DataType
+        self, source: ir.Value, step: Step, name: str, backend: str, floats: ir.DataType, floats_cross: bool = False
     ) -> tuple[ir.Value, list[ir.Node]]:
         """Make the nodes of one step, placed on `backend` if that takes both formats, else on the host.
 
@@ -74,12 +74,14 @@ class Inserter:
             backend: Name of the backend that should run it.
             floats: The type of the floats in the graph as it is now. Their scale has it, too; `join` gives both the
                 type that the format expresses.
+            floats_cross: Whether the floats of this conversion may cross the border of a region, and not its integers.
         """
         held, wanted = _stored(step.source), _stored(step.target)
+        crossing = held if step.source.quantised != floats_cross else wanted
         result, nodes, constants = self._steps.make(
             source,
             step._replace(source=_expressing(step.source, floats), target=_expressing(step.target, floats)),
-            lambda node: self._places.choose(node, held, wanted, (backend,)),
+            lambda node: self._places.choose(node, held, wanted, (backend,), crossing),
             name,
         )
         planned = Format.of((step.source if step.source.quantised else step.target).expressed)
@@ -178,7 +180,8 @@ class _Conversions:
             integers = self._hold(form, backend)
             format_ = form[0].format
             step = Step("dequantize", format_, Format.of(format_.expressed), form[1].parameters)
-            self._floats[key] = self._after(integers, step, backend)
+            leaves = backend == self._home and self._inserter.crosses_as_float(self._home, "out")
+            self._floats[key] = self._after(integers, step, backend, leaves)
         return self._floats[key]
 
     def _hold(self, form: tuple[Held, Holding], reader: str) -> ir.Value:
@@ -188,17 +191,19 @@ class _Conversions:
             format_ = form[0].format
             step = Step("quantize", Format.of(format_.expressed), format_, form[1].parameters)
             if form is self._made:
-                self._integers[key] = self._after(self._value, step, self._home)
+                leaves = self._inserter.crosses_as_float(self._home, "out")
+                self._integers[key] = self._after(self._value, step, self._home, leaves)
             else:
-                backend = reader if self._inserter.crosses_as_float(reader, "into") else self._home
+                enters = self._inserter.crosses_as_float(reader, "into")
+                backend = reader if enters else self._home
                 source = self._value if self._made is None else self._read(self._made, backend)
-                self._integers[key] = self._after(source, step, backend)
+                self._integers[key] = self._after(source, step, backend, enters)
             self._remark(form, step)
         return self._integers[key]
 
-    def _after(self, source: ir.Value, step: Step, backend: str) -> ir.Value:
+    def _after(self, source: ir.Value, step: Step, backend: str, floats_cross: bool) -> ir.Value:
         """Insert the nodes of a step right behind the value that they read."""
-        result, nodes = self._inserter.step(source, step, self._value.name, backend, self._value.dtype)
+        result, nodes = self._inserter.step(source, step, self._value.name, backend, self._value.dtype, floats_cross)
         graph, before = self._inserter.model.graph, source
         for node in nodes:
             insert_after_value(graph, before, node)

@@ -18,7 +18,6 @@ from dovetail_runtime.declared import Declared, declared
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
 
 __all__ = ["GuardedEngine", "GuardedSession", "guarded"]
 
@@ -69,7 +68,7 @@ class GuardedEngine:
             if region.artifact is not None and any(map(artifact_of, region.model.graph)) and not calls(region.model):
                 raise EngineError(f"{self.label} does not run what was compiled for another engine")
             region = replace(region, artifact=None)
-        self._check_versions(region.model)
+        region = self._in_its_opset(region)
         try:
             session = self._engine.load(region, {**options, "backend": dict(self._chosen)})
         except _ANYTHING as error:
@@ -78,14 +77,28 @@ class GuardedEngine:
             raise failure from error
         return GuardedSession(session, self, region.model.graph.outputs)
 
-    def _check_versions(self, model: Model) -> None:
-        """Refuse a model that is newer than what the engine's reader knows."""
-        reads = self._engine.reads
+    def _in_its_opset(self, region: RegionModel) -> RegionModel:
+        """The region in the versions that the engine's reader knows.
+
+        Raises:
+            EngineError: It has no form in these.
+        """
+        reads, model = self._engine.reads, region.model
+        if model.opset > reads.opset and not model.ir.functions:
+            from dovetail_lowering import NotLowered, lower
+
+            try:
+                model = lower(model, reads.opset).model
+            except NotLowered as error:
+                why = f"{self.label} reads opset {reads.opset} at most: {error.message}"
+                raise EngineError(why, error.hint, error.node) from error
+            region = replace(region, model=model, path=None)
         for what, version, highest in (
             ("opset", model.opset, reads.opset), ("IR version", model.ir.ir_version, reads.ir_version)
         ):  # fmt: skip
             if version > highest:
                 raise EngineError(f"{self.label} reads {what} {highest} at most, the region has {version}")
+        return region
 
     def failure(self, error: BaseException, what: str) -> EngineError:
         """What the engine raised, as an error that names it."""
