@@ -168,9 +168,21 @@ class Backend:
 
     @property
     def border_types(self) -> frozenset[str]:
-        """The precisions, and the element types that the file gives a name."""
+        """The element types that the file gives a name, the low precision, and the high one where it is computed.
+
+        A device that takes float16 alone has `high: float32` for what its nodes are in elsewhere.
+        """
         named = {dtype for spec in self.types.values() for dtype in spec.dtype}
-        return frozenset(named | {self.low, self.high}) - {None}
+        high = {self.high} if self._has_high else set()
+        return frozenset(named | {self.low} | high) - {None}
+
+    @cached_property
+    def _has_high(self) -> bool:
+        """Whether values in the high precision may enter or leave it, for an operator or for its conversions."""
+        if "inside" in (self.border.into, self.border.out) or self.border.floats == "high":
+            return True
+        taken = [rule.types for rule in (*self._rules.values(), self._unlisted) if rule.status == "ok"]
+        return any(types is None or types.may_be(self.high) for types in taken)
 
     def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact], as_typed: bool = False) -> Judge:
         """The judge of the nodes of one model; see `dovetail_schemas.legality.Judge`."""

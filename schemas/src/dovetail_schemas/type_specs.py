@@ -108,6 +108,13 @@ class PortTypes:
     common: tuple[TypeSpec, ...] | None = None
     ports: Mapping[str, tuple[TypeSpec, ...]] = field(default_factory=dict)
 
+    def may_be(self, element: str | None) -> bool:
+        """Whether a port may hold this element type as it is; also where nothing is said of any port."""
+        if self.common is None and not self.ports:
+            return True
+        specs = (*(self.common or ()), *(spec for held in self.ports.values() for spec in held))
+        return any(element in spec.dtype and not spec.quantised for spec in specs)
+
     def narrowed(self, other: PortTypes) -> PortTypes:
         """With what `other` says laid over."""
         return PortTypes(other.common or self.common, {**self.ports, **other.ports})
