@@ -253,7 +253,9 @@ def test_a_fact_of_its_own_limits_nodes(acme, broken):
 
 
 def test_an_emitter_that_fails_costs_its_backend_the_region_only(acme, broken):
-    folder = broken("files.py", "        try:\n", "        raise KeyError('w')\n        try:\n")
+    folder = broken(
+        "files.py", "        region.source.save(", "        raise KeyError('w')\n        region.source.save("
+    )
     done = acme(*COMPILE, "--data", "data.npz", "--verify", PYTHONPATH=folder)
     assert done.returncode == 0, done.stderr
     assert "acme-int8" not in done.stdout.splitlines()[-1]

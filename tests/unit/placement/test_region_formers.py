@@ -1,10 +1,15 @@
 """Formers cut the nodes of a backend into regions; what they return is checked, and the executor runs it."""
 
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
 import dovetail
 import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
+from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 from dovetail.plugin import Registry
 from dovetail_host.reference import ReferenceEngine
@@ -155,3 +160,81 @@ emit: {engines: [onnxruntime-cpu]}
     plain = dovetail.compile(path, "host")
     (name,) = plain.run(image)
     np.testing.assert_allclose(plain.run(image)[name], compiled.run(image)[name], rtol=1e-4, atol=1e-5)
+
+
+SEEN = {}
+
+
+class Noting:
+    """A former that notes what it sees beside the graph."""
+
+    def form(self, view):
+        npu = view.chosen["acme-npu"]
+        SEEN.update(options=dict(npu.chosen), place=dict(npu.place), pins=view.request.pins)
+        return [[node] for node in view.nodes]
+
+
+def test_a_former_sees_the_request_and_what_the_file_of_its_backend_says(with_backend):
+    plugins = with_backend(
+        dedent("""\
+        backend: acme-npu
+        device: npu
+        opset: 13..22
+        precision: {low: float16, high: float32}
+        options: {size: ["1", "2"]}
+        types: {f: [float16, float32]}
+        ops: {Conv: {types: f}}
+        place: {strategy: engine-regions, regions: noting, launch: 64}
+        emit: {engines: [onnxruntime-cpu]}
+    """)
+    )
+    plugins.registry.region_former("noting", f"{__name__}:Noting")
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+    dovetail.plan(digits, "acme-npu:size=2", pins=["conv_2=acme-npu"], plugins=plugins)
+    assert SEEN == {"options": {"size": "2"}, "place": {"launch": 64}, "pins": ("conv_2=acme-npu",)}
+
+
+@dataclass(frozen=True)
+class Doubled(Pass):
+    """Adds two nodes behind every Relu, without placements, after `join`."""
+
+    name = "doubled"
+    stage = "join"
+    requires = ("join",)
+
+    def run(self, model, ctx):
+        for relu in [node for node in model.graph if node.op_type == "Relu"]:
+            value, made = relu.outputs[0], []
+            for number in (1, 2):
+                new = ir.node("Neg", [made[-1].outputs[0] if made else value], name=f"{relu.name}_neg_{number}")
+                new.outputs[0].name = f"{value.name}_neg_{number}"
+                new.outputs[0].type, new.outputs[0].shape = value.type, value.shape
+                made.append(new)
+            value.replace_all_uses_with(made[-1].outputs[0])
+            made[0].replace_input_with(0, value)
+            model.graph.insert_after(relu, made)
+        model.touch()
+        return True
+
+
+def test_nodes_that_a_pass_adds_behind_join_are_placed(with_backend):
+    """With their neighbors where the backend takes them, here Neg in float32 alone, else on the host."""
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+    compiled = dovetail.compile(digits, "cpu-bf16", passes=[Doubled()])
+    assert compiled.coverage().startswith("cpu-bf16 23/23 nodes in 1 region")
+    assert [r.node for r in compiled.remarks if r.rule == "placed-later"][:2] == ["relu_1_neg_1", "relu_1_neg_2"]
+    plugins = with_backend(
+        dedent("""\
+        backend: acme-npu
+        device: npu
+        opset: 13..22
+        precision: {low: float16, high: float32}
+        policies: fp16
+        types: {f: [float16, float32]}
+        ops: {"Conv, Relu, MaxPool, Flatten, Gemm, Softmax": {types: f}}
+        place: {strategy: autocast}
+        emit: {engines: [onnxruntime-cpu]}
+    """)
+    )
+    elsewhere = dovetail.compile(digits, "acme-npu", passes=[Doubled()], plugins=plugins)
+    assert {get_placement(node).backend for node in elsewhere.model.graph if node.op_type == "Neg"} == {"host"}

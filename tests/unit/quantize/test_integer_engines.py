@@ -67,7 +67,8 @@ def test_conversions_inside_of_a_region_stay_there(conversions):
     host = {key for key, backend in found.items() if backend == "host"}
     assert host == {("Q", "x"), ("D", "y_int8")}
     assert set(found) - host == {
-        ("D", "w_int8"), ("D", "x_int8"), ("Q", "a"), ("D", "a_int8"), ("Q", "b"), ("D", "b_int8"), ("Q", "y_float32_1"),
+        ("D", "w_int8"), ("D", "x_int8"), ("D", "a_int8"), ("D", "b_int8"),
+        ("Q", "a"), ("Q", "b"), ("Q", "y_float32_1"),
     }  # fmt: skip
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
+    from dovetail.passes.request import Request
+    from dovetail.plugin.backend import Backend
     from dovetail.plugin.engine import Engine, Executed
 
 __all__ = ["Editor", "Executor", "InputData", "RegionFormer", "RegionView", "Regions", "Runner", "Solver"]
@@ -49,6 +51,9 @@ class RegionView(Protocol):
         nodes: Their nodes in graph order, which are to be cut into regions.
         formed: Regions that other formers made before.
         reads: The values that each node of the graph uses; those that bodies capture are among them.
+        chosen: The backends of the request by name: their options (`chosen["acme-npu"].chosen`), and what their files
+            say under `place:`.
+        request: What was asked for; None where nobody compiles.
     """
 
     graph: ir.Graph
@@ -56,6 +61,8 @@ class RegionView(Protocol):
     nodes: Sequence[ir.Node]
     formed: Sequence[Sequence[ir.Node]]
     reads: Mapping[ir.Node, tuple[ir.Value, ...]]
+    chosen: Mapping[str, Backend]
+    request: Request | None
 
     def backend_of(self, node: ir.Node) -> str:
         """The backend of any node of the graph."""

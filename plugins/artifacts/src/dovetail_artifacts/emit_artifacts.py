@@ -11,6 +11,7 @@ from dovetail.passes import Pass
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import get_placement
 from dovetail.plugin import EmittedRegion
+from dovetail_lowering import NotLowered, lower
 from dovetail_regions.extraction import extract
 from dovetail_regions.regions import Region, annotated_regions
 
@@ -60,8 +61,8 @@ class EmitArtifacts(Pass):
             # A region of conversions alone stands for nothing of the source model, and in a pipeline that does not
             # decide, the model is its own source.
             source = sources.get(region.index) or extract(model, region)
-            given = _for_emitter(model, region, backend, source, ctx)
             try:
+                given = _for_emitter(model, region, backend, source, ctx)
                 made.append((region, emitted(given, emitters, ctx)))
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
@@ -92,8 +93,18 @@ def _emit_whole_model(model: Model, regions: Iterable[Region], backends: Mapping
 
 
 def _for_emitter(model: Model, region: Region, backend: Backend, source: Model, ctx: Context) -> EmittedRegion:
+    """The region with its source in the opset of the backend.
+
+    Raises:
+        NotEmitted: A node has no form in that opset.
+    """
     names = tuple(node.name for node in source.graph)
     own = _holdings_of(source.graph, ctx.holdings)
+    if source.opset > backend.opset[1]:
+        try:
+            source = lower(source, backend.opset[1]).model
+        except NotLowered as error:
+            raise NotEmitted(f"{backend.name} reads opset {backend.opset[1]}: {error.message}", error.node) from error
     return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own, ctx)
 
 

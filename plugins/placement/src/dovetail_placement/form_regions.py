@@ -10,6 +10,7 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
 from dovetail_placement.conversion_regions import copy_conversions, settled_regions
+from dovetail_placement.later_nodes import place_later_nodes
 from dovetail_placement.region_maxima import split_regions
 
 if TYPE_CHECKING:
@@ -49,7 +50,11 @@ class FormRegions(Pass):
     stage = "outline"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Annotate. The graph changes only where several regions read one conversion: each gets one of its own."""
+        """Annotate all nodes, those that came after placing included.
+
+        The graph changes only where several regions read one conversion: each gets one of its own.
+        """
+        place_later_nodes(model, ctx)
         copied = False
         while copy_conversions(model, _formed(model, ctx), _floats_cross(ctx), ctx):
             copied = True
@@ -94,7 +99,8 @@ def _formed(model: Model, ctx: Context) -> list[Region]:
     # Waves go around the regions of other formers, so they come last.
     ordered = sorted(former_of, key=lambda name: former_of[name] == DEFAULT_FORMER)
     formers = {name: former_of[name] for name in ordered}
-    return formed_regions(model.graph, formers, ctx.registry, placed_backend)
+    chosen = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
+    return formed_regions(model.graph, formers, ctx.registry, placed_backend, chosen, ctx.request)
 
 
 def _floats_cross(ctx: Context) -> dict[str, tuple[bool, bool]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dovetail.artifacts import stands_for_region
@@ -14,6 +15,8 @@ from dovetail_regions.regions import Groups, Reads, Region, in_order, reads_of, 
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.passes.request import Request
+    from dovetail.plugin import Backend
     from dovetail.plugin.registry import Registry
 
 __all__ = ["PlacedNodes", "formed_regions"]
@@ -31,10 +34,17 @@ class PlacedNodes:
     formed: Groups
     reads: Reads
     backend_of: Callable[[ir.Node], str]
+    chosen: Mapping[str, Backend]
+    request: Request | None
 
 
 def formed_regions(
-    graph: ir.Graph, former_of: Mapping[str, str], registry: Registry, backend_of: Callable[[ir.Node], str]
+    graph: ir.Graph,
+    former_of: Mapping[str, str],
+    registry: Registry,
+    backend_of: Callable[[ir.Node], str],
+    chosen: Mapping[str, Backend] = MappingProxyType({}),
+    request: Request | None = None,
 ) -> list[Region]:
     """Cut `graph` into regions: each former cuts the nodes of all backends that name it.
 
@@ -43,6 +53,8 @@ def formed_regions(
         former_of: The name of the former of every backend; formers are asked in this order.
         registry: Has the formers.
         backend_of: The backend of a node.
+        chosen: The backends, with their options.
+        request: What was asked for; None where nobody compiles.
 
     Raises:
         DovetailError: A former is not installed, fails, returns no partition of its nodes, or regions that cannot run
@@ -63,7 +75,7 @@ def formed_regions(
         who = registry.region_former.title(name)
         former = registry.region_former[name]
         with calling(who):
-            view = PlacedNodes(graph, backends, own, tuple(map(tuple, formed)), reads, backend_of)
+            view = PlacedNodes(graph, backends, own, tuple(map(tuple, formed)), reads, backend_of, chosen, request)
             groups = _partition([list(group) for group in former().form(view)], own, view, position, who)
         formed = _arranged([*formed, *groups], nodes, reads, position, who)
     return regions_from(graph, formed, backend_of, reads)
