@@ -145,7 +145,7 @@ def test_the_files_for_the_compiler_compute_the_same(compiled):
     assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
     document = json.loads((folder / "parameters.json").read_text())
     assert set(document["nodes"]) == ON_ACME
-    assert len(document["values"]["w1"]["scale"]) == 8
+    assert len(document["values"]["w1"][0]["scale"]) == 8
 
 
 def test_a_replay_needs_no_data_and_gives_the_same_bytes(compiled, acme):

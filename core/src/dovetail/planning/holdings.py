@@ -66,6 +66,8 @@ class Holding:
         source: Where the parameters come from: `minmax`, `weights`, `X*W of conv_1`, `replayed`.
         parameters: Scale and zero point; None before they are known.
         readers: Where it is read: `node:port`.
+        made_by: The output that computes these integers, `node:port`; empty if they are made of other numbers. A value
+            that is made in one form and read in another is requantised. Plans do not list it.
     """
 
     value: str
@@ -74,6 +76,7 @@ class Holding:
     source: str = ""
     parameters: Parameters | None = None
     readers: tuple[str, ...] = ()
+    made_by: str = ""
 
     def with_parameters(self, parameters: Parameters, source: str = "") -> Holding:
         """The holding with its parameters, and where they come from if that is news."""

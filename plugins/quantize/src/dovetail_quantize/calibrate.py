@@ -137,7 +137,8 @@ class _Calibration:
         if held.fused is not None:
             source = f"computed together with {held.fused.name}"
         readers = tuple(f"{use.node.name}:{use.port}" for use in held.uses if not use.is_output)
-        return Holding(held.value.name, held.format, held.name, source, parameters, readers)
+        made = "" if held.producer is None else f"{held.producer.node.name}:{held.producer.port}"
+        return Holding(held.value.name, held.format, held.name, source, parameters, readers, made)
 
     def _set(self, group: Iterable[Held], parameters: Parameters, source: str) -> None:
         for one in group:

@@ -11,11 +11,13 @@ class Files:
     def emit(self, region, folder):
         """Write them."""
         region.source.save(folder / "region.onnx", external=False)
-        values = {
-            holding.value: {"format": str(holding.format), "scale": list(holding.parameters.scale),
-                            "zero_point": list(holding.parameters.zero_point), "group": holding.group}
-            for holding in region.holdings
-        }  # fmt: skip
+        values = {}
+        for holding in region.holdings:
+            values.setdefault(holding.value, []).append({
+                "format": str(holding.format), "scale": list(holding.parameters.scale),
+                "zero_point": list(holding.parameters.zero_point), "group": holding.group,
+                "made_by": holding.made_by, "read_by": list(holding.readers),
+            })  # fmt: skip
         document = {"generation": region.backend.chosen["generation"], "nodes": list(region.nodes), "values": values}
         (folder / "parameters.json").write_text(json.dumps(document, indent=1) + "\n")
         return Artifact(("region.onnx", "parameters.json"))

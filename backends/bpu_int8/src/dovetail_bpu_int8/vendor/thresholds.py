@@ -55,8 +55,8 @@ def thresholds(model: Model, holdings: Sequence[Holding], march: str) -> dict[st
     given: dict[str, float | list[float]] = {}
     for holding in holdings:
         value = threshold(holding)
-        if value is not None:
-            given.setdefault(holding.value, value)
+        if value is not None and (holding.made_by or holding.value not in given):
+            given[holding.value] = value
     signatures = Signatures(model.ir.opset_imports)
     nodes: dict[str, Mapping[str, Any]] = {}
     for node in model.graph:
