@@ -7,6 +7,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -71,7 +72,7 @@ def image_net(seed):
     outputs = sorted({made[-1], *(rng.choice(made, size=min(2, len(made)), replace=False).tolist())})
     infos = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, c, 6, 6]) for name, c in channels.items()}
     graph = helper.make_graph(nodes, "net", [infos["x"]], [infos[name] for name in outputs], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", int(rng.choice([17, 21])))], ir_version=10)
     return model, {"x": rng.normal(size=(1, channels["x"], 6, 6)).astype(np.float32)}
 
 
@@ -99,3 +100,13 @@ def differences(backend, model, data, plugins, folder):
 def test_files_of_random_nets_compute_the_integers_of_the_plan(backend, strategy, seed, plugins, tmp_path):
     model, data = image_net(seed)
     assert differences(f"{backend}{strategy}", model, data, plugins, tmp_path / "out") == {}
+
+
+@pytest.mark.parametrize("seed", GRAPHS)
+@pytest.mark.parametrize("backend", ["acme-int8:strategy=autocast", "bpu-int8", "ppl-int8"])
+def test_results_load_in_onnx_runtime_as_a_user_loads_them(backend, seed, plugins, tmp_path):
+    """With all optimizers, which make nodes of their own out of conversions."""
+    model, data = image_net(seed)
+    dovetail.compile(model, backend, data=data, plugins=plugins).save(tmp_path / "out")
+    session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
+    assert all(np.isfinite(array).all() for array in session.run(None, data))

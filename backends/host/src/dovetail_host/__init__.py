@@ -7,7 +7,8 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `host` and its two engines."""
+    """Register the backend `host`, its two engines, and what ONNX Runtime needs of a saved model."""
     registry.backend("host", "dovetail_host:host.yaml")
     registry.engine("onnxruntime-cpu", "dovetail_host.onnxruntime_cpu:OnnxRuntimeCpu")
     registry.engine("reference", "dovetail_host.reference:ReferenceEngine")
+    registry.pass_("implicit-zero-points", "dovetail_host.implicit_zero_points:ImplicitZeroPoints")
