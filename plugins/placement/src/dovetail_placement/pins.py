@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pin", "Pins", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
 
+_CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 
 _UNFIT_SHOWN = 20
 _NUMBERED = re.compile(r"(in|out)\d+")  # names of ports of control flow
@@ -180,8 +181,12 @@ def _is_adopted(node: ir.Node, backend: Backend | None) -> bool:
 
     It is placed beside them again, once these are typed.
     """
-    conversion = node.domain in ("", "ai.onnx") and node.op_type in ("QuantizeLinear", "DequantizeLinear")
-    return conversion and backend is not None and not backend.lists(node.domain, node.op_type)
+    static = _is_conversion(node) and node.op_type != "DynamicQuantizeLinear"
+    return static and backend is not None and not backend.lists(node.domain, node.op_type)
+
+
+def _is_conversion(node: ir.Node) -> bool:
+    return node.domain in ("", "ai.onnx") and node.op_type in _CONVERSIONS
 
 
 def _match(model: Model, plan: Plan) -> tuple[list[tuple[ir.Node, PlannedNode]], list[Unfit]]:
@@ -228,6 +233,8 @@ def _planned_formats(node: ir.Node, entry: PlannedNode, where: str) -> dict[str,
         # Nodes without floats are listed with the type they have, which is not a choice.
         if format_ is not None and not _is_choice(format_) and format_ not in fixed:
             raise DovetailError(f"{where}: {_NO_CHOICE.format(format_)}", _CHOICES)
+    if _is_conversion(node) and {entry.precision, *entry.ports.values()} <= fixed:
+        return {}  # it kept the types of the source model, which is what typing does with it unless a plan says more
     chosen = entry.precision is not None and _is_choice(entry.precision)
     return {"": entry.precision, **entry.ports} if chosen or entry.ports else {}
 
