@@ -15,6 +15,7 @@ from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.plugin.loader import load_plugins
+from dovetail.plugin.output import aloud
 from dovetail.running import input_data
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def plan(
     ctx.load_backends()
     if ctx.request.data is not None:
         input_data(ctx.request.data).check(original)
-    decided = Planner(original, ctx, passes, instrumentation or Instrumentation(progress=progress)).decide()[1]
+    decided = Planner(original, ctx, passes, instrumentation or Instrumentation(progress=aloud(progress))).decide()[1]
     return chosen.planned(decided, original, ctx)
 
 

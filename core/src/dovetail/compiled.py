@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledModel"]
 
+_SHOWN = 5  # reasons among the notes
+
 
 @dataclass(repr=False)
 class CompiledModel:
@@ -235,9 +237,13 @@ class CompiledModel:
             yield from (node, *body_nodes(node)) if held == (node,) else held
 
     def notes(self) -> list[str]:
-        """What the user should know: what was assumed of the model, and engines that are absent or have a caveat."""
+        """What the user should know: what was assumed of the model, what failed, and what engines have to say."""
         assumed = [r.why for r in self.remarks if r.kind == "analysis" and r.suggest and not r.node]
-        return [*assumed, *(self.runner.notes if self._runner is not None else ())]
+        failed = Counter(r.why for r in self.remarks if r.kind == "failed" and r.node)
+        lost = [f"{counted(number, 'node')} {why}" for why, number in failed.most_common(_SHOWN)]
+        if len(failed) > _SHOWN:
+            lost.append(f"{counted(len(failed) - _SHOWN, 'more reason')} of this kind: dovetail explain FOLDER --all")
+        return [*assumed, *lost, *(self.runner.notes if self._runner is not None else ())]
 
     def save(
         self,

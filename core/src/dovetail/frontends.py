@@ -178,7 +178,9 @@ def _read(path: Path, found: Installed, registry: Registry) -> Model:
         message = error.message if path.name in error.message else f"{path}: {error.message}"
         hint = f"{error.hint}; {found.who} read it" if error.hint else f"{found.who} read it"
         raise DovetailError(message, hint) from error
-    except (Exception, SystemExit, GeneratorExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         line = getattr(error, "lineno", None)
         where = f"{path}:{line}" if isinstance(line, int) else str(path)
         hint = "if the file is correct, report it to the distribution; --debug shows where it failed"

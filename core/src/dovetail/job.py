@@ -12,6 +12,7 @@ from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.planning.remark import Remark
 from dovetail.plugin.options import CompileJob
+from dovetail.plugin.output import aloud
 from dovetail.running import input_data, runner_class
 from dovetail.stores import recognised
 
@@ -56,7 +57,7 @@ def compile_job(
     job = replace(job, recognised=found)
     if found is None and request.data is not None:
         input_data(request.data).check(original)
-    watch = instrumentation or Instrumentation(progress=progress)
+    watch = instrumentation or Instrumentation(progress=aloud(progress))
     latest = request, Planner(original, ctx, passes, watch)
 
     def innermost(asked: Asked | None = None, changed: Request | None = None) -> CompiledModel:

@@ -300,8 +300,10 @@ def test_an_engine_that_ends_the_program_when_it_is_asked_or_loads_is_left_out()
 
     executor = Executor(parse(CHAIN), {"host": [Ends("first"), EndsLater("second"), Recorder("third")]})
     assert executor.engines == ["third"]
-    assert executor.notes[0] == "first is not available: its check failed: SystemExit: 0"
-    assert executor.notes[1].endswith("runs on third: second could not load the region: SystemExit: 3")
+    assert executor.notes[0].startswith(
+        "first is not available: its check failed: SystemExit: 0 (runtime/test_executor"
+    )
+    assert "runs on third: second could not load the region: SystemExit: 3 (runtime/test_exec" in executor.notes[1]
 
 
 def test_a_region_can_be_run_alone():

@@ -61,7 +61,9 @@ def _made(what: str, owner: str, make: Callable[[], Backend]) -> Backend:
             backend = make()
     except DovetailError:
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise DovetailError(f"{what} cannot be made: {described(error)}", f"report it to {owner}") from error
     asked = (*Backend.__annotations__, *(name for name in vars(Backend) if not name.startswith("_")))
     require(backend, what, asked, "see dovetail.plugin.Backend for what is asked of one")

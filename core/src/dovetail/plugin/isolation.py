@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
-import threading
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.output import captured
 
 __all__ = ["PluginWarning", "calling", "described", "foreign_output", "named_errors", "require"]
-
-
-_REDIRECTING = threading.RLock()
 
 
 class PluginWarning(RuntimeWarning):
@@ -25,25 +23,19 @@ class PluginWarning(RuntimeWarning):
 def foreign_output(owner: str) -> Iterator[None]:
     """Keep what a plugin prints out of standard output, which belongs to the command and may be read by a program.
 
-    The text goes to standard error, under a warning that names the plugin.
+    The text goes to standard error, under a warning that names the plugin. What other threads print meanwhile, and what
+    the user's own functions print (`own_output`), goes where it always goes.
 
     Args:
         owner: The plugin or the distribution, for the warning.
     """
-    # Standard output belongs to the process: of threads that redirect it in turn, the last would restore what another
-    # one had put there. So while one does, the others leave it alone.
-    if not _REDIRECTING.acquire(blocking=False):
-        yield
-        return
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(printed):
+    with captured() as printed:
+        try:
             yield
-    finally:
-        _REDIRECTING.release()
-        if text := printed.getvalue():
-            warnings.warn(f"{owner} prints to standard output; shown here instead", PluginWarning, stacklevel=4)
-            sys.stderr.write(text if text.endswith("\n") else text + "\n")
+        finally:
+            if text := printed.getvalue():
+                warnings.warn(f"{owner} prints to standard output; shown here instead", PluginWarning, stacklevel=4)
+                sys.stderr.write(text if text.endswith("\n") else text + "\n")
 
 
 @contextlib.contextmanager
@@ -71,7 +63,9 @@ def named_errors(who: str) -> Iterator[None]:
         yield
     except DovetailError:
         raise
-    except (Exception, SystemExit, GeneratorExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: foreign code must not end the program silently
         hint = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
         raise DovetailError(f"{who} failed: {described(error)}", hint) from error
 
@@ -87,9 +81,30 @@ def require(thing: object, who: str, attributes: Iterable[str], hint: str = "see
 
 
 def described(error: BaseException) -> str:
-    """The type and the text of an exception: `KeyError: 'x'`; of one that was raised for another, both."""
+    """The type and the text of an exception with the place in foreign code: `KeyError: 'x' (acme/files.py:20)`.
+
+    Of an exception that was raised for another, both.
+    """
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     first = error
     while first.__cause__ is not None:
         first = first.__cause__
-    return text if first is error else f"{text.splitlines()[0][:200]} (caused by {described(first)})"
+    if first is not error:
+        return f"{text.splitlines()[0][:200]} (caused by {described(first)})"
+    place = _place_of(error)
+    return f"{text} ({place})" if place else text
+
+
+def _place_of(error: BaseException) -> str:
+    """File and line of the innermost frame in the package that was called; empty if none was.
+
+    The first frames are those of the caller. The innermost frame of all may be in a library that the package uses.
+    """
+    frames = list(traceback.walk_tb(error.__traceback__))
+    packages = [frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames]
+    called = next((package for package in packages if package != packages[0]), "")
+    inside = [found for found, package in zip(frames, packages, strict=True) if package == called]
+    if not called or not inside:
+        return ""
+    frame, line = inside[-1]
+    return f"{'/'.join(Path(frame.f_code.co_filename).parts[-2:])}:{line}"

@@ -155,7 +155,9 @@ class PluginSet:
         except Exception as error:
             record.fail(f"{hook} raised {described(error)}")
             warnings.warn(str(record), PluginWarning, stacklevel=4)
-        except (SystemExit, GeneratorExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise DovetailError(
                 f"{record.title}: its hook {hook} tries to end the program ({described(error)})",
                 f"report it to {record.distribution}, or leave the plugin out with --no-plugin {record.name}",

@@ -246,7 +246,9 @@ def blaming(found: InstalledOption, passing: Collection[BaseException] = ()) -> 
         yield
     except DovetailError:
         raise
-    except (Exception, SystemExit, GeneratorExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if any(error is other for other in passing):
             raise
         raise DovetailError(

@@ -90,7 +90,9 @@ def _asked(emitter, region: EmittedRegion, folder: Path, who: str) -> Artifact:
             made = emitter().emit(region, folder)
     except DovetailError as error:
         raise NotEmitted(f"{who}: {error.message}", getattr(error, "node", "")) from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise NotEmitted(f"{who} failed: {described(error)}") from error
     whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
     if not whole or not isinstance(made.node, StandIn | Call | None):

@@ -38,7 +38,9 @@ def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -
             claims = strategy.claim(view, backend)
     except DovetailError:
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise DovetailError(
             f"{who} failed: {described(error)}",
             "repair it, name another one with --strategy, or leave its distribution out with --no-plugin; --debug "

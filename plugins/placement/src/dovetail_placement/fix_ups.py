@@ -55,7 +55,9 @@ def _asked(strategy, claiming: Claiming, backend: Backend, claims: list[Claim], 
             answer = strategy.fix_up(claiming.view_of(backend), Claims(claims))
     except DovetailError:
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise DovetailError(
             f"{who} failed in fix_up: {described(error)}",
             "repair it, name another one with --strategy, or leave its distribution out with --no-plugin",

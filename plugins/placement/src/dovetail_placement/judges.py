@@ -78,7 +78,9 @@ class Judges:
                 return verdict if refusal is None else replace(verdict, ok=False, reasons=(refusal,))
             except DovetailError:
                 raise
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 why = f"backend '{backend.name}' of {owner} cannot judge node '{node.name}': {described(error)}"
                 raise DovetailError(why, f"report it to {owner}, or leave the backend out") from error
 
@@ -92,7 +94,9 @@ def _guarded_fact(name: str, table: Table) -> Fact:
     def asked(node: ir.Node) -> object:
         try:
             return fact(node)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             why = f"{who} fails on node '{node.name}': {described(error)}"
             raise DovetailError(why, "report it to the distribution that brings it") from error
 

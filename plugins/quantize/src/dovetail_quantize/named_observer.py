@@ -69,7 +69,9 @@ class NamedObserver:
             return call()
         except DovetailError:
             raise
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             text = str(error) if isinstance(error, ValueError) else described(error)
             node = self._held.uses[0].node.name
             where = f"{self.choice.source}: " if self.choice.options and self.choice.source else ""

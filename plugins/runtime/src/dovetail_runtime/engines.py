@@ -35,7 +35,9 @@ def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, lis
             try:
                 owner = registry.engine.entry(name).owner
                 engines.append(GuardedEngine(registry.engine[name](), owner, backend.chosen))
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 missing.append(f"{name}: {error or type(error).__name__}")
         if not engines:
             raise DovetailError(

@@ -11,6 +11,7 @@ from dovetail.artifacts import artifact_of
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
+from dovetail.plugin.isolation import described, foreign_output
 from dovetail_regions.inlining import calls
 
 from dovetail_runtime.declared import Declared, declared
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["GuardedEngine", "GuardedSession", "guarded"]
 
 _LONGEST = 500  # characters of what an engine says
-# SystemExit is no Exception, and would end the program without a word.
-_ANYTHING = (Exception, SystemExit)
 
 
 class GuardedEngine:
@@ -43,8 +42,11 @@ class GuardedEngine:
     def available(self) -> Availability:
         """Whether it can run here; an engine whose check raises cannot."""
         try:
-            ok, why = self._engine.available()
-        except _ANYTHING as error:
+            with foreign_output(self.label):
+                ok, why = self._engine.available()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return Availability(False, f"its check failed: {_described(error)}")
         return Availability(bool(ok), str(why))
 
@@ -70,8 +72,11 @@ class GuardedEngine:
             region = replace(region, artifact=None)
         region = self._in_its_opset(region)
         try:
-            session = self._engine.load(region, {**options, "backend": dict(self._chosen)})
-        except _ANYTHING as error:
+            with foreign_output(self.label):
+                session = self._engine.load(region, {**options, "backend": dict(self._chosen)})
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             failure = self.failure(error, "could not load the region")
             failure.message += _source_of(failure.node, region.model.graph)
             raise failure from error
@@ -126,7 +131,9 @@ class GuardedSession:
         """What the session says of how it was loaded, with the engine's name; most have nothing to say."""
         try:
             said = tuple(map(str, getattr(self._session, "notes", ())))
-        except _ANYTHING:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             return ()
         return tuple(f"{self._engine.label}: {note}" for note in said)
 
@@ -137,8 +144,11 @@ class GuardedSession:
             EngineError: The engine fails, or an output is missing or has another type than the region declares.
         """
         try:
-            results = dict(self._session.run(inputs))
-        except _ANYTHING as error:
+            with foreign_output(self._engine.label):
+                results = dict(self._session.run(inputs))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._engine.failure(error, "failed while it ran the region") from error
         for output in self._outputs:
             self._check(output, results)
@@ -147,8 +157,11 @@ class GuardedSession:
     def executed(self) -> dict[str, Executed]:
         """How every node was executed; empty where the engine fails to say."""
         try:
-            return dict(self._session.executed())
-        except _ANYTHING:
+            with foreign_output(self._engine.label):
+                return dict(self._session.executed())
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             return {}
 
     def _check(self, output: Declared, results: Mapping[str, object]) -> None:
@@ -173,5 +186,4 @@ def guarded(engine: Engine | GuardedEngine, distribution: str = "") -> GuardedEn
 
 
 def _described(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return " ".join(described(error).split())

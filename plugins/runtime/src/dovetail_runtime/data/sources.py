@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.isolation import described
+from dovetail.plugin.output import own_output
 
 from dovetail_runtime.data.kept import Kept
 
@@ -93,17 +97,50 @@ def _digest_batch(batch: object, digest: Any) -> None:
 
 def _called(function: Callable[[], Any]) -> Any:
     try:
-        return function()
+        inspect.signature(function).bind()
+    except ValueError:
+        pass  # a callable of C says nothing of its arguments
     except TypeError as error:
         raise DovetailError(f"the function that gives data cannot be called without arguments: {error}") from error
+    with _user_code("the function that gives data"):
+        return function()
 
 
 def _read_batches(batches: object, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
     if not isinstance(batches, Iterable):
         raise DovetailError(f"the function that gives data returned {type(batches).__name__}", "return an iterator")
-    for number, batch in enumerate(batches):
+    for number, batch in enumerate(spoken(batches)):
         where = f"batch {number} of the data"
         yield (batch if isinstance(batch, Mapping) else _named(batch, inputs, where)), where
+
+
+def spoken(batches: Iterable[Any]) -> Iterator[Any]:
+    """The batches of an iterator of the user, which may print, and is named in what it raises."""
+    with _user_code("the data"):
+        iterator = iter(batches)
+    while True:
+        with _user_code("the data"):
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+        yield batch
+
+
+@contextlib.contextmanager
+def _user_code(what: str) -> Iterator[None]:
+    """Call code of the user, from inside of whatever pass reads data.
+
+    Raises:
+        DovetailError: It raises something.
+    """
+    try:
+        with own_output():
+            yield
+    except (DovetailError, GeneratorExit):
+        raise
+    except Exception as error:
+        raise DovetailError(f"{what} cannot be read: {described(error)}", "look at the code that makes it") from error
 
 
 def _named(batch: object, inputs: Sequence[str], where: str) -> Arrays:
