@@ -1,4 +1,4 @@
-"""The `implicit-zero-points` pass: write conversions so that ONNX Runtime loads a saved model with its optimizers on."""
+"""The `implicit-zero-points` pass: conversions with which ONNX Runtime loads a saved model, optimizers and all."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class ImplicitZeroPoints(Pass):
     Given:  %f = DequantizeLinear(%integers in int8, %scale, 0)   y = MaxPool(%f)
     Result: %f = DequantizeLinear(%integers in int8, %scale)      y = MaxPool(%f)
 
-    ONNX Runtime's optimizer QDQPropagationTransformer puts a QuantizeLinear and a DequantizeLinear behind operators that
-    move data. From opset 21 on it gives that QuantizeLinear an `output_dtype` of int8 and a zero point in uint8, and then
-    refuses the node. Without a zero point, which is zero by default, it makes a valid one. Where a QuantizeLinear reads
-    the result anyway nothing is repeated, and the zero point stays, because kernels in integers are only matched with it.
+    ONNX Runtime's optimizer QDQPropagationTransformer puts a QuantizeLinear and a DequantizeLinear behind operators
+    that move data. From opset 21 on it gives that QuantizeLinear an `output_dtype` of int8 and a zero point in uint8,
+    and then refuses the node. Without a zero point, which is zero by default, it makes a valid one. Where a
+    QuantizeLinear reads the result anyway nothing is repeated, and the zero point stays, because kernels in integers
+    are only matched with it.
     """
 
     name = "implicit-zero-points"
