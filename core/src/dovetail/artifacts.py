@@ -28,20 +28,28 @@ class ArtifactFolder:
     Args:
         root: The folder `artifacts` of a saved result; None for a new one that lives as long as this object.
         altered: Names of files below it that are not as they were saved.
+        names: Names of the files below it that belong to the result; None for all that are there.
     """
 
-    def __init__(self, root: Path | None = None, altered: Collection[str] = ()):
+    def __init__(self, root: Path | None = None, altered: Collection[str] = (), names: Collection[str] | None = None):
         self._temporary = None
         if root is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="dovetail-artifacts-")
             root = Path(self._temporary.name)
         self.root = root
-        self._altered = frozenset(altered)
+        self.altered = frozenset(altered)
+        self._names = names
 
     def files(self) -> Iterator[tuple[str, Path]]:
-        """Every file with its name below `artifacts`, sorted."""
+        """Every file of the result with its name below `artifacts`, sorted; those that are altered are not among them.
+
+        What others put beside them is none of them, and links are not followed.
+        """
+        if self._names is not None:
+            yield from ((name, self.root / name) for name in sorted(self._names) if name not in self.altered)
+            return
         for path in sorted(self.root.rglob("*")):
-            if path.is_file():
+            if path.is_file() and not path.is_symlink():
                 yield path.relative_to(self.root).as_posix(), path
 
     def of(self, name: str) -> Path:
@@ -51,7 +59,7 @@ class ArtifactFolder:
             DovetailError: It is missing, or was edited since it was saved.
         """
         folder = self.root / name
-        edited = next((file for file in sorted(self._altered) if file.startswith(f"{name}/")), "")
+        edited = next((file for file in sorted(self.altered) if file.startswith(f"{name}/")), "")
         if edited or not folder.is_dir():
             what = f"{edited} is not the file that was saved" if edited else f"{name} is missing"
             raise DovetailError(f"{self.root}: {what}", "compile again into this folder")

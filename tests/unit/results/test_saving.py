@@ -140,15 +140,15 @@ def test_a_result_never_replaces_its_own_source(results):
 def test_a_file_that_cannot_take_its_place(results, monkeypatch):
     """As where another program keeps it open. What is decided stays decided, and is completed later."""
     results["a"].save("out")
-    replace = Path.replace
+    replace = os.replace
 
-    def stubborn(self, target):
-        if Path(target) == Path("out/model.onnx"):
+    def stubborn(source, target, **folders):
+        if folders and target == "model.onnx":
             raise PermissionError(13, "Permission denied", str(target))
-        return replace(self, target)
+        return replace(source, target, **folders)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", stubborn)
+        patched.setattr(os, "replace", stubborn)
         with pytest.raises(DovetailError, match="the result is saved in out, but .* Permission denied"):
             results["b"].save("out")
         assert describe("out") == "b"

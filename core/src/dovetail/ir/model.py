@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ class Model:
     ):
         self._ir = model
         self._unbuilt = unbuilt
+        self._building = threading.RLock()
         self.path = path
         self.revision = 0
         self.names: FreshNames | None = None
@@ -65,9 +67,13 @@ class Model:
     @property
     def ir(self) -> ir.Model:
         """The onnx-ir model. Passes edit it in place and call `touch` after every change."""
-        if self._ir is None:
-            self._ir, self._unbuilt = self._unbuilt.build(), None
-        return self._ir
+        built = self._ir
+        if built is None:
+            with self._building:  # of several threads that look at once, one builds it
+                if self._ir is None:
+                    self._ir, self._unbuilt = self._unbuilt.build(), None
+                built = self._ir
+        return built
 
     @property
     def untouched(self) -> bool:

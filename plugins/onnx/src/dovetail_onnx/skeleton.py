@@ -112,23 +112,59 @@ def split_weights(model: ir.Model) -> Skeleton:
     import onnx_ir as ir
 
     weights: dict[str, ir.TensorProtocol] = {}
-    values = []
-    for name, value in model.graph.initializers.items():
+    initializers = []
+    graph = model.graph
+    for name, value in graph.initializers.items():
         tensor = value.const_value
         if tensor is None or stays_inline(tensor) and not isinstance(tensor, ir.ExternalTensor):
+            initializers.append(value)
             continue
-        values.append((value, tensor))
         if stays_inline(tensor):
-            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
+            held = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
         else:
             weights[name] = tensor
-            shape = ir.Shape(tensor.shape)
-            value.const_value = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=shape, name=name)
-    try:
-        return Skeleton(to_proto(model), weights)
-    finally:
-        for value, tensor in values:
-            value.const_value = tensor
+            held = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=ir.Shape(tensor.shape), name=name)
+        initializers.append(_holding(held, value))
+    # A view, because other threads may run the model meanwhile, and read its weights.
+    view = ir.GraphView(
+        graph.inputs,
+        graph.outputs,
+        nodes=tuple(graph),
+        initializers=initializers,
+        doc_string=graph.doc_string,
+        opset_imports=graph.opset_imports,
+        name=graph.name,
+        metadata_props=graph.metadata_props,
+    )
+    return Skeleton(to_proto(_with_graph(model, view)), weights)
+
+
+def _holding(tensor: ir.TensorProtocol, value: ir.Value) -> ir.Value:
+    """A value like an initializer, which holds another tensor."""
+    import onnx_ir as ir
+
+    like = ir.Value(
+        name=value.name, type=value.type, shape=value.shape, doc_string=value.doc_string, const_value=tensor,
+        metadata_props=value.metadata_props,
+    )  # fmt: skip
+    like.meta.update(value.meta)
+    return like
+
+
+def _with_graph(model: ir.Model, graph: ir.GraphView) -> ir.Model:
+    import onnx_ir as ir
+
+    return ir.Model(
+        graph,
+        ir_version=model.ir_version,
+        producer_name=model.producer_name,
+        producer_version=model.producer_version,
+        domain=model.domain,
+        model_version=model.model_version,
+        doc_string=model.doc_string,
+        functions=tuple(model.functions.values()),
+        metadata_props=model.metadata_props,
+    )
 
 
 def skeleton_of(model: Model) -> Skeleton:

@@ -9,6 +9,7 @@ from dovetail_onnx.annotations import read_annotations
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.plugin.frontend import Unbuilt
 
 __all__ = ["annotated"]
 
@@ -16,13 +17,27 @@ __all__ = ["annotated"]
 class _Annotated(Model):
     """A model from a file whose annotations are read when its graph is first used."""
 
+    _annotated = False
+
     @property
     def ir(self) -> ir.Model:
         """The onnx-ir model, with its annotations."""
-        if self.untouched:
-            super().ir  # noqa: B018  (builds the graph)
-            read_annotations(self)
+        if not self._annotated:
+            with self._building:
+                if not self._annotated:
+                    super().ir  # noqa: B018  (builds the graph)
+                    self._annotated = True  # first, because reading them asks for the graph
+                    read_annotations(self)
         return super().ir
+
+    def rebuild(self, unbuilt: Unbuilt) -> None:
+        """Replace the graph by one with annotations of its own."""
+        self._annotated = False
+        super().rebuild(unbuilt)
+
+    def clone(self) -> Model:
+        """Return a copy, which reads the annotations, too."""
+        return annotated(super().clone()) if self.untouched else super().clone()
 
 
 def annotated(model: Model) -> Model:

@@ -3,7 +3,8 @@
 Several files cannot be renamed at once, so one rename decides: that of the manifest. Before it, the folder holds the
 old result, and the new one lies whole in its staging folder. After it, the folder holds the new result: the files that
 still lie in staging are moved to their places, by the writer, or, if it was killed, by whoever writes or reads next.
-The order of the steps:
+A folder may come from somebody else, so only a staging folder that a process of this user left is moved, and no step
+follows a link. The order of the steps:
 
 1. the manifest takes the place of the old one: from here on the new result counts;
 2. the other files take their places, the model last and its data right before it;
@@ -19,16 +20,16 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple
 from pathlib import Path
 
 from dovetail.errors import DovetailError
-from dovetail_files.digests import file_sha256
+from dovetail_files.inside import move_inside, open_inside, remove_folders_inside, remove_inside
 from dovetail_files.ownership import hold, remove_orphans
+from dovetail_files.receipts import discard_receipt, has_receipt, leave_receipt
 from dovetail_files.writing import sync_folder, write_text
 from dovetail_onnx.saving import data_files, remove_data
 
-from dovetail_results.manifest import MANIFEST, MODEL, FileRecord, Manifest, plain_name
+from dovetail_results.manifest import LARGEST, MANIFEST, MODEL, FileRecord, Manifest, plain_name
 
 __all__ = ["commit", "finish", "is_decided", "stagings"]
 
@@ -56,6 +57,7 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
         # Not earlier: who finds an equal manifest in the folder and in a staging folder takes the rename as done.
         write_text(staging / MANIFEST, text)
         write_text(staging / _NEXT, text)
+        leave_receipt(staging)
         sync_folder(staging)
         staging.chmod(stat.S_IMODE(folder.stat().st_mode))  # from here on others may have to read it
         (staging / _NEXT).replace(folder / MANIFEST)
@@ -70,11 +72,11 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
 
 
 def finish(folder: Path, locked: bool = False) -> None:
-    """Complete what a writer that was killed after the decisive rename has left, as far as possible.
+    """Complete what a writer of this user that was killed after the decisive rename has left, as far as possible.
 
     A reader need not be able to write: what stays in the staging folder is read from there.
     """
-    if not stagings(folder):
+    if not any(map(has_receipt, stagings(folder))):
         return
     with (
         contextlib.suppress(OSError, DovetailError),
@@ -83,7 +85,7 @@ def finish(folder: Path, locked: bool = False) -> None:
         found = Manifest.read(folder / MANIFEST)
         if not mine or found is None:
             return
-        for staging in stagings(folder, found[0]):
+        for staging in filter(has_receipt, stagings(folder, found[0])):
             _move(folder, staging, found[1])
 
 
@@ -105,14 +107,13 @@ def is_decided(folder: Path, staging: Path) -> bool:
 
 def _move(folder: Path, staging: Path, manifest: Manifest) -> None:
     for name in sorted(manifest.files, key=lambda name: (name == MODEL, name.endswith(".data"))):
-        if "/" in name and (staging / name).exists():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # it is in its place already
-            (staging / name).replace(folder / name)
+            move_inside(staging, folder, name)
     for name, record in _read_replaced(staging).items():
-        _remove(folder / name, record)
-        _remove_empty_folders(folder, name)
+        _remove(folder, name, record)
+        remove_folders_inside(folder, name)
     shutil.rmtree(staging, ignore_errors=True)
+    discard_receipt(staging)
 
 
 def _check_folders(folder: Path, name: str) -> None:
@@ -121,12 +122,6 @@ def _check_folders(folder: Path, name: str) -> None:
         path = folder / parent
         if path.is_symlink() or path.exists() and not path.is_dir():
             raise DovetailError(f"{path} is no folder", "remove it, or name another folder to write to")
-
-
-def _remove_empty_folders(folder: Path, name: str) -> None:
-    for parent in list(Path(name).parents)[:-1]:
-        with contextlib.suppress(OSError):  # it is gone already, or holds other files
-            (folder / parent).rmdir()
 
 
 def _replaced(folder: Path, manifest: Manifest) -> Mapping[str, Mapping[str, object]]:
@@ -151,12 +146,13 @@ def _read_replaced(staging: Path) -> Mapping[str, FileRecord]:
         return {}
 
 
-def _remove(path: Path, record: FileRecord) -> None:
+def _remove(folder: Path, name: str, record: FileRecord) -> None:
     """Remove a file of the old result, unless its owner has edited it since, or another model names it."""
-    if _DATA.fullmatch(path.name):
-        remove_data({path})
-    elif path.is_file() and not path.is_symlink() and (path.stat().st_size, file_sha256(path)) == astuple(record):
-        path.unlink()
+    if _DATA.fullmatch(name):
+        remove_data({folder / name})
+    elif record.describes(folder, name):
+        with contextlib.suppress(OSError):
+            remove_inside(folder, name)
 
 
 def _remove_abandoned(folder: Path, mine: Path) -> None:
@@ -168,7 +164,8 @@ def _remove_abandoned(folder: Path, mine: Path) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes() if path.is_file() else b""
+        with open_inside(path.parent, path.name) as file:
+            return file.read(LARGEST)
     except OSError:
         return b""
 

@@ -64,7 +64,8 @@ def _artifacts_of(found: FoundResult | None) -> ArtifactFolder | None:
     if found is None or not any(name.startswith(start) for name in found.manifest.files):
         return None
     altered = [name.removeprefix(start) for name in found.altered if name.startswith(start)]
-    return ArtifactFolder(found.folder / ARTIFACTS, altered)
+    names = [name.removeprefix(start) for name in found.manifest.files if name.startswith(start)]
+    return ArtifactFolder(found.folder / ARTIFACTS, altered, names)
 
 
 def _plan_of(model: Model, found: FoundResult) -> Plan:

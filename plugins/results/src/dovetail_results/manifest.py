@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 from dovetail import __version__
 from dovetail.errors import DovetailError
+from dovetail_files.inside import LinkError, open_inside
 
 __all__ = ["ARTIFACTS", "ATTACHED", "MANIFEST", "MODEL", "PLAN", "REMARKS", "FileRecord", "Manifest", "plain_name"]
 
@@ -20,7 +23,8 @@ ATTACHED = ".npz"
 """How the names of arrays end that belong to the plan; such files may be large, and are not read with the others."""
 
 VERSION = 1
-_LARGEST = 1 << 24  # bytes
+LARGEST = 1 << 24
+"""Bytes of a manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,15 @@ class FileRecord:
 
     size: int
     sha256: str
+
+    def describes(self, folder: Path, name: str) -> bool:
+        """Whether the file of that name in a folder has this content; never where a link leads to it."""
+        try:
+            with open_inside(folder, name) as file:
+                same = os.fstat(file.fileno()).st_size == self.size
+                return same and hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+        except OSError:
+            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +90,15 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> tuple[bytes, Manifest] | None:
-        """The manifest at `path` with its bytes; None if there is none.
+        """The manifest at `path` with its bytes; None if there is none, or a link or a pipe in its place.
 
         Raises:
             DovetailError: What is there is no manifest of this version.
         """
-        if not path.is_file():
-            return None
         try:
-            with path.open("rb") as file:
-                text = file.read(_LARGEST)
-        except FileNotFoundError:
+            with open_inside(path.parent, path.name) as file:
+                text = file.read(LARGEST)
+        except (FileNotFoundError, LinkError):
             return None
         except OSError as error:
             raise DovetailError(f"{path}: {error.strerror}") from error

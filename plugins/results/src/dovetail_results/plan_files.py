@@ -32,9 +32,20 @@ def files_beside(summary: Mapping[str, Any], path: Path) -> dict[str, Path]:
         DovetailError: What it names is no file in the folder of the plan.
     """
     try:
-        return {plain_name(str(name)): path.parent / str(name) for name in (summary.get(_KEY) or {})}
+        return {_attached_name(str(name)): path.parent / str(name) for name in (summary.get(_KEY) or {})}
     except (TypeError, ValueError) as error:
         raise DovetailError(f"{path}: '{_KEY}' in its summary: {error}", "replay a plan as it was saved") from None
+
+
+def _attached_name(name: str) -> str:
+    """`name`, if it is that of arrays beside a plan, and of no other file of a result.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if "/" in plain_name(name) or not name.endswith(ATTACHED):
+        raise ValueError(f"{name!r} is not the name of arrays ({ATTACHED}) beside the plan")
+    return name
 
 
 def attached_files(compiled: CompiledModel, saved: SavedFolder | None) -> Mapping[str, Path]:

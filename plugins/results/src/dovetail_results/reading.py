@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail_files.digests import file_sha256
+from dovetail_files.inside import is_file_inside, open_inside
 from dovetail_onnx.seal import SEAL, read_seal
 from dovetail_onnx.skeleton import skeleton_of
 
@@ -163,18 +163,19 @@ def _look(folder: Path, text: bytes, manifest: Manifest, commit: tuple[int, ...]
     model, texts, altered = None, {}, set()
     for name, record in manifest.files.items():
         if name.startswith(f"{ARTIFACTS}/") or name.endswith(ATTACHED):
-            if not _is_file(folder / name, record, manifest, written):
-                if any((place / name).is_file() for place in places[1:]):
+            if not _is_there(folder, name, record, manifest, written):
+                if any(is_file_inside(place, name) for place in places[1:]):
                     return "its files are being replaced"
                 altered.add(name)
         elif name == MODEL or name.endswith(".data"):
-            found = next((place / name for place in places if _is_file(place / name, record, manifest, written)), None)
+            held = (place / name for place in places if _is_there(place, name, record, manifest, written))
+            found = next(held, None)
             if found is None:
-                there = any((place / name).is_file() for place in places)
+                there = any((place / name).exists() for place in places)
                 return f"{name} {'is not the file that was saved with ' + MANIFEST if there else 'is missing'}"
             model = found if name == MODEL else model
         else:
-            content = next((c for place in places if (c := _content(place / name, record)) is not None), None)
+            content = next((c for place in places if (c := _content(place, name, record)) is not None), None)
             if content is None:
                 altered.add(name)
             else:
@@ -182,24 +183,28 @@ def _look(folder: Path, text: bytes, manifest: Manifest, commit: tuple[int, ...]
     return FoundResult(folder, manifest, model, texts, frozenset(altered), commit)
 
 
-def _is_file(path: Path, record: FileRecord, manifest: Manifest, written: int) -> bool:
+def _is_there(folder: Path, name: str, record: FileRecord, manifest: Manifest, written: int) -> bool:
+    """Whether a large file is the one that was saved, and not a link to it."""
     try:
+        if not is_file_inside(folder, name):
+            return False
+        path = folder / name
         status = path.stat()
-        if status.st_size != record.size or path.name == MODEL and read_seal(path) != manifest.seal:
+        if status.st_size != record.size or name == MODEL and read_seal(path) != manifest.seal:
             return False
         if status.st_size > _HASHED_UP_TO and status.st_mtime_ns < written:
             return True
-        return file_sha256(path) == record.sha256
+        return record.describes(folder, name)
     except OSError:
         return False
 
 
-def _content(path: Path, record: FileRecord) -> bytes | None:
+def _content(folder: Path, name: str, record: FileRecord) -> bytes | None:
     """The content, if it is what was saved."""
     try:
-        if path.stat().st_size != record.size:
-            return None
-        content = path.read_bytes()
+        with open_inside(folder, name) as file:
+            content = file.read(record.size + 1)
     except OSError:
         return None
-    return content if hashlib.sha256(content).hexdigest() == record.sha256 else None
+    same = len(content) == record.size and hashlib.sha256(content).hexdigest() == record.sha256
+    return content if same else None

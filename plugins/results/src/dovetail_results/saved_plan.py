@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +12,23 @@ __all__ = ["SavedPlan"]
 
 
 class SavedPlan(Plan):
-    """A plan that is parsed on first access: for a large model that takes a second."""
+    """A plan that is parsed on first access: for a large model that takes a second.
+
+    Several threads may look at once: one of them reads the plan, and all see the same one.
+    """
 
     def __init__(self, load: Callable[[], Plan]):
-        self.__dict__["_load"] = load
+        self.__dict__.update(_load=load, _loading=threading.Lock())
 
     def __getattr__(self, name: str) -> Any:
-        load = self.__dict__.get("_load")
-        if load is None or name.startswith("__"):
+        held = self.__dict__
+        if name.startswith("__") or "_loading" not in held or name in ("_load", "_loading"):
             raise AttributeError(name)
-        self.__dict__.update(vars(load()))
-        self.__dict__.pop("_load", None)
-        return getattr(self, name)
+        with held["_loading"]:
+            load = held.get("_load")
+            if load is not None:
+                held.update(vars(load()))
+                held["_load"] = None
+        if name not in held:
+            raise AttributeError(name)
+        return held[name]

@@ -18,7 +18,7 @@ from dovetail_onnx.skeleton import skeleton_of
 from dovetail_results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
 from dovetail_results.plan_file import plan_text, remarks_text
 from dovetail_results.plan_files import attached_files
-from dovetail_results.reading import SavedFolder, find_result, seal_of
+from dovetail_results.reading import FoundResult, SavedFolder, find_result, seal_of
 from dovetail_results.stamp import STAMP
 from dovetail_results.writing import Staging, copied, staged
 
@@ -59,6 +59,9 @@ def save_result(
         if compiled.artifacts is not None:
             for name, path in compiled.artifacts.files():
                 staging.copy(f"{ARTIFACTS}/{name}", path)
+            if saved is not None and saved.found is not None:
+                # They stay altered: the new manifest names them with the digest that they do not have any more.
+                staging.files |= {name: saved.found.manifest.files[name] for name in _altered_artifacts(saved.found)}
         staging.commit(Manifest(seal, staging.files, compiled.placements(), compiled.coverage()))
 
 
@@ -144,6 +147,10 @@ def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bo
         return False
     staging.add(*files)
     return True
+
+
+def _altered_artifacts(found: FoundResult) -> list[str]:
+    return [name for name in found.altered if name.startswith(f"{ARTIFACTS}/")]
 
 
 def _copy(source: Path, target: Path) -> SavedFile:
