@@ -81,6 +81,26 @@ REPAIRED = {
 }
 
 
+# One channel, a stride along the last axis, and one position there.
+for label, extent, attributes in (
+    ("as wide as the filters", "3", "strides = [1,2]"),
+    ("that the padding makes wider", "3", "strides = [1,3], pads = [0,1,0,1]"),
+    ("padded to their extent", "3", 'strides = [1,3], auto_pad = "SAME_LOWER"'),
+    ("of unknown width", "W", "strides = [1,2]"),
+):
+    REPAIRED[f"a strided convolution with one position, of data {label}"] = (
+        f"""g (float[N,1,8,{extent}] x) => (float[A,2,B,C] y) <float[2,1,2,3] w = {{{numbers(12)}}}> {{
+            y = Conv<{attributes}>(x, w) }}""",
+        {"x": (12, 1, 8, 3)},
+    )
+REPAIRED["boxes whose number of samples is left out"] = (
+    """g (float[1,8,5,6] x) => (float[2,8,2,2] y) <
+        float[2,4] boxes = {0, 0, 2, 2, 1, 0, 3, 3}, int64[2] images = {0, 0}> {
+        y = RoiAlign<output_height = 2, output_width = 2>(x, boxes, images) }""",
+    {"x": (1, 8, 5, 6)},
+)
+
+
 def feeds_of(shapes):
     return {name: RNG.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
@@ -134,6 +154,14 @@ LEFT_TO_HOST = {
         "condition.constant",
     ),
     "GlobalLpPool": ("g (float[N,3,4,5] x) => (float[N,3,1,1] y) { y = GlobalLpPool(x) }", "dynamic_extents"),
+    "ReduceL2": (
+        "g (float[2,3] x) => (float[2,3] y) { y = ReduceL2<noop_with_empty_axes = 1, keepdims = 0>(x) }",
+        "noop_with_empty_axes = 1",
+    ),
+    "ReduceLogSum": (
+        "g (float[2,3] x) => (float[2,3] y) <int64[0] a = {}> { y = ReduceLogSum<noop_with_empty_axes = 1>(x, a) }",
+        "noop_with_empty_axes = 1",
+    ),
     "QuantizeLinear": (
         """g (float[N,3] x) => (int8[N,3] y) <float[2] s = {0.04, 0.02}, int8[2] z = {0, 0}> {
             y = QuantizeLinear<axis = 0>(x, s, z) }""",

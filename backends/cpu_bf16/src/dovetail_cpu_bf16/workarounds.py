@@ -13,6 +13,7 @@ from dovetail.plugin import EngineError
 
 from dovetail_cpu_bf16.bodies import with_bodies
 from dovetail_cpu_bf16.decompositions import fusion_barrier
+from dovetail_cpu_bf16.idle_strides import remove_idle_strides
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -37,6 +38,7 @@ def apply_workarounds(model: ov.Model) -> None:
         _decompose_prelu(operations)
         _fold_constant_operands(operations)
         _block_fake_quantize_fusion(operations)
+        remove_idle_strides(operations)
 
 
 def _refuse_dynamic_branches(model: ov.Model) -> None:
