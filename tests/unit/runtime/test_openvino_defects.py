@@ -93,6 +93,15 @@ for label, extent, attributes in (
             y = Conv<{attributes}>(x, w) }}""",
         {"x": (12, 1, 8, 3)},
     )
+for operator, attributes in (
+    ("HardSigmoid", "alpha = 0.3, beta = 0.0"),
+    ("HardSigmoid", "alpha = 0.0, beta = 0.3"),
+    ("Selu", "alpha = 0.0, gamma = 2.0"),
+):
+    REPAIRED[f"{operator} with {attributes}"] = (
+        f"g (float[2,8] x) => (float[2,8] y) {{ y = {operator}<{attributes}>(x) }}",
+        {"x": (2, 8)},
+    )
 REPAIRED["boxes whose number of samples is left out"] = (
     """g (float[1,8,5,6] x) => (float[2,8,2,2] y) <
         float[2,4] boxes = {0, 0, 2, 2, 1, 0, 3, 3}, int64[2] images = {0, 0}> {
@@ -161,6 +170,12 @@ LEFT_TO_HOST = {
     "ReduceLogSum": (
         "g (float[2,3] x) => (float[2,3] y) <int64[0] a = {}> { y = ReduceLogSum<noop_with_empty_axes = 1>(x, a) }",
         "noop_with_empty_axes = 1",
+    ),
+    "GRU": (
+        f"""g (float[T,2,3] x, int32[2] lengths) => (float[A,1,2,2] y) <
+            float[1,6,3] w = {{{numbers(18)}}}, float[1,6,2] r = {{{numbers(12)}}}> {{
+            y = GRU<hidden_size = 2>(x, w, r, "", lengths) }}""",
+        "dynamic_extents",
     ),
     "QuantizeLinear": (
         """g (float[N,3] x) => (int8[N,3] y) <float[2] s = {0.04, 0.02}, int8[2] z = {0, 0}> {

@@ -38,6 +38,7 @@ def apply_workarounds(model: ov.Model) -> None:
         _decompose_prelu(operations)
         _fold_constant_operands(operations)
         _block_fake_quantize_fusion(operations)
+        _replace_zero_parameters(operations)
         remove_idle_strides(operations)
 
 
@@ -171,6 +172,28 @@ def _block_fake_quantize_fusion(operations: list[ov.Node]) -> None:
         data = node.input_value(0)
         if data.get_node().get_type_name() in _AFFINE and data.get_element_type().get_type_name() == "f32":
             node.input(0).replace_source_output(fusion_barrier(data).output(0))
+
+
+def _replace_zero_parameters(operations: list[ov.Node]) -> None:
+    """Replace parameters of activations that are zero by the smallest number, which changes no result.
+
+    The kernels of HardSigmoid and Selu take a parameter of zero for one that is not given, and use its default.
+    """
+    import numpy as np
+    from openvino import opset13
+
+    for node in operations:
+        if node.get_type_name() not in ("HardSigmoid", "Selu"):
+            continue
+        for port in node.inputs()[1:]:
+            constant = port.get_source_output().get_node()
+            if constant.get_type_name() != "Constant" or np.any(constant.data):
+                continue
+            kind = port.get_element_type()
+            smallest = np.finfo(np.float16 if kind.get_type_name() == "f16" else np.float32)
+            number = smallest.smallest_subnormal if smallest.bits == 16 else smallest.smallest_normal
+            made = opset13.constant(np.full(constant.get_output_shape(0), number, np.float32), kind)
+            port.replace_source_output(made.output(0))
 
 
 def _fold_constant_operands(operations: list[ov.Node]) -> None:

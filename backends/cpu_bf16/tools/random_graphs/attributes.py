@@ -372,6 +372,17 @@ def _binary(op_type: str):
     return make
 
 
+def _parametric(op_type: str, *names: str):
+    """An activation with any parameters, zero among them."""
+
+    def make(g: Graph) -> None:
+        value = g.floats()
+        options = {name: g.choose([0.0, 0.0, 0.2, 0.5, 1.0, 2.0]) for name in names}
+        g.node(op_type, [value], bound=value.bound * 4 + 2, **options)
+
+    return make
+
+
 def _quantise(g: Graph) -> None:
     value = g.floats(lambda candidate: candidate.rank >= 1)
     axis = g.integer(0, value.rank - 1)
@@ -437,6 +448,10 @@ OPERATORS = {
     "Split": _split,
     **{name: _depth(name) for name in ("DepthToSpace", "SpaceToDepth")},
     **{name: _binary(name) for name in ("Add", "Sub", "Mul", "Div", "Max", "PRelu")},
+    "HardSigmoid": _parametric("HardSigmoid", "alpha", "beta"),
+    "Selu": _parametric("Selu", "alpha", "gamma"),
+    **{name: _parametric(name, "alpha") for name in ("Elu", "LeakyRelu", "ThresholdedRelu")},
+    "Shrink": _parametric("Shrink", "bias", "lambd"),
     "QuantizeLinear": _quantise,
     "Transpose": _transpose,
     "Resize": _resize,
