@@ -304,3 +304,30 @@ def test_what_scales_channels(graph, expected):
 
     proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 22]> {graph}')
     assert resizes_channels(next(iter(ir.from_proto(proto).graph))) is expected
+
+
+def nested(levels: int) -> onnx.ModelProto:
+    """Branches in branches: `y` is -x if all levels take the first branch."""
+    nodes = [helper.make_node("Neg", ["x"], ["y0"], "neg")]
+    for level in range(1, levels + 1):
+        then = helper.make_graph(nodes, f"then{level}", [], [helper.make_tensor_value_info(f"y{level - 1}", 1, [4])])
+        absolute = [helper.make_node("Abs", ["x"], [f"z{level}"], f"abs{level}")]
+        other = helper.make_graph(
+            absolute, f"else{level}", [], [helper.make_tensor_value_info(absolute[0].output[0], 1, [4])]
+        )
+        nodes = [helper.make_node("If", ["c"], [f"y{level}"], f"if{level}", then_branch=then, else_branch=other)]
+    inputs = [helper.make_tensor_value_info("x", 1, [4]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info(f"y{levels}", 1, [4])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+
+
+@pytest.mark.parametrize(("levels", "backend"), [(3, "cpu-bf16"), (10, "cpu-bf16"), (11, "host"), (40, "host")])
+def test_deeply_nested_branches_run_elsewhere(levels, backend):
+    """OpenVINO takes twice as long to compile them with every level."""
+    compiled = dovetail.compile(nested(levels), ["cpu-bf16"], verify=False)
+    assert {node.backend for node in compiled.plan.nodes} == {backend}
+    if backend == "host":
+        whys = [remark.why for remark in compiled.plan.remarks if remark.node == f"if{levels}"]
+        assert any("nested_bodies" in why for why in whys)
+    feeds = {"x": np.ones(4, np.float32), "c": np.array(True)}
+    assert compiled.run(feeds)[f"y{levels}"].tolist() == [-1, -1, -1, -1]

@@ -17,6 +17,7 @@ __all__ = [
     "dynamic_graph",
     "indices_of_last_axis",
     "int64_data",
+    "nested_bodies",
     "padded_pointwise",
     "resizes_channels",
     "strided_to_one_column",
@@ -26,6 +27,7 @@ _WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
 _OPENVINO_BITS = 31
 # Larger constants are not extents, and reading them would cost more than leaving the node to another backend.
 _MAX_ELEMENTS = 4096  # elements
+_MOST_LEVELS = 32  # of control flow; the limit is far below, and nothing deeper is counted
 _READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
 
 
@@ -85,6 +87,15 @@ def indices_of_last_axis(node: ir.Node) -> bool:
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
     axis = node.attributes.get_int("axis", -1)
     return axis == -1 or shape is None or axis == len(shape) - 1
+
+
+def nested_bodies(node: ir.Node) -> int:
+    """Return how many levels of control flow `node` has, itself included; 0 without bodies, at most 32."""
+    level, found = [node] if bodies(node) else [], 0
+    while level and found < _MOST_LEVELS:
+        level = [inner for outer in level for body in bodies(outer) for inner in body if bodies(inner)]
+        found += 1
+    return found
 
 
 def padded_pointwise(node: ir.Node) -> bool:

@@ -30,7 +30,8 @@ class ExactConstants:
     Attributes:
         names: The names of all constants of the region.
         constants: Their float32 values where known, flattened, by name.
-        scalars: Numbers in attributes, by node and by their upper 16 bits; the frontend makes unnamed constants of them.
+        scalars: Numbers in attributes, by node and by their upper 16 bits; the frontend makes unnamed constants of
+            them.
     """
 
     names: frozenset[str] = frozenset()
