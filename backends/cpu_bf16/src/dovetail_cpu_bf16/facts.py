@@ -8,6 +8,8 @@ from dovetail.ir.bodies import bodies
 from dovetail.planning.placement import kind_of
 from dovetail_regions.regions import used_values
 
+from dovetail_cpu_bf16.integer_bounds import fits_32_bits
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -34,7 +36,8 @@ _READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
 def int64_data(node: ir.Node) -> bool:
     """Whether `node` reads or computes 64-bit integers that may overflow OpenVINO's 32 bits.
 
-    Shapes and indices are bounded by extents, and small constants are inspected.
+    Shapes and indices are bounded by extents, small constants are inspected, and what is computed of bounded integers
+    is bounded (`integer_bounds.py`).
     """
     if node.op_type in _READ_NO_ELEMENTS:
         return False
@@ -49,7 +52,7 @@ def _may_be_wide(value: ir.Value) -> bool:
         return False
     constant = value.const_value if value.is_initializer() else None
     if constant is None:
-        return True
+        return not fits_32_bits(value)
     return constant.size > _MAX_ELEMENTS or any(
         abs(int(number)) >> _OPENVINO_BITS for number in constant.numpy().reshape(-1)
     )
