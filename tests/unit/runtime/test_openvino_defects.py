@@ -108,6 +108,11 @@ REPAIRED["boxes whose number of samples is left out"] = (
         y = RoiAlign<output_height = 2, output_width = 2>(x, boxes, images) }""",
     {"x": (1, 8, 5, 6)},
 )
+REPAIRED["the sign of what a byte stands for"] = (
+    """g (float[2,64] x) => (float[2,64] y) <float s = {0.05}, uint8 z = {120}> {
+        q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Sign(d) }""",
+    {"x": (2, 64)},
+)
 
 
 def feeds_of(shapes):
