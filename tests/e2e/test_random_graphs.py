@@ -1,4 +1,4 @@
-"""Random graphs over most operators, compiled in five configurations and executed: no result may be wrong.
+"""Random graphs over most operators, compiled in six configurations and executed: no result may be wrong.
 
 A sample of seeds by default, 2,000 with DOVETAIL_SLOW=1. The graphs under `random_graphs` are cut down from random ones
 that were wrong once.

@@ -1,8 +1,10 @@
-"""Random models in five configurations, compiled, executed and compared with ONNX Runtime in float32.
+"""Random models in six configurations, compiled, executed and compared with ONNX Runtime in float32.
 
-    python sweep.py 0 2000 results.jsonl                 seeds 0 to 1999, five configurations each
+    python sweep.py 0 2000 results.jsonl                 seeds 0 to 1999, six configurations each
     python sweep.py 0 200 results.jsonl --only bf16-fwd
     python sweep.py 0 200 results.jsonl --engine         the models as they are on openvino-cpu, in float32
+    python sweep.py 0 1000 results.jsonl --rare          any attributes and extents, not only common ones
+    python sweep.py 0 2000 results.jsonl --rare --single one operator per model
     python sweep.py 0 200 results.jsonl --minimise DIR   and every wrong one cut down, as DIR/seedN_CONFIGURATION.onnx
 
 One line of JSON per model and configuration that is not right, and a table of counts. A process of its own runs them,
@@ -32,6 +34,9 @@ def main() -> int:
     parser.add_argument("results", type=Path)
     parser.add_argument("--only", nargs="*", default=[], help="configurations")
     parser.add_argument("--engine", action="store_true")
+    parser.add_argument("--rare", action="store_true")
+    parser.add_argument("--single", action="store_true", help="models of one operator")
+    parser.add_argument("--operators", nargs="*", default=[], help="with --single: only these")
     parser.add_argument("--minimise", type=Path)
     options = parser.parse_args()
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -92,17 +97,19 @@ class Worker:
 def serve(pipe, options: argparse.Namespace) -> None:
     """Check every seed read from standard input."""
     import dovetail
-    from random_graphs import random_model
+    from random_graphs import OPERATORS, random_model
     from random_graphs.checking import CONFIGURATIONS, check, check_engine, truth
     from random_graphs.minimiser import minimised
 
     plugins = dovetail.load_plugins()
+    names = tuple(options.operators or OPERATORS)
     while True:
         seed = pipe.recv()
-        model, feeds = random_model(seed)
+        single = names[seed % len(names) :][:1] if options.single else ()
         try:
+            model, feeds = random_model(seed, single, options.rare)
             known = truth(model, feeds)
-        except Exception as error:  # ONNX Runtime, the reference, cannot run it
+        except Exception as error:  # nothing fits, or ONNX Runtime, the reference, cannot run it
             pipe.send(("all", "skipped", str(error)[:300]))
             pipe.send(None)
             continue

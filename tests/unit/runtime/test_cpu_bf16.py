@@ -67,6 +67,32 @@ def test_int64_data(graph, expected):
     assert facts.int64_data(model.graph[0]) is expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("m = Equal(ids, one) c = Cast<to=7>(m) p = CumSum(c, zero) q = Mul(p, c) y = Add(q, one)", False),
+        ("m = Cast<to=7>(narrow) y = Cast<to=1>(m)", False),
+        ("m = Cast<to=7>(narrow) y = Add(m, one)", True),  # the largest int32 and one more
+        ("m = ArgMax(x) y = Cast<to=1>(m)", False),
+        ("v, m = TopK(x, two) y = Mul(m, two)", False),
+        ("m = Mod(ids, five) y = Add(m, one)", False),
+        ("m = ArgMax(x) y = Mul(m, m)", True),  # of an axis of unknown extent
+        ("m = Where(flag, one, five) n = Concat<axis=0>(m, one) y = Cast<to=1>(n)", False),
+        ("m = Cast<to=7>(x) y = Add(m, one)", True),  # floats may be of any size
+        ("m = ReduceMax<keepdims=0>(ids) y = Add(m, one)", True),
+        ("m = Equal(ids, one) c = Cast<to=13>(m) d = Cast<to=13>(flag) y = Sub(c, d)", True),  # 0 - 1 of unsigned
+    ],
+)
+def test_integers_that_are_proven_to_fit(text, expected):
+    """The last node reads and gives 64-bit integers that other nodes bound."""
+    model = parse(
+        f"""g (int64[N] ids, int32[4] narrow, float[N,8] x, bool[1] flag) => (y) <
+        int64[1] one = {{1}}, int64[1] two = {{2}}, int64 zero = {{0}}, int64[1] five = {{5}}> {{ {text} }}"""
+    )
+    Pipeline([MarkEdgeKinds()]).run(model)
+    assert facts.int64_data(model.graph[-1]) is expected
+
+
 def test_what_openvino_fused_and_folded_is_said():
     text = """g (float[1,3,8,8] x, float[4,3,3,3] w) => (float[1,4,8,8] z) <float[4] b = {1, 2, 3, 4}> {
         one = Constant<value = float[1] {1.0}>()

@@ -53,6 +53,29 @@ def test_vectors_are_not_rounded_before_they_are_added():
     np.testing.assert_allclose(result, expected(model, feeds), atol=4e-4)
 
 
+def test_numbers_that_differ_in_the_last_digits_only_belong_to_their_nodes():
+    """The frontend rounds both slopes to 0.166016, which would lower every mean by a part in 250."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 22]>
+        g (float[1,16,64,64] x) => (float[1,16,1,1] y) <float[16,16,3,3] w, float[16] b, float[16,16,1,1] v> {
+            c = Conv <pads = [1,1,1,1]> (x, w, b) s = HardSigmoid <alpha = 0.16666667, beta = 0.0> (c)
+            d = Conv (s, v) t = HardSigmoid <alpha = 0.1666669, beta = 0.0> (d) y = GlobalAveragePool (t) }"""
+    )
+    del model.graph.initializer[:]
+    generator = np.random.default_rng(0)
+    weights = {
+        "w": generator.standard_normal((16, 16, 3, 3)) / 12,
+        "b": np.full(16, BIAS),
+        "v": np.full((16, 16, 1, 1), 0.75),
+    }
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()
+    )
+    feeds = pictures()
+    result = dovetail.compile(model, "cpu-bf16").run(feeds)["y"]
+    np.testing.assert_allclose(result, expected(model, feeds), rtol=2e-3)
+
+
 def test_digits_survive_saving(tmp_path):
     model, feeds = convolution(), pictures()
     compiled = dovetail.compile(model, "cpu-bf16")

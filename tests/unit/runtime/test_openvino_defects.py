@@ -81,6 +81,40 @@ REPAIRED = {
 }
 
 
+# One channel, a stride along the last axis, and one position there.
+for label, extent, attributes in (
+    ("as wide as the filters", "3", "strides = [1,2]"),
+    ("that the padding makes wider", "3", "strides = [1,3], pads = [0,1,0,1]"),
+    ("padded to their extent", "3", 'strides = [1,3], auto_pad = "SAME_LOWER"'),
+    ("of unknown width", "W", "strides = [1,2]"),
+):
+    REPAIRED[f"a strided convolution with one position, of data {label}"] = (
+        f"""g (float[N,1,8,{extent}] x) => (float[A,2,B,C] y) <float[2,1,2,3] w = {{{numbers(12)}}}> {{
+            y = Conv<{attributes}>(x, w) }}""",
+        {"x": (12, 1, 8, 3)},
+    )
+for operator, attributes in (
+    ("HardSigmoid", "alpha = 0.3, beta = 0.0"),
+    ("HardSigmoid", "alpha = 0.0, beta = 0.3"),
+    ("Selu", "alpha = 0.0, gamma = 2.0"),
+):
+    REPAIRED[f"{operator} with {attributes}"] = (
+        f"g (float[2,8] x) => (float[2,8] y) {{ y = {operator}<{attributes}>(x) }}",
+        {"x": (2, 8)},
+    )
+REPAIRED["boxes whose number of samples is left out"] = (
+    """g (float[1,8,5,6] x) => (float[2,8,2,2] y) <
+        float[2,4] boxes = {0, 0, 2, 2, 1, 0, 3, 3}, int64[2] images = {0, 0}> {
+        y = RoiAlign<output_height = 2, output_width = 2>(x, boxes, images) }""",
+    {"x": (1, 8, 5, 6)},
+)
+REPAIRED["the sign of what a byte stands for"] = (
+    """g (float[2,64] x) => (float[2,64] y) <float s = {0.05}, uint8 z = {120}> {
+        q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Sign(d) }""",
+    {"x": (2, 64)},
+)
+
+
 def feeds_of(shapes):
     return {name: RNG.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
@@ -134,6 +168,24 @@ LEFT_TO_HOST = {
         "condition.constant",
     ),
     "GlobalLpPool": ("g (float[N,3,4,5] x) => (float[N,3,1,1] y) { y = GlobalLpPool(x) }", "dynamic_extents"),
+    "ReduceL2": (
+        "g (float[2,3] x) => (float[2,3] y) { y = ReduceL2<noop_with_empty_axes = 1, keepdims = 0>(x) }",
+        "noop_with_empty_axes = 1",
+    ),
+    "ReduceLogSum": (
+        "g (float[2,3] x) => (float[2,3] y) <int64[0] a = {}> { y = ReduceLogSum<noop_with_empty_axes = 1>(x, a) }",
+        "noop_with_empty_axes = 1",
+    ),
+    "Tile": (
+        "g (float[N,1,2,3] x) => (float[A,1,2,6] y) <int64[4] r = {3, 2, 1, 2}> { y = Tile(x, r) }",
+        "dynamic_extents",
+    ),
+    "GRU": (
+        f"""g (float[T,2,3] x, int32[2] lengths) => (float[A,1,2,2] y) <
+            float[1,6,3] w = {{{numbers(18)}}}, float[1,6,2] r = {{{numbers(12)}}}> {{
+            y = GRU<hidden_size = 2>(x, w, r, "", lengths) }}""",
+        "dynamic_extents",
+    ),
     "QuantizeLinear": (
         """g (float[N,3] x) => (int8[N,3] y) <float[2] s = {0.04, 0.02}, int8[2] z = {0, 0}> {
             y = QuantizeLinear<axis = 0>(x, s, z) }""",
@@ -261,3 +313,30 @@ def test_what_scales_channels(graph, expected):
 
     proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 22]> {graph}')
     assert resizes_channels(next(iter(ir.from_proto(proto).graph))) is expected
+
+
+def nested(levels: int) -> onnx.ModelProto:
+    """Branches in branches: `y` is -x if all levels take the first branch."""
+    nodes = [helper.make_node("Neg", ["x"], ["y0"], "neg")]
+    for level in range(1, levels + 1):
+        then = helper.make_graph(nodes, f"then{level}", [], [helper.make_tensor_value_info(f"y{level - 1}", 1, [4])])
+        absolute = [helper.make_node("Abs", ["x"], [f"z{level}"], f"abs{level}")]
+        other = helper.make_graph(
+            absolute, f"else{level}", [], [helper.make_tensor_value_info(absolute[0].output[0], 1, [4])]
+        )
+        nodes = [helper.make_node("If", ["c"], [f"y{level}"], f"if{level}", then_branch=then, else_branch=other)]
+    inputs = [helper.make_tensor_value_info("x", 1, [4]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info(f"y{levels}", 1, [4])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+
+
+@pytest.mark.parametrize(("levels", "backend"), [(3, "cpu-bf16"), (10, "cpu-bf16"), (11, "host"), (20, "host")])
+def test_deeply_nested_branches_run_elsewhere(levels, backend):
+    """OpenVINO takes twice as long to compile them with every level."""
+    compiled = dovetail.compile(nested(levels), ["cpu-bf16"], verify=False)
+    assert {node.backend for node in compiled.plan.nodes} == {backend}
+    if backend == "host":
+        whys = [remark.why for remark in compiled.plan.remarks if remark.node == f"if{levels}"]
+        assert any("nested_bodies" in why for why in whys)
+    feeds = {"x": np.ones(4, np.float32), "c": np.array(True)}
+    assert compiled.run(feeds)[f"y{levels}"].tolist() == [-1, -1, -1, -1]

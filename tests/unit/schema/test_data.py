@@ -22,8 +22,8 @@ CODES = {
 }  # fmt: skip
 
 FACTS = frozenset({
-    "channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data", "padded_pointwise",
-    "resizes_channels",
+    "channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data", "nested_bodies",
+    "padded_pointwise", "resizes_channels",
     "strided_to_one_column",
 })  # fmt: skip
 

@@ -16,6 +16,7 @@ def register(registry):
         "dynamic_graph",
         "indices_of_last_axis",
         "int64_data",
+        "nested_bodies",
         "padded_pointwise",
         "resizes_channels",
         "strided_to_one_column",

@@ -8,6 +8,8 @@ from dovetail.ir.bodies import bodies
 from dovetail.planning.placement import kind_of
 from dovetail_regions.regions import used_values
 
+from dovetail_cpu_bf16.integer_bounds import fits_32_bits
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -17,6 +19,7 @@ __all__ = [
     "dynamic_graph",
     "indices_of_last_axis",
     "int64_data",
+    "nested_bodies",
     "padded_pointwise",
     "resizes_channels",
     "strided_to_one_column",
@@ -26,13 +29,15 @@ _WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
 _OPENVINO_BITS = 31
 # Larger constants are not extents, and reading them would cost more than leaving the node to another backend.
 _MAX_ELEMENTS = 4096  # elements
+_MOST_LEVELS = 32  # of control flow; the limit is far below, and nothing deeper is counted
 _READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
 
 
 def int64_data(node: ir.Node) -> bool:
     """Whether `node` reads or computes 64-bit integers that may overflow OpenVINO's 32 bits.
 
-    Shapes and indices are bounded by extents, and small constants are inspected.
+    Shapes and indices are bounded by extents, small constants are inspected, and what is computed of bounded integers
+    is bounded (`integer_bounds.py`).
     """
     if node.op_type in _READ_NO_ELEMENTS:
         return False
@@ -47,7 +52,7 @@ def _may_be_wide(value: ir.Value) -> bool:
         return False
     constant = value.const_value if value.is_initializer() else None
     if constant is None:
-        return True
+        return not fits_32_bits(value)
     return constant.size > _MAX_ELEMENTS or any(
         abs(int(number)) >> _OPENVINO_BITS for number in constant.numpy().reshape(-1)
     )
@@ -85,6 +90,15 @@ def indices_of_last_axis(node: ir.Node) -> bool:
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
     axis = node.attributes.get_int("axis", -1)
     return axis == -1 or shape is None or axis == len(shape) - 1
+
+
+def nested_bodies(node: ir.Node) -> int:
+    """Return how many levels of control flow `node` has, itself included; 0 without bodies, at most 32."""
+    level, found = [node] if bodies(node) else [], 0
+    while level and found < _MOST_LEVELS:
+        level = [inner for outer in level for body in bodies(outer) for inner in body if bodies(inner)]
+        found += 1
+    return found
 
 
 def padded_pointwise(node: ir.Node) -> bool:

@@ -19,15 +19,21 @@ __all__ = ["prepare_for_frontend"]
 # Types that the frontend misreads outside `raw_data`: it takes the bits of bfloat16 for integers, and each uint32
 # element, which the proto holds in 64 bits, for two.
 _MISREAD = frozenset({"BFLOAT16", "UINT32"})
+# Attributes whose default in the frontend is not that of ONNX (`tools/check_defaults.py`): leaving them out changes the
+# result.
+_OTHER_DEFAULTS = {"RoiAlign": "sampling_ratio"}
 
 
 def prepare_for_frontend(region: RegionModel) -> tuple[RegionModel, tempfile.TemporaryDirectory | None]:
-    """Return the region with local functions inlined and misread constants as bytes, and the folder of a new file.
+    """Return a region that the frontend reads correctly, and the folder of its file if it needs a new one.
+
+    Local functions are inlined, misread constants are stored as bytes, and misread defaults are written out.
 
     Returns the region itself, and no folder, if there is nothing to change.
     """
     functions = region.path is None and bool(region.model.ir.functions)
-    if not functions and next(_misread(region.model), None) is None:
+    constants = next(_misread(region.model), None) is not None
+    if not functions and not constants and next(_left_out(region.model), None) is None:
         return region, None
     model = region.model.clone()
     if functions:
@@ -36,6 +42,8 @@ def prepare_for_frontend(region: RegionModel) -> tuple[RegionModel, tempfile.Tem
         InlinePass()(model.ir)
     for holder, tensor in list(_misread(model)):
         _store_as_bytes(holder, tensor)
+    for node, default in list(_left_out(model)):
+        node.attributes.add(default)
     model.touch()
     if region.path is None or not needs_file(model):
         return RegionModel(model), None
@@ -55,6 +63,18 @@ def _misread(model: Model) -> Iterator[tuple[ir.Value | ir.Node, ir.TensorProtoc
             for attribute in node.attributes.values():
                 if not attribute.is_ref() and attribute.type.name == "TENSOR" and _is_misread(attribute.value):
                     yield node, attribute.value
+
+
+def _left_out(model: Model) -> Iterator[tuple[ir.Node, ir.Attr]]:
+    """Yield the nodes without an attribute whose default would be misread, with that attribute."""
+    import onnx
+    import onnx_ir as ir
+
+    for node in model.nodes():
+        name = _OTHER_DEFAULTS.get(node.op_type)
+        if name is not None and not node.domain and name not in node.attributes:
+            schema = onnx.defs.get_schema(node.op_type, model.opset, "")
+            yield node, ir.from_proto(schema.attributes[name].default_value)
 
 
 def _is_misread(tensor: ir.TensorProtocol | None) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail_precision.exact_constants import exact_constants
 
 from dovetail_cpu_bf16.bodies import bodies_of
-from dovetail_cpu_bf16.exact_scalars import exact_scalars
+from dovetail_cpu_bf16.exact_scalars import exact_scalars, scalar_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,12 +30,13 @@ class ExactConstants:
     Attributes:
         names: The names of all constants of the region.
         constants: Their float32 values where known, flattened, by name.
-        scalars: Numbers in attributes, by their upper 16 bits; the frontend makes unnamed constants of them.
+        scalars: Numbers in attributes, by node and by their upper 16 bits; the frontend makes unnamed constants of
+            them.
     """
 
     names: frozenset[str] = frozenset()
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
-    scalars: Mapping[int, float] = field(default_factory=dict)
+    scalars: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Model) -> ExactConstants:
@@ -100,7 +101,7 @@ def _restore_exact(constant: ov.Node, exact: ExactConstants) -> None:
     name, shape = constant.get_friendly_name(), list(constant.get_output_shape(0))
     array = exact.constants.get(name)
     if array is None and name not in exact.names and np.prod(shape) == 1:
-        scalar = exact.scalars.get(int(constant.data.view(np.uint16).reshape(-1)[0]))
+        scalar = scalar_of(constant, exact.scalars)
         array = None if scalar is None else np.array([scalar], np.float32)
     if array is not None and array.size == np.prod(shape):
         made = op.Constant(array.reshape(shape))

@@ -13,6 +13,7 @@ from dovetail.plugin import EngineError
 
 from dovetail_cpu_bf16.bodies import with_bodies
 from dovetail_cpu_bf16.decompositions import fusion_barrier
+from dovetail_cpu_bf16.idle_strides import remove_idle_strides
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -21,6 +22,11 @@ __all__ = ["apply_workarounds"]
 
 _AFFINE = frozenset({"Add", "BatchNormInference", "Divide", "Multiply", "Subtract"})
 _BATCH_FIRST = [1, 0, 2]
+# Operations whose results jump at zero.
+_JUMP_AT_ZERO = frozenset({
+    "Ceiling", "Divide", "Equal", "Floor", "FloorMod", "Greater", "GreaterEqual", "Less", "LessEqual", "Log",
+    "LogicalNot", "Mod", "NonZero", "NotEqual", "Power", "Round", "Sign", "Sqrt",
+})  # fmt: skip
 
 
 def apply_workarounds(model: ov.Model) -> None:
@@ -30,13 +36,19 @@ def apply_workarounds(model: ov.Model) -> None:
         EngineError: The model has a pattern without a workaround.
     """
     _refuse_dynamic_branches(model)
-    for part in with_bodies(model):
+    parts = list(with_bodies(model))
+    jumps = any(node.get_type_name() in _JUMP_AT_ZERO for part in parts for node in part.get_ordered_ops())
+    for part in parts:
         operations = part.get_ordered_ops()
+        if jumps:
+            _dequantise_zero_exactly(operations)
         _keep_reduced_axes(operations)
         _separate_transposes(operations)
         _decompose_prelu(operations)
         _fold_constant_operands(operations)
         _block_fake_quantize_fusion(operations)
+        _replace_zero_parameters(operations)
+        remove_idle_strides(operations)
 
 
 def _refuse_dynamic_branches(model: ov.Model) -> None:
@@ -169,6 +181,45 @@ def _block_fake_quantize_fusion(operations: list[ov.Node]) -> None:
         data = node.input_value(0)
         if data.get_node().get_type_name() in _AFFINE and data.get_element_type().get_type_name() == "f32":
             node.input(0).replace_source_output(fusion_barrier(data).output(0))
+
+
+def _dequantise_zero_exactly(operations: list[ov.Node]) -> None:
+    """Insert a fusion barrier between the zero point and the scale of a dequantisation.
+
+    OpenVINO computes (q - z) * s as q * s - z * s, which is not zero where q is z. That matters to operations whose
+    results jump there.
+    """
+    for node in operations:
+        if node.get_type_name() != "Multiply":
+            continue
+        shifted = node.input_value(0)
+        if shifted.get_node().get_type_name() != "Subtract" or shifted.get_element_type().get_type_name() != "f32":
+            continue
+        integers = shifted.get_node().input_value(0).get_node()
+        if integers.get_type_name() == "Convert" and integers.input_value(0).get_node().get_type_name() != "Constant":
+            node.input(0).replace_source_output(fusion_barrier(shifted).output(0))
+
+
+def _replace_zero_parameters(operations: list[ov.Node]) -> None:
+    """Replace parameters of activations that are zero by the smallest number, which changes no result.
+
+    The kernels of HardSigmoid and Selu take a parameter of zero for one that is not given, and use its default.
+    """
+    import numpy as np
+    from openvino import opset13
+
+    for node in operations:
+        if node.get_type_name() not in ("HardSigmoid", "Selu"):
+            continue
+        for port in node.inputs()[1:]:
+            constant = port.get_source_output().get_node()
+            if constant.get_type_name() != "Constant" or np.any(constant.data):
+                continue
+            kind = port.get_element_type()
+            smallest = np.finfo(np.float16 if kind.get_type_name() == "f16" else np.float32)
+            number = smallest.smallest_subnormal if smallest.bits == 16 else smallest.smallest_normal
+            made = opset13.constant(np.full(constant.get_output_shape(0), number, np.float32), kind)
+            port.replace_source_output(made.output(0))
 
 
 def _fold_constant_operands(operations: list[ov.Node]) -> None:

@@ -17,6 +17,7 @@ __all__ = ["CONFIGURATIONS", "Truth", "check", "check_engine", "truth"]
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "bf16-fwd": {"backends": ["cpu-bf16"]},
+    "float32": {"backends": ["cpu-bf16"], "high": ["*"]},
     "keepio-off": {"backends": ["cpu-bf16"], "keep_io_types": False},
     "mixed": {"backends": ["cpu-bf16", "gpu-fp16"]},
     "solvers": {"backends": ["cpu-bf16"], "solver": "min-cut"},

@@ -28,7 +28,7 @@ def operators(grow: Grow) -> dict[str, Callable[[Graph], None]]:
 def inner(g: Graph, inputs: Sequence[Value], captures: bool = True) -> Graph:
     """A body: its own nodes and constants, names that are unique in the whole model."""
     seen = [value for value in g.values if value.rank <= 4] if captures else []
-    body = Graph(g.rng, g.opset, values=[*seen, *inputs], counter=g.counter)
+    body = Graph(g.rng, g.opset, values=[*seen, *inputs], counter=g.counter, rare=g.rare)
     body.constants = g.constants
     return body
 

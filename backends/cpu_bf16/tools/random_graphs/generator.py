@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from . import control, elementwise, movement, neural
+from . import attributes, control, elementwise, movement, neural
 from .graph import BOOL, FLOAT, INT64, Graph, Impossible, Value
 
 __all__ = ["OPERATORS", "random_model"]
@@ -32,12 +32,19 @@ def _grow(g: Graph, count: int) -> None:
     while len(g.nodes) < target and tries < TRIES:
         tries += 1
         names = list(FAMILIES[int(g.rng.choice(len(FAMILIES), p=[share for _, share in FAMILIES]))][0])
-        _try(g, PLAIN[g.choose(names)])
+        _try(g, _maker(g, g.choose(names)))
 
 
 CONTROL = control.operators(_grow)
 OPERATORS = {**PLAIN, **CONTROL}
 """Functions that add an operator to a graph, by operator name, some with a qualifier."""
+
+
+def _maker(g: Graph, name: str):
+    """Return the function that adds operator `name`, with rare attributes mostly where they are wanted."""
+    if g.rare and name in attributes.OPERATORS and g.chance(0.8):
+        return attributes.OPERATORS[name]
+    return OPERATORS[name]
 
 
 def _try(g: Graph, make) -> bool:
@@ -54,16 +61,19 @@ def _try(g: Graph, make) -> bool:
     return False
 
 
-def random_model(seed: int, only: tuple[str, ...] = ()) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+def random_model(
+    seed: int, only: tuple[str, ...] = (), rare: bool = False
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """A valid model of 3 to 25 nodes and inputs for it; equal seeds give equal models.
 
     Args:
         seed: Any whole number.
         only: Names of `OPERATORS` to use, one after the other; without them everything is random.
+        rare: Choose any attributes and extents, not only common ones.
     """
     rng = np.random.default_rng(seed)
     opsets = NEW_OPSETS if only else OPSETS
-    g = Graph(rng, opsets[int(rng.integers(len(opsets)))])
+    g = Graph(rng, opsets[int(rng.integers(len(opsets)))], rare=rare)
     inputs = _inputs(g)
     if only:
         _chain(g, only)
@@ -91,7 +101,7 @@ def _chain(g: Graph, names: tuple[str, ...]) -> None:
         made = False
         for start in (newest, before):
             g.values = list(start)
-            made = any(_try(g, OPERATORS[name]) for _ in range(20))
+            made = any(_try(g, _maker(g, name)) for _ in range(20))
             if made:
                 break
         if not made:
@@ -104,6 +114,8 @@ def _inputs(g: Graph) -> list[Value]:
     shape = g.choose(
         [(2, 4, 5, 6), (2, 3, 6), (3, 4, 7, 8), (2, 4, 4), (1, 8, 6, 6), (2, 2, 6, 4), (2, 6), (1, 2, 2, 3)]
     )
+    if g.rare and g.chance(0.7):
+        shape = attributes.any_shape(g)
     inputs = [Value("x0", FLOAT, shape, 2.0), Value("x1", FLOAT, shape, 2.0)]
     if g.chance(0.5):
         inputs.append(Value("x2", FLOAT, (shape[0], shape[-1]), 2.0))

@@ -51,6 +51,7 @@ class Graph:
         opset: Version of the default domain.
         values: What later nodes may read.
         ends: What cannot be read further (its shape depends on data) and becomes an output.
+        rare: Operators may have any attributes and extents, not only common ones.
     """
 
     rng: np.random.Generator
@@ -61,6 +62,7 @@ class Graph:
     initializers: list[onnx.TensorProto] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     counter: list[int] = field(default_factory=lambda: [0])
+    rare: bool = False
 
     def fresh(self, stem: str) -> str:
         """Return an unused name."""
@@ -155,6 +157,12 @@ class Graph:
             schema = onnx.defs.get_schema(op_type, self.opset, "")
         except onnx.defs.SchemaError:
             raise Impossible from None
+        if self.rare:  # a reader of the graph may have defaults of its own
+            attributes = {
+                key: setting
+                for key, setting in attributes.items()
+                if not _is_default(schema, key, setting) or self.chance(0.5)
+            }
         names = [value.name if value else "" for value in inputs]
         while names and not names[-1]:
             names.pop()
@@ -185,6 +193,14 @@ class Graph:
             return Value(name, TensorProto.UNDEFINED, (None,), bound)
         shape = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
         return Value(name, tensor.elem_type, shape, bound)
+
+
+def _is_default(schema: onnx.defs.OpSchema, key: str, setting: object) -> bool:
+    attribute = schema.attributes.get(key)
+    if attribute is None or attribute.required or not attribute.default_value.type:
+        return False
+    default = helper.get_attribute_value(attribute.default_value)
+    return (default.decode() if isinstance(default, bytes) else default) == setting
 
 
 def _primes(size: int) -> list[int]:

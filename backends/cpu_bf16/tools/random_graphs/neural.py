@@ -273,6 +273,8 @@ def _window_function(op_type: str):
             made = Value(made.name, FLOAT, (value.shape[-1],), 1.0)
         away = g.node("Add", [made, g.constant(np.float32(0.5))], bound=1.5)  # its ends are zero but for rounding
         g.node("Mul", [value, away], bound=value.bound * 1.5)
+        if g.rare:
+            g.values.remove(made)
 
     return make
 
