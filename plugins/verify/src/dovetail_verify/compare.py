@@ -49,6 +49,7 @@ class OutputComparison:
         shapes: The shapes of original and result where they differ.
         typical_snr_db: Signal to noise of a typical row of a float output, which a few changed answers do not decide;
             None for indices.
+        answers: Whether rows are known to be scores of answers: they are shares, or labels say which is right.
     """
 
     name: str
@@ -62,6 +63,7 @@ class OutputComparison:
     non_finite: int = 0
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     typical_snr_db: float | None = None
+    answers: bool = False
 
     @property
     def broken(self) -> bool:
@@ -301,4 +303,5 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
         total.broken,
         total.shapes,
         total.typical_snr_db,
+        bool(total.margin_signal or total.labelled),
     )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Spread"]
 
+_ENOUGH = 9  # batches: the next one is below all of n with a chance of 1 in n + 1, whatever the distribution
 _SIGMAS = 1.3  # of a normal distribution, nine in ten lie above the mean less as much
 _MOST = 200.0  # dB; more than float64 tells apart
 _FAINT = 0.1  # share of the mean signal below which a batch counts as silence: its own noise over nothing says little
@@ -37,23 +38,26 @@ class Spread:
 
     @property
     def low_snr_db(self) -> float | None:
-        """An SNR that nine of ten batches reach: at most that of the worst batch, and less where batches differ.
+        """An SNR that nine of ten batches are likely to reach; None where there is no signal.
 
-        None where there is no signal.
+        Of enough batches it is that of the worst one. Of a few, it is also at most the mean less what they deviate
+        from it downwards: batches that are better than others are no reason to expect worse ones.
         """
         mean = self.seen[0] / max(len(self.batches), 1)
         if not mean > 0:
             return None
         found = [_decibels(max(signal, _FAINT * mean), noise) for signal, noise in self.batches]
         middle = sum(found) / len(found)
-        deviation = math.sqrt(sum((one - middle) ** 2 for one in found) / max(len(found) - 1, 1))
-        return min(*found, middle - _SIGMAS * deviation) if len(found) > 1 else found[0]
+        if not 1 < len(found) < _ENOUGH:
+            return min(found)
+        deviation = math.sqrt(sum(min(one - middle, 0.0) ** 2 for one in found) / (len(found) - 1))
+        return min(*found, middle - _SIGMAS * deviation)
 
     def applied(self, output: OutputComparison) -> OutputComparison:
         """The figures of an output as a batch unlike the average would have them.
 
-        The noise grows by one factor in all of them, and what a cosine lacks of 1 with it. The largest difference is that
-        of the worst batch already; shares of rows are those of all batches, since a batch may be a single row.
+        The noise grows by one factor in all of them, and what a cosine lacks of 1 with it. The largest difference is
+        that of the worst batch already; shares of rows are those of all batches, since a batch may be a single row.
         """
         low = self.low_snr_db
         if output.snr_db is None or output.broken or low is None or not low < output.snr_db:
