@@ -43,7 +43,7 @@ def raised(folder="out"):
 def accurate(tmp_path_factory):
     """The net that reads digits, compiled with a goal and saved."""
     folder = tmp_path_factory.mktemp("accurate")
-    compiled = dovetail.compile(MODEL, "cpu-bf16", data=DATA, min_snr=60)
+    compiled = dovetail.compile(MODEL, "cpu-bf16", data=DATA, min_snr=56)
     compiled.save(folder)
     return compiled, folder
 
@@ -51,25 +51,29 @@ def accurate(tmp_path_factory):
 def test_a_trained_net_meets_its_goal_and_its_plan_needs_no_goal(accurate):
     compiled, folder = accurate
     plain = dovetail.compile(MODEL, "cpu-bf16", data=DATA)
-    assert plain.verification.worst_snr_db < 60 <= compiled.verification.worst_snr_db
+    assert plain.verification.worst_snr_db > 56, "met by all batches as one"
+    assert plain.verification.cautious[0].snr_db < 56 <= compiled.verification.worst_snr_db
     found = dovetail.load(folder).plan
     accuracy = found.summary["accuracy"]
-    assert accuracy["goals"] == {"min_snr": 60.0}
+    assert accuracy["goals"] == {"min_snr": 56.0}
     assert accuracy["met"]
     assert accuracy["raised"]
     assert {str(node.precision) for node in found.nodes if node.name in accuracy["raised"]} == {"float32"}
     assert "bfloat16" in {str(node.precision) for node in found.nodes}, "not everything is raised"
+    held_back = "accuracy is that of 2 of 6 batches, which the search for the goal did not see"
+    assert accuracy["measured_on"] == held_back
+    assert held_back in compiled.verification.notes and compiled.verification.batches == 2
     replayed = dovetail.compile(MODEL, plan=folder, data=DATA)
-    assert replayed.verification.worst_snr_db == compiled.verification.worst_snr_db
+    assert replayed.verification.batches == 6 and replayed.verification.cautious[0].snr_db >= 56
 
 
 def test_what_was_raised_says_why(accurate):
     _, folder = accurate
     name = raised(folder)[0]
     lines = "\n".join(dovetail.explain(folder, name))
-    assert "computed in float32, as --min-snr 60 says" in lines
-    assert "raised for --min-snr 60: it" in lines
-    assert re.search(r"% of the noise; SNR 5\d\.\d dB before, SNR 6\d\.\d dB with all that was raised", lines)
+    assert "computed in float32, as --min-snr 56 says" in lines
+    assert "raised for --min-snr 56: it" in lines
+    assert re.search(r"% of the noise; SNR 5\d\.\d dB before, SNR [67]\d\.\d dB with all that was raised", lines)
 
 
 def test_the_same_request_is_recognised(dense, capsys):
@@ -221,7 +225,7 @@ def test_a_poor_result_is_a_warning_with_the_next_step(poor, capsys):
     assert compile_(*poor, backend="gpu-fp16") == 0
     out, error = capsys.readouterr()
     assert "warning: 'y': SNR" in error
-    assert "below 20 dB, another answer in" in error
+    assert "below 20 dB, another element is the largest in" in error
     assert "`dovetail bisect m.onnx --backend gpu-fp16 --data x.npz` shows which nodes cost it" in error
     assert out.splitlines()[-1].endswith("; 1 warning")
     assert main(["verify", "m.onnx", "out", "--data", "x.npz"]) == 0
@@ -250,7 +254,7 @@ def test_answers_that_must_not_change(dense, capsys):
     """Of many rows some have two scores that are nearly the same."""
     np.savez("x.npz", x=np.random.default_rng(1).standard_normal((4000, 32)).astype(np.float32))
     assert compile_() == 0
-    assert "another answer in" in capsys.readouterr().err
+    assert "another element is the largest in" in capsys.readouterr().err
     changed = 1 - dovetail.verify("m.onnx", "out", "x.npz").outputs[0].top1
     assert compile_("--min-top1", str(1 - changed / 2)) == 0
     assert raised()

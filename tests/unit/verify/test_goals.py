@@ -2,8 +2,11 @@
 
 import math
 
+import dovetail
+import numpy as np
 import pytest
 from dovetail.errors import UsageError
+from dovetail_onnx.opening import open_text
 from dovetail_verify.accuracy import Goals
 from dovetail_verify.compare import OutputComparison, Verification
 
@@ -94,3 +97,20 @@ def test_a_goal_that_nothing_can_be_measured_on():
     assert missed([output("map"), output("scores", top1=1.0)], min_top1=1) == []
     with pytest.raises(UsageError, match="no output holds floats, so --min-snr 30 cannot be measured"):
         missed([INDICES], min_snr=30)
+
+
+@pytest.mark.parametrize(
+    ("type_", "shape", "goals", "says"),
+    [
+        ("int64", (3, 2), {"min_snr": 30}, "no output holds floats"),
+        ("float", (3, 2, 3, 4), {"min_top1": 0.9}, "no output holds rows of scores"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_any_pass(type_, shape, goals, says):
+    declared = f"{type_}[{','.join(map(str, shape))}]"
+    text = f'<ir_version: 10, opset_import: ["": 22]> g ({declared} x) => ({declared} y) {{ y = Abs (x) }}'
+    data = {"x": np.ones(shape, "int64" if type_ == "int64" else "float32")}
+    started = []
+    with pytest.raises(UsageError, match=says):
+        dovetail.compile(open_text(text, "t"), "host", data=data, progress=lambda *step: started.append(step), **goals)
+    assert not started

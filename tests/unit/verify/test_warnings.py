@@ -17,10 +17,14 @@ def output(name="y", snr=40.0, top1=None, hits=None, **more):
         ({"snr": 20.0}, ""),
         ({"snr": 19.9}, "'y': SNR 19.9 dB, below 20 dB"),
         ({"top1": 1.0}, ""),
-        ({"top1": 0.9875}, "'y': another answer in 1.25 % of the rows"),
+        ({"top1": 0.9875, "answers": True}, "'y': another answer in 1.25 % of the rows"),
+        ({"top1": 0.9875}, "'y': another element is the largest in 1.25 % of the rows"),
         ({"top1": 1.0, "hits": (0.9, 0.95)}, ""),
         ({"top1": 1.0, "hits": (0.95, 0.9)}, "'y': labels hit in 90.00 % of the rows, 95.00 % before"),
-        ({"snr": 3.0, "top1": 0.5}, "'y': SNR 3.0 dB, below 20 dB, another answer in 50.00 % of the rows"),
+        (
+            {"snr": 3.0, "top1": 0.5, "answers": True},
+            "'y': SNR 3.0 dB, below 20 dB, another answer in 50.00 % of the rows",
+        ),
         ({"snr": -np.inf, "non_finite": 1}, ""),
     ],
 )

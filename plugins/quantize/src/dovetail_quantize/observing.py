@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -90,9 +91,10 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
     by_runner = [[one for name in runner.outputs for one in shown.get(name, ())] for runner in executor.runners]
     number = samples = 0
     at_once, counting = samples_at_once(model), inputs_of_samples(model)
+    says = partial(ctx.remark, "passed", "", "cut-data")
     with ThreadPoolExecutor(1, "dovetail-calibrate") as thread:
         pending: Future | None = None
-        for number, (feeds, _) in enumerate(batches(model, ctx.request.data), start=1):
+        for number, (feeds, _) in enumerate(batches(model, ctx.request.data, say=says), start=1):
             samples += max(len(feeds[name]) for name in counting) if at_once is None else at_once
             if pending is not None:  # one observer may see an input and computed values
                 pending.result()

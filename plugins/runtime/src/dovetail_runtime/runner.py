@@ -44,6 +44,7 @@ class Runner:
         self._tried_engines, self._untried = trial.engines, trial.untried
         self._executors: dict[str, Executor | GuardedExecutor] = {"": trial.executor} if trial.executor else {}
         self._last_used = ""
+        self._cut_notes: list[str] = []
         self._lock = threading.Lock()
 
     @staticmethod
@@ -114,19 +115,22 @@ class Runner:
         return self.executor(executor).run(inputs)
 
     def run_on(self, data: object, executor: str = "") -> dict[str, np.ndarray]:
-        """All outputs for all batches of `data`, joined on the first axis.
+        """All outputs for all arrays of `data`, joined on the first axis.
+
+        Arrays are run as they are. Only where the model fixes its first extent are longer ones cut, and a note says so.
 
         Raises:
-            DovetailError: The data does not fit, or no engine runs a region.
+            DovetailError: The data does not fit, no engine runs a region, or the results cannot be joined.
         """
         from dovetail_runtime.data.batches import batches, fitted
 
         model = self._compiled.model
         parts: dict[str, list[np.ndarray]] = {}
-        for feeds, _ in batches(model, data):
+        self._cut_notes = []
+        for feeds, _ in batches(model, data, whole=True, say=self._cut_notes.append):
             for name, array in self.run(fitted(model, feeds), executor).items():
                 parts.setdefault(name, []).append(array)
-        return {name: _joined(arrays) for name, arrays in parts.items()}
+        return {name: _joined(name, arrays) for name, arrays in parts.items()}
 
     def executed(self) -> dict[str, Executed]:
         """How every node was executed, by what ran or was loaded last."""
@@ -148,7 +152,7 @@ class Runner:
         tried.
         """
         if self._used is not None:
-            return list(self._used.notes)
+            return [*self._used.notes, *self._cut_notes]
         notes = []
         if self._untried:
             text = f"the engines were not tried with this model: {self._untried}"
@@ -168,12 +172,17 @@ class Runner:
         return notes
 
 
-def _joined(parts: list[Any]) -> Any:
-    """The results of several batches as one: arrays joined on the first axis, lists one after the other."""
+def _joined(name: str, parts: list[Any]) -> Any:
+    """The results of several batches as one: arrays joined on the first axis, lists one after the other, numbers as
+    one array.
+    """
     import numpy as np
 
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(part, list) for part in parts):
         return [item for part in parts for item in part]
-    return np.concatenate(parts)
+    if len({np.shape(part)[1:] for part in parts}) > 1:
+        shapes = ", ".join(dict.fromkeys(str(list(np.shape(part))) for part in parts))
+        raise DovetailError(f"output '{name}' has other shapes from run to run: {shapes}", "give less data at once")
+    return np.concatenate([np.atleast_1d(part) for part in parts])

@@ -15,6 +15,7 @@ from dovetail_runtime.data.outputs import arrays_of
 from dovetail_verify.extents import CANDIDATES, random_shapes
 from dovetail_verify.metrics import Difference
 from dovetail_verify.random_inputs import random_feeds
+from dovetail_verify.spread import Spread
 from dovetail_verify.warnings import warning_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class OutputComparison:
         shapes: The shapes of original and result where they differ.
         typical_snr_db: Signal to noise of a typical row of a float output, which a few changed answers do not decide;
             None for indices.
+        answers: Whether rows are known to be scores of answers: they are shares, or labels say which is right.
     """
 
     name: str
@@ -61,6 +63,7 @@ class OutputComparison:
     non_finite: int = 0
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     typical_snr_db: float | None = None
+    answers: bool = False
 
     @property
     def broken(self) -> bool:
@@ -110,6 +113,9 @@ class Verification:
         missed: Outputs that do not meet an accuracy goal.
         remedy: What can be done about warnings, where the inputs were real; empty where nobody said.
         layers: The errors of all nodes, where somebody asked for them.
+        cut: Which arrays of the data were run in parts, and why long ones were not.
+        cautious: The outputs with the figures that a batch like those seen is unlikely to fall below; see `spread.py`.
+        held_back: Of a search for a goal, what part of the data the figures are of, as a sentence.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)
@@ -119,6 +125,9 @@ class Verification:
     missed: list[Miss] = field(default_factory=list)
     remedy: str = ""
     layers: LayerErrors | None = None
+    cut: list[str] = field(default_factory=list)
+    cautious: list[OutputComparison] = field(default_factory=list)
+    held_back: str = ""
 
     @property
     def advice(self) -> str:
@@ -143,7 +152,8 @@ class Verification:
     @property
     def notes(self) -> list[str]:
         """What to know of the figures."""
-        return ["random inputs prove little about real ones; --data measures on those"] if self.random else []
+        random = ["random inputs prove little about real ones; --data measures on those"] if self.random else []
+        return [*random, *([self.held_back] if self.held_back else []), *self.cut]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; infinite SNRs are words, which JSON can hold."""
@@ -207,12 +217,15 @@ def verify(
     """
     sums: dict[str, Difference] = {}
     tried: dict[str, tuple[int, ...]] = {}
+    cut: list[str] = []
     if data is None:
         tried, feeds, ours = _random_run(model, original, seed, {**_fixed(made), **(shapes or {})})
         runs: Iterable = [(feeds, {}, ours)]
     else:
-        runs = ((feeds, labels, original(feeds)) for feeds, labels in batches(model, data, made))
+        given = batches(model, data, made, original, say=cut.append)
+        runs = ((feeds, labels, original(feeds)) for feeds, labels in given)
     count = 0
+    spread: dict[str, Spread] = {}
     findings = {v.name: _FINDINGS.get(v.producer().op_type, "places") for v in model.graph.outputs if v.producer()}
     for count, (feeds, labels, ours) in enumerate(runs, start=1):
         theirs = result(feeds)
@@ -225,11 +238,14 @@ def verify(
                     total.add(array, given[name], truth, findings.get(output, "places"))
                 else:
                     total.broken += max(array.size, 1)
+                spread.setdefault(name, Spread()).add(total)
         if progress:
             progress("verify", count, 0)
     if not count:
         raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
-    return Verification([_comparison(name, total) for name, total in sums.items()], count, data is None, tried)
+    outputs = [_comparison(name, total) for name, total in sums.items()]
+    cautious = [spread[output.name].applied(output) for output in outputs]
+    return Verification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
 
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:
@@ -287,4 +303,5 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
         total.broken,
         total.shapes,
         total.typical_snr_db,
+        bool(total.margin_signal or total.labelled),
     )

@@ -127,6 +127,7 @@ def bisect(
         raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
     goals = Goals(min_snr, min_cosine, min_top1, max_abs)
     original = dovetail.open(model, plugins)
+    goals.check_model(original)
     request = requested(
         backends, data=data, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, strategy=strategy, solver=solver,
         costs=costs, pins=pins, edits=edits, low=low, high=high,

@@ -89,7 +89,12 @@ class Difference:
         if original.shape != result.shape:
             self.broken += max(original.size, result.size, 1)
             return
-        a, b = original.astype(np.float64), result.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._add_floats(original.astype(np.float64), result.astype(np.float64), labels)
+
+    def _add_floats(self, a: np.ndarray, b: np.ndarray, labels: np.ndarray | None) -> None:
+        import numpy as np
+
         finite = np.isfinite(a) & np.isfinite(b)
         self.broken += int(np.count_nonzero(~finite & (a != b) & ~(np.isnan(a) & np.isnan(b))))
         x, y = a[finite], b[finite]

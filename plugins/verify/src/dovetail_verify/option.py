@@ -83,6 +83,8 @@ class VerifyResult:
         """
         goals, verify, data = _goals(job.keywords), job.keywords.get("verify"), job.request.data
         goals.check_data(data)
+        if data is not None:
+            goals.check_model(job.original)
         if _order(job.keywords) and data is None:
             raise UsageError(
                 "there is no data to look at layers with", "give --data: inputs like those that the model will see"
@@ -106,7 +108,8 @@ class VerifyResult:
             compiled.verification.layers = layers
             path, backends = job.original.path or Path("MODEL"), [str(choice) for choice in job.request.backends]
             tried = bisect_command(path, backends, data if isinstance(data, (str, Path)) else None)
-            compiled.verification.remedy = f"`{tried}` shows which nodes cost it; --min-snr 30 raises them"
+            raises = "" if goals else "; --min-snr 30 raises them"
+            compiled.verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
         if failure is not None:
             job.keep(compiled)
             raise GoalError(compiled, failure)

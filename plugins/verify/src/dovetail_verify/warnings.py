@@ -23,7 +23,9 @@ def warning_of(output: OutputComparison) -> str:
     elif output.snr_db is not None and output.snr_db < POOR:
         found.append(f"SNR {output.snr_db:.1f} dB, below {POOR:g} dB")
     if output.top1 is not None and output.top1 < 1:
-        found.append(f"another answer in {100 * (1 - output.top1):.2f} % of the rows")
+        # Rows may be coordinates as well, of which the largest is no answer.
+        what = "another answer" if output.answers else "another element is the largest"
+        found.append(f"{what} in {100 * (1 - output.top1):.2f} % of the rows")
     if output.hits is not None and output.hits[1] < output.hits[0]:
         found.append(f"labels hit in {100 * output.hits[1]:.2f} % of the rows, {100 * output.hits[0]:.2f} % before")
     return f"'{output.name}': {', '.join(found)}" if found else ""

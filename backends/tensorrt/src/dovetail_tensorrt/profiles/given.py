@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from dovetail.running import input_data
@@ -72,7 +73,9 @@ def _is_open(value: Any) -> bool:
 def _seen(model: Model, data: object) -> dict[str, Bounds]:
     shapes: dict[str, Counter[tuple[int, ...]]] = {}
     numbers: dict[str, Counter[tuple[int, ...]]] = {}
-    for feeds, _ in input_data(data).batches(model):
+    given = input_data(data)
+    # `run` gives arrays whole; what measures a result may cut them. The engine must take both.
+    for feeds, _ in chain(given.batches(model), given.batches(model, whole=True)):
         for name, array in feeds.items():
             if not hasattr(array, "shape"):
                 continue

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -141,7 +142,8 @@ class Measurement:
         by_output = {node.outputs[0].name: node for node in sums}
         try:
             executor = Executor(work.model, self._engines, {"optimise": "none"}, regions=work.regions)
-            for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data)):
+            says = partial(self._ctx.remark, "passed", "", "cut-data")
+            for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data, say=says)):
                 for name, array in feeds.items():
                     self._record(name, array, work)
                 for done, (runner, there) in enumerate(executor.steps(feeds)):

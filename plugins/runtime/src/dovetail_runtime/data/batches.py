@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
-from dovetail.ir.types import float_name
 from dovetail.suggestions import near_misses
 
 from dovetail_runtime.data.batch_extents import inputs_of_samples
+from dovetail_runtime.data.fitting import fitted
+from dovetail_runtime.data.independent_rows import why_rows_stay_together
 from dovetail_runtime.data.sources import read_data
 from dovetail_runtime.declared import declared
 from dovetail_runtime.feeds import as_array
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
+    from dovetail_runtime.data.independent_rows import Run
+
 __all__ = ["Batch", "batches", "fitted"]
 
+Feeds = Mapping[str, "np.ndarray"]
 Batch = tuple[dict[str, "np.ndarray"], dict[str, "np.ndarray"]]
 """Inputs by name, and labels by output name ("" for the first output)."""
 
@@ -30,15 +34,26 @@ _LABELS = "labels"
 _AT_ONCE = 64  # samples, where the model leaves the batch open
 
 
-def batches(model: Model, data: object, made: Model | None = None) -> Iterator[Batch]:
+def batches(
+    model: Model,
+    data: object,
+    made: Model | None = None,
+    run: Run | None = None,
+    whole: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> Iterator[Batch]:
     """The batches to run `model` on, one after the other.
 
     Args:
         model: Its inputs say which names, types and shapes are wanted.
+        data: See `dovetail_runtime.data.sources.read_data`. An array with more rows than the model can take is cut
+            along its first axis. Where the model leaves the extent open, many rows are cut only if it is known by the
+            name of a batch, and if running the first of them in pieces was found to change nothing. The array `labels`
+            (or `labels:<output>`) is the truth to count hits against.
         made: A model made of it that runs on the same batches; its shapes may be fixed where `model` leaves them open.
-        data: See `dovetail_runtime.data.sources.read_data`. An array with more samples than the model takes at once is
-            cut along its first axis, where that counts samples. The array `labels` (or `labels:<output>`) is the truth
-            to count hits against.
+        run: Runs `model`, to find that out; by default an engine of the host does.
+        whole: Cut only what the model cannot take otherwise.
+        say: Told what is cut, or why it is not.
 
     Raises:
         DovetailError: The data has no array for an input, one that no input has, or one that does not fit.
@@ -46,20 +61,55 @@ def batches(model: Model, data: object, made: Model | None = None) -> Iterator[B
     inputs = {v.name: v for v in model.graph.inputs if not v.is_initializer()}
     fixed = {v.name: v.shape for v in made.graph.inputs if v.shape is not None} if made is not None else {}
     shapes = {name: fixed.get(name, value.shape) for name, value in inputs.items()}
-    cut = inputs_of_samples(model)
+    samples = frozenset() if whole else inputs_of_samples(model)
+    said: set[str] = set()
     for arrays, where in read_data(data, list(inputs)):
         given = {name: _made(array, inputs.get(name)) for name, array in arrays.items()}
-        yield from _cut(shapes, cut, given, where)
+        labels = _labels(inputs, given, where)
+        feeds = {name: given[name] for name in inputs}
+        cut, why = _cuttable(model, shapes, feeds, samples, run)
+        for text in (why, *_cut_texts(shapes, feeds, cut)):
+            if text and say is not None and text not in said:
+                said.add(text)
+                say(text)
+        yield from _cut(shapes, cut, feeds, labels, where)
 
 
-def fitted(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`feeds` in the float types that `model` takes; data rarely has them, because NumPy's files know no bfloat16."""
-    found = dict(feeds)
-    for value in model.graph.inputs:
-        array = found.get(value.name)
-        if float_name(value) is not None and getattr(array, "dtype", None) is not None and array.dtype.kind == "f":
-            found[value.name] = array.astype(value.dtype.numpy(), copy=False)
-    return found
+def _cuttable(
+    model: Model, shapes: Mapping[str, ir.Shape | None], feeds: Feeds, samples: Collection[str], run: Run | None
+) -> tuple[frozenset[str], str]:
+    """The inputs that may be cut where their extent is open; and why they may not, if they are long and have one."""
+    open_ = [n for n in samples if shapes[n] and not _is_known(next(iter(shapes[n]))) and getattr(feeds[n], "ndim", 0)]
+    lengths = {len(feeds[name]) for name in open_}
+    if max(lengths, default=0) <= _AT_ONCE:
+        return frozenset(), ""
+    if len(lengths) > 1:
+        why = f"inputs have {' and '.join(map(str, sorted(lengths)))} rows"
+    else:
+        for name in feeds:
+            _fits(name, shapes[name], feeds[name], "the data")
+        why = why_rows_stay_together(model, feeds, open_, _AT_ONCE, run)
+    if why:
+        return frozenset(), f"{max(lengths)} rows of {_quoted(open_)} are run at once: {why}"
+    return frozenset(open_), ""
+
+
+def _cut_texts(shapes: Mapping[str, ir.Shape | None], feeds: Feeds, cut: Collection[str]) -> Iterator[str]:
+    """What is cut, for the user."""
+    if cut:
+        rows = len(feeds[next(iter(cut))])
+        yield (
+            f"{rows} rows of {_quoted(cut)} are run in parts of {_AT_ONCE}: "
+            f"the first {_AT_ONCE} gave the same outputs whole and in two parts"
+        )
+    for name, shape in shapes.items():
+        extent = next(iter(shape or ()), None)
+        if _is_known(extent) and 0 < extent < len(feeds[name]):
+            yield f"{len(feeds[name])} rows of '{name}' are run in parts of {extent}: the model takes no more at once"
+
+
+def _quoted(names: Collection[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))
 
 
 def _made(given: object, value: ir.Value | None) -> np.ndarray:
@@ -74,19 +124,25 @@ def _made(given: object, value: ir.Value | None) -> np.ndarray:
     return array if array is not None else np.asarray(given)
 
 
-def _cut(
-    inputs: Mapping[str, ir.Shape | None], cut: Collection[str], arrays: Mapping[str, np.ndarray], where: str
-) -> Iterator[Batch]:
+def _labels(inputs: Collection[str], arrays: Feeds, where: str) -> dict[str, np.ndarray]:
+    """The arrays that are labels, once every other one is found to be an input, and every input to have one."""
     labels = {name: array for name, array in arrays.items() if name.partition(":")[0] == _LABELS and name not in inputs}
-    for name in arrays.keys() - labels.keys() - inputs.keys():
+    for name in arrays.keys() - labels.keys() - set(inputs):
         near = near_misses(name, inputs, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"its inputs are {', '.join(inputs) or 'none'}"
         raise DovetailError(f"{where}: the model has no input '{name}'", hint)
-    for name in inputs.keys() - arrays.keys():
-        raise DovetailError(f"{where}: no array for input '{name}'", "name arrays after the model's inputs")
+    for name in inputs:
+        if name not in arrays:
+            raise DovetailError(f"{where}: no array for input '{name}'", "name arrays after the model's inputs")
+        if hasattr(arrays[name], "dtype"):
+            _all_numbers(name, arrays[name], where)
+    return labels
+
+
+def _cut(
+    inputs: Mapping[str, ir.Shape | None], cut: Collection[str], arrays: Feeds, labels: Feeds, where: str
+) -> Iterator[Batch]:
     tensors = [name for name in inputs if hasattr(arrays[name], "dtype")]
-    for name in tensors:
-        _all_numbers(name, arrays[name], where)
     counts = {n: _samples(n, s, arrays[n], n in cut, where) if n in tensors else (1, 0) for n, s in inputs.items()}
     rounds = max((rounds for rounds, _ in counts.values()), default=1)
     for name, (own, _) in counts.items():
@@ -115,17 +171,11 @@ def _all_numbers(name: str, array: np.ndarray, where: str) -> None:
 
 def _samples(name: str, declared: ir.Shape | None, array: np.ndarray, cut: bool, where: str) -> tuple[int, int]:
     """How many runs an array is for, and how many of its rows each takes."""
-    if declared is None:
+    _fits(name, declared, array, where)
+    if not declared:
         return 1, 0
     shape, given = list(declared), list(array.shape)
     wanted = ", ".join(map(str, shape))
-    rest = zip(shape[1:], given[1:], strict=False)
-    if len(shape) != len(given) or any(_is_known(s) and s != g for s, g in rest):
-        raise DovetailError(f"{where}: input '{name}' wants [{wanted}], the array has {given}")
-    if not shape:
-        return 1, 0
-    if not given[0] and shape[0] != 0:
-        raise DovetailError(f"{where}: the array for input '{name}' holds no sample", "give at least one")
     if not _is_known(shape[0]):
         if not cut:
             return 1, given[0]
@@ -135,6 +185,18 @@ def _samples(name: str, declared: ir.Shape | None, array: np.ndarray, cut: bool,
     if shape[0] == 0 or given[0] % shape[0]:
         raise DovetailError(f"{where}: input '{name}' wants [{wanted}], the array has {given}")
     return given[0] // shape[0], shape[0]
+
+
+def _fits(name: str, declared: ir.Shape | None, array: np.ndarray, where: str) -> None:
+    """Refuse an array of another rank or with other extents than an input has, whatever its first one."""
+    if declared is None or not hasattr(array, "shape"):
+        return
+    shape, given = list(declared), list(array.shape)
+    rest = zip(shape[1:], given[1:], strict=False)
+    if len(shape) != len(given) or any(_is_known(s) and s != g for s, g in rest):
+        raise DovetailError(f"{where}: input '{name}' wants [{', '.join(map(str, shape))}], the array has {given}")
+    if shape and not given[0] and shape[0] != 0:
+        raise DovetailError(f"{where}: the array for input '{name}' holds no sample", "give at least one")
 
 
 def _is_known(extent: object) -> bool:

@@ -29,13 +29,17 @@ class InputData:
     def __init__(self, data: object):
         self.given = as_data(data)
 
-    def batches(self, model: Model) -> Iterator[Batch]:
+    def batches(self, model: Model, whole: bool = False) -> Iterator[Batch]:
         """The batches to run a model on; see `dovetail_runtime.data.batches.batches`.
+
+        Args:
+            model: The model.
+            whole: Cut only what the model cannot take otherwise, as `dovetail run` does.
 
         Raises:
             DovetailError: The data does not fit the model.
         """
-        return batches(model, self.given)
+        return batches(model, self.given, whole=whole)
 
     def check(self, model: Model) -> None:
         """Look at the first batch, so that data which does not fit is an error before any work is done.
@@ -43,7 +47,7 @@ class InputData:
         Raises:
             DovetailError: It does not fit the model.
         """
-        next(self.batches(model), None)
+        next(self.batches(model, whole=True), None)
 
     def digest(self) -> str:
         """A hash of all arrays; empty for data that can only be run through."""

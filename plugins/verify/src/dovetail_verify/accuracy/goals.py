@@ -7,11 +7,17 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from dovetail.errors import UsageError
+from dovetail.ir.types import float_name
 
 if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+
     from dovetail_verify.compare import OutputComparison, Verification
 
 __all__ = ["Goals", "Miss"]
+
+_SCORES = (2, 3)
+"""Axes of outputs that may hold rows of scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,40 @@ class Goals:
             hint = "give --data (or `data=`): inputs like those that the model will see"
             raise UsageError(f"{self} is a goal without data to measure it on", hint)
 
+    def check_model(self, model: Model) -> None:
+        """Refuse goals that no output could be measured for, as far as the declared types and ranks tell.
+
+        Raises:
+            UsageError: No output holds floats, or none has the rank of rows of scores.
+        """
+        outputs = list(model.graph.outputs)
+        if not self or any(value.dtype is None for value in outputs):
+            return
+        floats = [value for value in outputs if float_name(value)]
+        if not floats:
+            raise self._without_floats()
+        if self.min_top1 is not None and all(v.shape is not None and len(v.shape) not in _SCORES for v in floats):
+            raise self._without_scores()
+
+    def _without_floats(self) -> UsageError:
+        return UsageError(f"no output holds floats, so {self} cannot be measured", "leave the goal out")
+
+    def _without_scores(self) -> UsageError:
+        return UsageError(
+            f"no output holds rows of scores, so {_option('min_top1', self.min_top1)} cannot be measured",
+            "--min-snr or --min-cosine can be",
+        )
+
+    def tightened(self, decibels: float) -> Goals:
+        """Goals with so much less noise; shares of rows stay as they are."""
+        noise = 10 ** (-decibels / 10)
+        return Goals(
+            None if self.min_snr is None else self.min_snr + decibels,
+            None if self.min_cosine is None else 1 - (1 - self.min_cosine) * noise,
+            self.min_top1,
+            None if self.max_abs is None else self.max_abs * noise**0.5,
+        )
+
     def missed(self, verification: Verification) -> list[Miss]:
         """Every output that does not meet a goal; what is broken meets none.
 
@@ -89,12 +129,9 @@ class Goals:
         """
         floats = [output for output in verification.outputs if output.snr_db is not None]
         if self and not floats:
-            raise UsageError(f"no output holds floats, so {self} cannot be measured", "leave the goal out")
+            raise self._without_floats()
         if self.min_top1 is not None and all(output.top1 is None and not output.broken for output in floats):
-            raise UsageError(
-                f"no output holds rows of scores, so {_option('min_top1', self.min_top1)} cannot be measured",
-                "--min-snr or --min-cosine can be",
-            )
+            raise self._without_scores()
         return [miss for output in floats for miss in self._missed_by(output)]
 
     def _missed_by(self, output: OutputComparison) -> list[Miss]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 
+from dovetail_verify.accuracy.held_back import parts_of
 from dovetail_verify.accuracy.look import take_look
 from dovetail_verify.accuracy.record import record
 from dovetail_verify.accuracy.search import cheapest
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Raised", "meet_goals"]
 
 _SHOWN = 6  # nodes in a message
+_FIRST_RUNS = 26  # of a search
+_MOST_RUNS = 34  # of both searches; with the runs on other data and what is compiled again, fewer than 40
+_TIGHTER = 6.0  # dB that are asked for in addition where what was held back misses the goal
 
 
 @dataclass(frozen=True)
@@ -54,16 +58,37 @@ def meet_goals(trials: Trials, request: Request, goals: Goals, engines: Engines)
         DovetailError: The request cannot be compiled or run, or has nothing that the goals could be measured on.
     """
     low = trials.run(())
-    if not goals.missed(low.verification):
+    if not goals.missed(low.verification) and not goals.missed(
+        replace(low.verification, outputs=low.verification.cautious)
+    ):
         return Raised(record(low, low, goals, trials.runs))
-    look = take_look(trials, request, engines)
+    parts = parts_of(trials.original, trials.data, low.compiled.model, trials.reference)
+    low = replace(low, compiled=None)
+    search = trials.over(parts.search, cautious=True)
+    final = trials.over(parts.held if parts.held is not None else parts.search)
+    look = take_look(search, request, engines)
     groups = look.groups
+
+    def runs() -> int:
+        return trials.runs + search.runs + final.runs
+
     if goals.missed(look.high.verification):
-        high = record(trials.run(look.high.raised), look.low, goals, trials.runs, groups, groups.groups)
+        trial = final.run(look.high.raised)
+        high = record(trial, low, goals, runs(), groups, groups.groups, parts.text)
         return Raised(high, _unreachable(look.high, goals, look.locked))
     units = sum(len(group.units) for group in groups.groups)
-    raised, chosen = cheapest(trials, groups, goals, look.low, trials.runs + 2 * units.bit_length() + 4)
-    return Raised(record(trials.run(raised), look.low, goals, trials.runs, groups, chosen))
+    for wanted, most in ((goals, _FIRST_RUNS), (goals.tightened(_TIGHTER), _MOST_RUNS)):
+        if wanted.missed(look.high.verification) or search.runs >= most:
+            break
+        refining = min(search.runs + 2 * units.bit_length() + 4, most // 2)
+        raised, chosen = cheapest(search, groups, wanted, look.low, refining, most=most)
+        trial = final.run(raised)
+        # What is held back decides at most twice, between selections that were made without it.
+        if not goals.missed(trial.verification):
+            return Raised(record(trial, low, goals, runs(), groups, chosen, parts.text))
+    trial = final.run(look.high.raised)
+    compiled = record(trial, low, goals, runs(), groups, groups.groups, parts.text)
+    return Raised(compiled, _unreachable(trial, goals, look.locked) if goals.missed(trial.verification) else None)
 
 
 def _unreachable(high: Trial, goals: Goals, locked: Mapping[str, str]) -> DovetailError:

@@ -23,7 +23,13 @@ __all__ = ["figures", "record", "recorded_failure"]
 
 
 def record(
-    trial: Trial, low: Trial, goals: Goals, runs: int, groups: Groups | None = None, chosen: Sequence[Group] = ()
+    trial: Trial,
+    low: Trial,
+    goals: Goals,
+    runs: int,
+    groups: Groups | None = None,
+    chosen: Sequence[Group] = (),
+    measured_on: str = "",
 ) -> CompiledModel:
     """The result of a trial, with what was raised in its plan and a remark on each node that was.
 
@@ -34,12 +40,15 @@ def record(
         runs: How many runs it took.
         groups: All groups.
         chosen: Those that were raised.
+        measured_on: What part of the data the figures are of, as a sentence.
     """
     compiled = trial.compiled
     trial.verification.missed = goals.missed(trial.verification)
     raised = [name for group in chosen for name in group.names]
     summary: dict[str, Any] = {"goals": goals.as_dict(), "met": not trial.verification.missed}
     summary |= {"runs": runs, "snr_before": figures(low), "snr": figures(trial)}
+    if measured_on:
+        summary["measured_on"] = trial.verification.held_back = measured_on
     compiled.plan.summary["accuracy"] = summary | {"raised": raised}
     if groups is not None and raised:
         compiled.plan.remarks += _remarks(trial, low, goals, runs, groups, chosen)

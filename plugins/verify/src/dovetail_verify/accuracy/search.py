@@ -24,7 +24,7 @@ _REST = 0.25  # share of all noise that may be left to groups when a ranking is 
 
 
 def cheapest(
-    trials: Trials, groups: Groups, goals: Goals, low: Trial, runs: int, spare: int = 3
+    trials: Trials, groups: Groups, goals: Goals, low: Trial, runs: int, spare: int = 3, most: int = 10**6
 ) -> tuple[frozenset[str], list[Group]]:
     """The cheapest selection that is found to meet the goals; everything where only that does.
 
@@ -35,6 +35,7 @@ def cheapest(
         low: The trial with nothing raised.
         runs: How many runs of the trials there may be before groups are no longer split.
         spare: How often less is raised after a selection that meets the goals.
+        most: How many runs of the trials there may be in all; then the best selection so far is taken.
 
     Returns:
         The names of the nodes, and their groups.
@@ -45,6 +46,8 @@ def cheapest(
     least, scale, met_at, missed_at = math.inf, 1.0, None, None
     spared = 0
     for _ in range(_TRIES):
+        if trials.runs >= most:
+            break
         groups.refine(lambda _, scale=scale: _costly(groups, groups.limits(allowed, scale)), runs)
         raised = select_groups(groups, groups.limits(allowed, scale))
         trial = trials.measure({name for group in raised for name in group.names})
@@ -61,7 +64,8 @@ def cheapest(
         else:
             if len(raised) == len(groups.groups):
                 break
-            if groups.measure_doubtful([group for group in groups.groups if group not in raised], _DOUBTFUL):
+            doubtful = [group for group in groups.groups if group not in raised]
+            if groups.measure_doubtful(doubtful, min(_DOUBTFUL, max(most - trials.runs, 0))):
                 continue
             missed_at = scale if missed_at is None else min(missed_at, scale)
             if met_at is not None:
@@ -72,15 +76,17 @@ def cheapest(
             else:
                 scale *= _tightened(trial, goals)
     if best is None or len(chosen) == len(groups.groups) and spare:
-        return _shortest(trials, groups, goals, allowed)
+        return _shortest(trials, groups, goals, allowed, most)
     return best, chosen
 
 
-def _shortest(trials: Trials, groups: Groups, goals: Goals, allowed: Noise) -> tuple[frozenset[str], list[Group]]:
+def _shortest(
+    trials: Trials, groups: Groups, goals: Goals, allowed: Noise, most: int
+) -> tuple[frozenset[str], list[Group]]:
     """The fewest groups that meet the goals when they are raised, the loudest first; by bisection."""
     order = sorted(groups.groups, key=lambda group: -group.worst(allowed))
     missing, meeting = 0, len(order)
-    while meeting - missing > 1:
+    while meeting - missing > 1 and trials.runs < most:
         middle = (missing + meeting) // 2
         trial = trials.measure({name for group in order[:middle] for name in group.names})
         if goals.missed(trial.verification):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dovetail_runtime.data.sources import data_digest
@@ -72,6 +72,8 @@ class Trials:
         runner: What runs a result on the data of the original.
         data: See `dovetail_runtime.data.sources.read_data`.
         progress: Called with (what, done, total).
+        cautious: Rate a result by what a batch like those seen is unlikely to fall below, and not by all of them as
+            one.
 
     Attributes:
         runs: How many trials were run. What was tried before is not run again.
@@ -85,13 +87,15 @@ class Trials:
         runner: Callable[[CompiledModel], Callable[[Feeds], Outputs]],
         data: object,
         progress: Callable[[str, int, int], None] | None = None,
+        cautious: bool = False,
     ):
         self.runs = 0
         self.original = original
         self.data = data
         self.progress = progress
+        self.cautious = cautious
         self._compile = compile
-        self._reference = _Remembered(reference)
+        self.reference = reference if isinstance(reference, _Remembered) else _Remembered(reference)
         self._runner = runner
         self._known: dict[tuple[frozenset[str], frozenset[str]], Verification] = {}
         self._latest: Trial | None = None
@@ -114,11 +118,17 @@ class Trials:
             if self.progress:
                 self.progress(f"accuracy, run {self.runs}", 0, 0)
             runner = self._runner(compiled)
-            verification = verify(self.original, self._reference, runner, self.data, made=compiled.model)
+            verification = verify(self.original, self.reference, runner, self.data, made=compiled.model)
+            if self.cautious:
+                verification = replace(verification, outputs=verification.cautious)
             self._known[wanted] = verification
         compiled.verification = verification
         self._latest = Trial(*wanted, compiled, verification)
         return self._latest
+
+    def over(self, data: object, cautious: bool = False) -> Trials:
+        """Trials of the same request on other data; what the original gave is remembered for both."""
+        return Trials(self.original, self._compile, self.reference, self._runner, data, self.progress, cautious)
 
     def measure(self, raised: Collection[str], lowered: Collection[str] = ()) -> Trial:
         """As `run`; where that was tried before, nothing is compiled, and the trial holds no result."""

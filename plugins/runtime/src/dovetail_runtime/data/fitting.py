@@ -1,0 +1,24 @@
+"""Arrays in the float types that a model takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dovetail.ir.types import float_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    from dovetail.ir.model import Model
+
+__all__ = ["fitted"]
+
+
+def fitted(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """`feeds` in the float types that `model` takes; data rarely has them, because NumPy's files know no bfloat16."""
+    found = dict(feeds)
+    for value in model.graph.inputs:
+        array = found.get(value.name)
+        if float_name(value) is not None and getattr(array, "dtype", None) is not None and array.dtype.kind == "f":
+            found[value.name] = array.astype(value.dtype.numpy(), copy=False)
+    return found

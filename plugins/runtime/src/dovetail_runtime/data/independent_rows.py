@@ -1,0 +1,192 @@
+"""Whether rows of data may be run in pieces: tried on the data itself, because names of extents only hint at it.
+
+An extent that an exporter called `input_dim_0` may count samples or frames of sound. Cut along time, a convolution
+loses what crosses the cut, and no error says so. So the model runs some rows whole and in two pieces, and only where
+all outputs agree is anything cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.planning.placement import HOST
+from dovetail.plugin.loader import load_plugins
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+
+__all__ = ["Run", "why_rows_stay_together"]
+
+Feeds = Mapping[str, "np.ndarray"]
+Run = Callable[[Feeds], Mapping[str, object]]
+"""Runs a model on inputs by name."""
+
+_KEPT = "dovetail_runtime.independent_rows"
+_CUT_AT = 27 / 64  # no multiple of a usual stride, and the pieces differ in length
+_SHORT = 1e-4  # of the largest element: what sums in another order differ by, in float32
+_SHORT_IN_16_BITS = 1e-2
+_WINDOWS = ("Conv", "Pool")
+_UNKNOWN = 10**9
+
+
+def why_rows_stay_together(model: Model, feeds: Feeds, cut: Collection[str], rows: int, run: Run | None = None) -> str:
+    """Why the inputs `cut` must not be cut along their first axis; empty if cutting was found to change nothing.
+
+    The first `rows` rows run whole and in two pieces, then as many random ones, since data that begins with silence
+    would hide that rows affect each other. Every output must be the same or joined of those of the pieces.
+
+    Args:
+        model: The model.
+        feeds: All of the data of one batch.
+        cut: Inputs of one length, along which may be cut.
+        rows: How many rows one run takes.
+        run: Runs the model; by default an engine of the host does.
+    """
+    if crossing := _window_across(model, cut, int(rows * _CUT_AT)):
+        return crossing
+    probe = {name: array[:rows] if name in cut else array for name, array in feeds.items()}
+    # Several steps of a compilation ask the same of one graph. What is kept there is no part of the model.
+    kept: dict[str, str] = model.graph.meta.setdefault(_KEPT, {})
+    key = _digest(probe, cut)
+    if key not in kept:
+        try:
+            run = run or _host(model)
+            kept[key] = _difference(run, probe, cut) or _difference(run, _random(probe, cut), cut)
+        except DovetailError as error:
+            kept[key] = f"a part of the data does not run by itself: {error.message}"
+    return kept[key]
+
+
+def _host(model: Model) -> Run:
+    from dovetail.passes import BackendChoice
+    from dovetail.passes.backends import load_chosen
+    from dovetail_regions.regions import slices
+
+    from dovetail_runtime.data.fitting import fitted
+    from dovetail_runtime.engines import engines_of
+    from dovetail_runtime.executor import Executor
+
+    registry = load_plugins().registry
+    engines = engines_of([load_chosen(registry, BackendChoice(HOST))], registry)
+    executor = Executor(model, engines, {"optimise": "none"}, regions=slices(model.graph))
+    return lambda feeds: executor.run(fitted(model, feeds))
+
+
+def _difference(run: Run, probe: Feeds, cut: Collection[str]) -> str:
+    """What differs between a run and two of its pieces."""
+    from dovetail_runtime.data.outputs import arrays_of
+
+    length = len(probe[next(iter(cut))])
+    at = max(int(length * _CUT_AT), 1)
+    pieces = [{name: array[part] if name in cut else array for name, array in probe.items()}
+              for part in (slice(None), slice(0, at), slice(at, None))]  # fmt: skip
+    found = [{inner: array for name, value in run(feeds).items() for inner, array in arrays_of(name, value).items()}
+             for feeds in pieces]  # fmt: skip
+    whole, *parts = found
+    if any(part.keys() != whole.keys() for part in parts):
+        return "parts of the data have other outputs"
+    for name, array in whole.items():
+        if not _consists_of(array, [part[name] for part in parts]):
+            return f"output '{name}' changes where rows are run apart"
+    return ""
+
+
+def _consists_of(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
+    """Whether an output is that of both pieces joined along an axis, or the same in all."""
+    import numpy as np
+
+    if any(part.ndim != whole.ndim for part in parts):
+        return False
+    if all(_alike(whole, part) for part in parts):
+        return True
+    for axis in range(whole.ndim):
+        shapes = [part.shape[:axis] + part.shape[axis + 1 :] for part in (whole, *parts)]
+        if all(first == second for first, second in pairwise(shapes)) and _alike(whole, np.concatenate(parts, axis)):
+            return True
+    return False
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    import numpy as np
+
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.dtype.kind not in "fcV" or not one.size:
+        return bool(np.array_equal(one, other))
+    first, second = (array.astype("complex128" if array.dtype.kind == "c" else "float64") for array in (one, other))
+    finite = np.isfinite(first)
+    if not np.array_equal(finite, np.isfinite(second)) or not np.array_equal(
+        first[~finite], second[~finite], equal_nan=True
+    ):
+        return False
+    largest = float(np.abs(first[finite]).max(initial=0.0))
+    share = _SHORT if one.dtype.itemsize > 2 else _SHORT_IN_16_BITS
+    return float(np.abs(first[finite] - second[finite]).max(initial=0.0)) <= share * largest
+
+
+def _random(probe: Feeds, cut: Collection[str]) -> dict[str, np.ndarray]:
+    """Random rows of the same spread; integers stay those of the data, which may be numbers of rows in a table."""
+    import numpy as np
+
+    numbers = np.random.default_rng(0)
+    found = dict(probe)
+    for name in cut:
+        array = probe[name]
+        if array.dtype.kind == "f":
+            seen = array.astype("float64")
+            spread, middle = float(seen.std()) or 1.0, float(seen.mean())
+            array = (middle + spread * numbers.standard_normal(array.shape)).astype(array.dtype)
+        found[name] = array
+    return found
+
+
+def _digest(probe: Feeds, cut: Collection[str]) -> str:
+    found = hashlib.sha256(repr(sorted(cut)).encode())
+    for name, array in sorted(probe.items()):
+        found.update(repr((name, getattr(array, "dtype", ""), getattr(array, "shape", ""))).encode())
+        found.update(array.tobytes() if hasattr(array, "tobytes") else repr(array).encode())
+    return found.hexdigest()
+
+
+def _window_across(model: Model, cut: Collection[str], seen: int) -> str:
+    """The node with a window along the extent that would be cut, or one too wide for a try to notice."""
+    names = {_name(value.shape[0]) for value in model.graph.inputs if value.name in cut and value.shape}
+    names.discard("")
+    for node in model.graph:
+        # Global pools see all rows at once, so the try notices them.
+        has_window = any(word in node.op_type for word in _WINDOWS) and not node.op_type.startswith("Global")
+        if not has_window or not node.inputs or node.inputs[0] is None:
+            continue
+        shape = node.inputs[0].shape
+        for axis, extent in enumerate(shape[2:] if shape is not None else (None,) * len(_kernel(node))):
+            if isinstance(extent, int) or (_name(extent) and _name(extent) not in names):
+                continue
+            reach = _reach(node, axis)
+            if reach and (_name(extent) in names or reach >= seen):
+                return f"{node.op_type} '{node.name}' has a window of {reach + 1} along it"
+    return ""
+
+
+def _reach(node: ir.Node, axis: int) -> int:
+    """How far apart the rows are that a window of a node reads together."""
+    kernel = _kernel(node)
+    if axis >= len(kernel) or not isinstance(kernel[axis], int):
+        return _UNKNOWN
+    dilations = node.attributes.get_ints("dilations") or (1,) * len(kernel)
+    return (kernel[axis] - 1) * dilations[axis]
+
+
+def _kernel(node: ir.Node) -> Sequence[object]:
+    """The extents of a window; empty if they are not known."""
+    weights = (value.shape[2:] for value in node.inputs[1:] if value is not None and len(value.shape or ()) > 2)
+    return node.attributes.get_ints("kernel_shape") or next(weights, ())
+
+
+def _name(extent: object) -> str:
+    return "" if isinstance(extent, int) else str(getattr(extent, "value", "") or "")
