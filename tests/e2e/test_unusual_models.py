@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import dovetail
 import numpy as np
 import onnx
 import onnx.parser
@@ -112,3 +113,43 @@ def test_what_is_quantised_already_stays_so(compiled, text, atoms):
     weights = {tensor.name: tensor for tensor in after.graph.initializer}
     for tensor in before.graph.initializer:
         assert numpy_helper.to_array(weights[tensor.name]).tobytes() == numpy_helper.to_array(tensor).tobytes()
+
+
+def unsorted(model):
+    """The same model with its nodes in the opposite order, in bodies too."""
+    found = onnx.ModelProto()
+    found.CopyFrom(model)
+    graphs = [found.graph]
+    while graphs:
+        graph = graphs.pop()
+        nodes = list(graph.node)[::-1]
+        del graph.node[:]
+        graph.node.extend(nodes)
+        graphs += [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
+    return found
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", "gpu-fp16", "ppl-int8", "tensorrt"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_nodes_out_of_order_are_sorted_as_onnx_runtime_does(backend, whole, tmp_path):
+    """For every kind of request: with data and without, verified or not, from a file and from memory."""
+    digits = Path(__file__).parents[2] / "examples" / "digits"
+    model = unsorted(onnx.load(digits / "digits.onnx"))
+    onnx.save(model, tmp_path / "unsorted.onnx")
+    images = {"image": np.load(digits / "test.npz")["image"][:4]}
+    expected = dovetail.compile(digits / "digits.onnx", backend, data=images).run(images)
+    found = dovetail.compile(tmp_path / "unsorted.onnx" if whole else model, backend, data=images, verify=True).run(
+        images
+    )
+    assert all(np.array_equal(found[name], array) for name, array in expected.items())
+
+
+def test_bodies_out_of_order_and_what_they_capture_are_sorted():
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        g (float[2] x, bool c) => (float[2] y) {
+            a = Neg (x)
+            y = If (c) <then_branch = t () => (float[2] p) { q = Abs (a) p = Neg (q) },
+                        else_branch = e () => (float[2] r) { r = Identity (a) }>
+        }""")
+    feeds = {"x": np.float32([1, -2]), "c": np.array(True)}
+    assert dovetail.compile(unsorted(model), "cpu-bf16", data=feeds).run(feeds)["y"].tolist() == [-1, -2]

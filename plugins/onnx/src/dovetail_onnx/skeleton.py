@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import all_nodes, bodies
+
 from dovetail_onnx.map_types import from_proto, to_proto
 
 if TYPE_CHECKING:
@@ -40,8 +42,10 @@ class Skeleton:
         return Skeleton(type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights))
 
     def build(self) -> ir.Model:
-        """Build the onnx-ir model."""
+        """Build the onnx-ir model with its nodes in topological order, which ONNX Runtime does not ask of files."""
         model = from_proto(self.proto)
+        if not all(map(_is_sorted, model.graphs())):
+            model.graph.sort()
         for name, tensor in self.weights.items():
             value = model.graph.initializers.get(name)
             if value is not None:
@@ -79,6 +83,17 @@ class Skeleton:
     def content(self) -> bytes:
         """Return what differs when anything but a weight differs."""
         return self.proto.SerializeToString(deterministic=True)
+
+
+def _is_sorted(graph: ir.Graph) -> bool:
+    """Whether every node of a graph stands behind those of the same graph that it reads from."""
+    ahead = set(graph)
+    for node in graph:
+        inner = (value for body in bodies(node) for nested in all_nodes(body) for value in nested.inputs)
+        if any(value is not None and value.producer() in ahead for value in (*node.inputs, *inner)):
+            return False
+        ahead.discard(node)
+    return True
 
 
 def stays_inline(tensor: ir.TensorProtocol) -> bool:
