@@ -77,13 +77,26 @@ def test_another_workspace_is_another_entry(builder, convolution, own_cache):
     assert len(list(own_cache.iterdir())) == 2
 
 
-@pytest.mark.parametrize("damage", ["truncate", "change", "remove", "describe"])
-def test_a_damaged_entry_is_built_again(builder, convolution, own_cache, damage):
+DESCRIPTIONS = {
+    "no JSON": lambda text: "{",
+    "a number": lambda text: "5",
+    "a thousand brackets": lambda text: "[" * 100_000,
+    "another region": lambda text: text.replace('"content": "', '"content": "0'),
+    "another target": lambda text: text.replace('"target": "any"', '"target": "sm_999"'),
+    "another profile": lambda text: text.replace("2x4x8x8", "9x4x8x8"),
+    "another workspace": lambda text: text.replace('"workspace": 0', '"workspace": 1'),
+}
+
+
+@pytest.mark.parametrize("damage", ["truncate", "change", "remove", *DESCRIPTIONS])
+def test_a_damaged_or_altered_entry_is_built_again_with_a_note(builder, convolution, own_cache, damage):
     first = dovetail.compile(convolution("2"), "tensorrt")
     (entry,) = own_cache.iterdir()
     whole = (entry / ENGINE).read_bytes()
-    if damage == "describe":
-        (entry / DESCRIPTION).write_text("{")
+    described = (entry / DESCRIPTION).read_text()
+    if damage in DESCRIPTIONS:
+        (entry / DESCRIPTION).write_text(DESCRIPTIONS[damage](described))
+        assert (entry / DESCRIPTION).read_text() != described
     elif damage == "remove":
         (entry / ENGINE).unlink()
     else:
@@ -91,6 +104,8 @@ def test_a_damaged_entry_is_built_again(builder, convolution, own_cache, damage)
     again = dovetail.compile(convolution("2"), "tensorrt")
     assert (artifact(again) / ENGINE).read_bytes() == (artifact(first) / ENGINE).read_bytes() == whole
     assert (entry / ENGINE).read_bytes() == whole
+    assert (entry / DESCRIPTION).read_text() == described
+    assert any("an engine that was kept is built again" in note for note in again.notes())
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing(builder, convolution, tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """The engine `tensorrt`, with a TensorRT and a GPU that are played: which file is run, and what is refused."""
 
-import json
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dovetail
@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from dovetail_tensorrt.cache import FOLDER
-from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE
+from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE, read_engine, write_engine
 from dovetail_tensorrt.runtime.cuda import NoDevice, check_driver
 from dovetail_tensorrt.runtime.engine import TensorRT
 
@@ -200,8 +200,7 @@ def test_an_engine_of_another_sdk_is_built_again(saved, gpu, change, why):
 
 def test_an_engine_for_another_gpu_is_built_again(saved, gpu):
     folder, region = saved()
-    described = json.loads((region / DESCRIPTION).read_text())
-    (region / DESCRIPTION).write_text(json.dumps({**described, "target": "sm120"}))
+    write_engine(region, replace(read_engine(region), target="sm120"))
     (note,) = loaded_with_edited(folder, region).notes
     assert "is for sm120, and the GPU here is sm89" in note
 

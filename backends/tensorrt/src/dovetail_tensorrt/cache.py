@@ -45,15 +45,24 @@ def cache_key(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def engine_from_cache(key: str, folder: Path, build: Callable[[Path], EngineFile]) -> tuple[EngineFile, bool]:
+def engine_from_cache(
+    key: str,
+    folder: Path,
+    build: Callable[[Path], EngineFile],
+    is_wanted: Callable[[EngineFile], bool],
+    note: Callable[[str], None],
+) -> tuple[EngineFile, bool]:
     """Put the files of an engine into `folder`: those that are kept, or new ones, which are kept then.
 
-    An entry that is not as it was written is built again. A cache that cannot be read or written is done without.
+    An entry that is not as it was written, or for something else, is built again, with a note. A cache that cannot be
+    read or written is done without.
 
     Args:
         key: From `cache_key`.
         folder: Where the files are wanted.
         build: Builds the engine, and writes its files into the folder that it is given.
+        is_wanted: Whether an engine is the one that is asked for, by what its file says.
+        note: Told what the user should know.
 
     Returns:
         What the engine is, and whether it was kept from before.
@@ -66,11 +75,18 @@ def engine_from_cache(key: str, folder: Path, build: Callable[[Path], EngineFile
     if cache is None:
         return build(folder), False
     entry = cache / key
-    with contextlib.suppress(EngineError, OSError):
-        engine = read_engine(entry)
-        _copy(entry, folder)
-        os.utime(entry / DESCRIPTION)
-        return engine, True
+    if entry.exists():
+        try:
+            engine = read_engine(entry)
+            if not is_wanted(engine):
+                raise EngineError(f"{entry / DESCRIPTION} is of another engine")
+            _copy(entry, folder)
+            with contextlib.suppress(OSError):
+                os.utime(entry / DESCRIPTION)
+            return engine, True
+        except (EngineError, OSError) as error:
+            why = error.message if isinstance(error, EngineError) else f"{entry}: {error}"
+            note(f"an engine that was kept is built again: {why}")
     engine = build(folder)
     with contextlib.suppress(DovetailError, OSError):
         _copy(folder, entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ from dovetail_files.writing import write_text
 __all__ = ["DESCRIPTION", "ENGINE", "EngineFile", "Port", "read_engine", "write_engine"]
 
 ENGINE, DESCRIPTION = "engine.plan", "engine.json"
-_VERSION = 1
+_VERSION = 2
+_DIGEST = "digest"
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ class EngineFile:
 
 
 def write_engine(folder: Path, engine: EngineFile) -> None:
-    """Write `engine.json` beside the engine."""
+    """Write `engine.json` beside the engine, with a digest of its own."""
     document = {"format": _VERSION, **asdict(engine)}
-    write_text(folder / DESCRIPTION, json.dumps(document, indent=2) + "\n")
+    write_text(folder / DESCRIPTION, json.dumps({**document, _DIGEST: _digest(document)}, indent=2) + "\n")
 
 
 def read_engine(folder: Path) -> EngineFile:
@@ -70,10 +72,12 @@ def read_engine(folder: Path) -> EngineFile:
     """
     try:
         document = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        if document.pop("format") != _VERSION:
+        if not isinstance(document, dict) or document.pop("format", None) != _VERSION:
             raise ValueError("it has another format")
+        if document.pop(_DIGEST, None) != _digest({"format": _VERSION, **document}):
+            raise ValueError("it was altered since it was written")
         engine = EngineFile(**_typed(document))
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise EngineError(f"{folder / DESCRIPTION} cannot be read: {error}", _AGAIN) from None
     path = folder / ENGINE
     try:
@@ -89,6 +93,10 @@ def read_engine(folder: Path) -> EngineFile:
 
 
 _AGAIN = "compile the model again"
+
+
+def _digest(document: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _typed(document: dict[str, Any]) -> dict[str, Any]:

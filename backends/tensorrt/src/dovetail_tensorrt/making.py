@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ def make_engine(
     workspace: int,
     folder: Path,
     content: str = "",
+    note: Callable[[str], None] = lambda text: None,
 ) -> EngineFile:
     """Write the engine of a region, and what describes it, into `folder`.
 
@@ -57,6 +58,7 @@ def make_engine(
         workspace: Bytes; 0 for as much as the GPU has.
         folder: A folder.
         content: The digest of the region, where it is known.
+        note: Told what the user should know.
 
     Raises:
         ParserRefusal: The parser refuses the region.
@@ -81,8 +83,14 @@ def make_engine(
         write_engine(into, made)
         return made
 
+    def is_wanted(made: EngineFile) -> bool:
+        names = [one.name for one in made.inputs], [one.name for one in made.outputs]
+        wanted = (content, library.sdk, library.version, target, workspace, points, set(inputs), set(outputs))
+        found = (made.content, made.sdk, made.version, made.target, made.workspace, made.profile)
+        return found == wanted[:6] and all(set(some) <= all_ for some, all_ in zip(names, wanted[6:], strict=True))
+
     key = cache_key(content, library.sdk, library.version, target, workspace, points, inputs, outputs)
-    return engine_from_cache(key, folder, new)[0]
+    return engine_from_cache(key, folder, new, is_wanted, note)[0]
 
 
 def _ports(names: Sequence[str], tensors: Sequence[NetworkTensor]) -> tuple[Port, ...]:

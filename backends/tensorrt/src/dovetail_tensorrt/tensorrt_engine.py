@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import Artifact, Call, EngineError
@@ -55,7 +56,8 @@ class TensorRTEngine:
         try:
             asked = dict(getattr(region.backend, "chosen", {})).get(_TARGET, "")
             target = target_of(found, asked, capability)
-            make_engine(region.model, found, profile.bounds, target, workspace_of(ctx), folder)
+            note = partial(_note, ctx)
+            make_engine(region.model, found, profile.bounds, target, workspace_of(ctx), folder, note=note)
         except OpenExtents as error:
             _say_what_is_open(region, error.message, error.hint)
             return Artifact(node=call)
@@ -71,6 +73,11 @@ def _say_that_nothing_is_built(ctx: Context | None, error: DovetailError) -> Non
         return
     why = f"no engine was built, and the table of the backend alone decided: {error.message}"
     ctx.remark("analysis", "", "not-built", why, suggest=error.hint or EXTRA)
+
+
+def _note(ctx: Context | None, text: str) -> None:
+    if ctx is not None:
+        ctx.remark("analysis", "", "engine-cache", text, suggest="remove the entry, if that happens again")
 
 
 def _say_what_is_open(region: EmittedRegion, why: str, suggest: str) -> None:

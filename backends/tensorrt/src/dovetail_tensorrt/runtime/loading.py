@@ -68,7 +68,7 @@ def load_engine(region: RegionModel, library: Library, capability: tuple[int, in
     content = content_digest(nodes)
     logger = make_logger(library.trt)
     runtime = library.trt.Runtime(logger)
-    why = ""
+    why, said = "", []
     if region.artifact is not None:
         try:
             made = _fitting(region.artifact, content, library, capability)
@@ -80,14 +80,14 @@ def load_engine(region: RegionModel, library: Library, capability: tuple[int, in
         try:
             made = make_engine(
                 nodes, library, _profile(nodes, call), target_of(library, "", capability),
-                recorded_workspace(call), Path(folder), content,
+                recorded_workspace(call), Path(folder), content, said.append,
             )  # fmt: skip
             engine = _deserialised(Path(folder) / ENGINE, runtime, logger)
         except EngineError as error:
             if why:
                 error.message = f"{why}; and no other can be built: {error.message}"
             raise
-    notes = (f"{why}; another one was built for this run",) if why else ()
+    notes = (*([f"{why}; another one was built for this run"] if why else ()), *said)
     return LoadedEngine(engine, made, nodes, call, logger, runtime, notes)
 
 
