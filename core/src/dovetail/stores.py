@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.by_suffix import chosen_for, installed
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin.isolation import named_errors
+from dovetail.plugin.isolation import calling
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -45,7 +45,7 @@ def store_for(path: str | Path, verb: str, registry: Registry | None = None) -> 
     found = chosen_for(Path(path), registry.result_store, _REQUIRED, verb).found
     if found is None:
         raise DovetailError(f"{path}: no store of results and plans is installed for it", _WAY_OUT)
-    with named_errors(found.who):
+    with calling(found.who):
         yield found.made
 
 
@@ -67,12 +67,16 @@ def recognised(job: CompileJob) -> Recognition:
     answers = []
     for who, store in installed(job.ctx.registry.result_store, _REQUIRED):
         if hasattr(store, "recognise"):
-            with named_errors(who):
-                answers.append((who, store.recognise(job)))
+            with calling(who):
+                answer = store.recognise(job)
+                if not isinstance(answer, Recognition):
+                    returned = type(answer).__name__
+                    raise DovetailError(f"{who} recognises with {returned}", "`recognise` returns a Recognition")
+            answers.append((who, answer))
 
     def mark(compiled: CompiledModel) -> None:
         for who, answer in answers:
-            with named_errors(who):
+            with calling(who):
                 answer.mark(compiled)
 
     return Recognition(next((answer.found for _, answer in answers if answer.found is not None), None), mark)

@@ -100,7 +100,8 @@ def test_timing_and_statistics_go_to_standard_error(opt):
 def test_a_crash_leaves_a_file_that_repeats_it(opt):
     code, _, err = opt("opt", "m.onnxtxt", "-p", "acme-sigmoid,acme-crash")
     assert code == 1
-    assert err.splitlines()[0] == "error: pass 'acme-crash' of acme failed: RuntimeError: crash on Sigmoid"
+    first = "error: pass 'acme-crash' of acme failed: RuntimeError: crash on Sigmoid (site/acme_plugin.py:34)"
+    assert err.splitlines()[0] == first
     assert "dovetail opt dovetail-reproducer.onnx --run-reproducer" in err
     Path("m.onnxtxt").unlink()
     code, _, err = opt("opt", "dovetail-reproducer.onnx", "--run-reproducer")

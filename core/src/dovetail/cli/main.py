@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -31,6 +32,9 @@ def program() -> None:
     `main` leaves the collector alone.
     """
     gc.set_threshold(_COLLECT_EVERY)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started the program: files are written all the same
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open until the process ends
     code = main()
     gc.freeze()
     sys.exit(code)
@@ -61,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone; without this, Python complains again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (Exception, SystemExit, GeneratorExit) as error:  # no part of a command may leave without a word
+    except BaseException as error:  # no part of a command may leave without a word
         if debug:
             import traceback
 
@@ -76,6 +80,8 @@ def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
         code, message, hint = error.exit_code, error.message, error.hint
     elif isinstance(error, OSError) and error.filename:
         message = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        message, hint = "no space is left for what is printed, or for temporary files", "free some space"
     elif line.owner != _CORE:
         message = f"command '{line.name}' of {line.owner} raised {described(error)}"
         hint = f"report it to {line.owner}; --debug shows where"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -17,7 +19,7 @@ from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
 from dovetail.passes.steps import Fixpoint, Nested, Step, names_in
 from dovetail.planning.remark import Remark
-from dovetail.plugin.isolation import foreign_output
+from dovetail.plugin.isolation import described, foreign_output
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from dovetail.plugin.services import Regions
 
 __all__ = ["Manager"]
+
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Manager:
@@ -234,8 +239,12 @@ class Manager:
         self._hook("pass_failed", pass_, error=error)
         if isinstance(error, DovetailError) and not invalid:
             return error
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            where = error.filename or tempfile.gettempdir()
+            hint = "free some space, or name another folder for temporary files (TMPDIR)"
+            return DovetailError(f"pass {pass_.name!r}: no space is left in {where}", hint)
         owner = self._owner(pass_)
-        what = f"left an invalid model: {error}" if invalid else f"failed: {type(error).__name__}: {error}"
+        what = f"left an invalid model: {error}" if invalid else f"failed: {described(error)}"
         if judge_source and self._source is not None and (fault := self._source.fault()):
             message = f"{self._source.name}: the model is not correct: {fault}"
             return DovetailError(message, f"found because pass {pass_.name!r}{self._where} {what}")

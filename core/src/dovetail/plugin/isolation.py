@@ -100,10 +100,14 @@ def _place_of(error: BaseException) -> str:
 
     The first frames are those of the caller. The innermost frame of all may be in a library that the package uses.
     """
-    frames = list(traceback.walk_tb(error.__traceback__))
-    packages = [frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames]
-    called = next((package for package in packages if package != packages[0]), "")
-    inside = [found for found, package in zip(frames, packages, strict=True) if package == called]
+    # The block of a context manager stands between the caller and itself.
+    own, frames = (__name__, "contextlib"), []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = frame.f_globals.get("__name__", "")
+        if name not in own:
+            frames.append((frame, line, name.partition(".")[0]))
+    called = next((package for *_, package in frames if package != frames[0][-1]), "")
+    inside = [(frame, line) for frame, line, package in frames if package == called]
     if not called or not inside:
         return ""
     frame, line = inside[-1]
