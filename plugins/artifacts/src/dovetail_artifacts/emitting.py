@@ -71,7 +71,7 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
                 raise DovetailError(f"{who} gives a second node for {region.name} of {region.backend.name}", _ONE_NODE)
             node = made.node
         notes += (f"{who}: {note}" for note in made.notes)
-        if not made.files and made.node is None and ctx.files_wanted:
+        if not made.files and not made.notes and made.node is None and ctx.files_wanted:
             notes.append(f"{who}: it made neither a file nor a node of {region.name}")
         for file in _checked(made, own.root, who):
             if file in files:
