@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail_onnx.map_types import from_proto, to_proto
+from dovetail_onnx.topological_order import sort_function, sort_nodes
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["Skeleton", "is_stub", "skeleton_of", "split_weights", "stays_inline", "stub"]
+__all__ = ["Skeleton", "is_stub", "skeleton_of", "split_weights", "stays_inline", "stub", "was_sorted"]
 
 INTEGERS_UP_TO = 64 * 1024
 FLOATS_UP_TO = 1024
 _STUB = "dovetail-weight"
+_SORTED = "dovetail.sorted"
 
 
 @dataclass
@@ -40,8 +42,11 @@ class Skeleton:
         return Skeleton(type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights))
 
     def build(self) -> ir.Model:
-        """Build the onnx-ir model."""
+        """Build the onnx-ir model, whose nodes are in topological order: onnx-ir cannot clone it otherwise."""
+        unsorted = sort_nodes(self.proto.graph) + sum(map(sort_function, self.proto.functions))
         model = from_proto(self.proto)
+        if unsorted:
+            model.graph.meta[_SORTED] = True
         for name, tensor in self.weights.items():
             value = model.graph.initializers.get(name)
             if value is not None:
@@ -129,6 +134,11 @@ def split_weights(model: ir.Model) -> Skeleton:
     finally:
         for value, tensor in values:
             value.const_value = tensor
+
+
+def was_sorted(model: Model) -> bool:
+    """Whether the nodes had to be sorted to build the graph of `model`."""
+    return not model.untouched and bool(model.graph.meta.get(_SORTED))
 
 
 def skeleton_of(model: Model) -> Skeleton:
