@@ -17,8 +17,8 @@ from dovetail.errors import DovetailError
 
 __all__ = ["LARGEST_TEXT", "UnreadableInput", "check_input", "open_input", "read_input"]
 
-LARGEST_TEXT = 256 << 20
-"""Bytes; no configuration, table or list that a person or a tool writes comes near."""
+LARGEST_TEXT = 32 << 20
+"""Bytes; no configuration or table that a person or a tool writes comes near, and YAML of this size takes a minute."""
 
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _KINDS = {
