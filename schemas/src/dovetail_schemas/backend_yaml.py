@@ -25,7 +25,9 @@ class BackendYaml:
         Raises:
             SchemaError: There is no such line.
         """
-        for line in source.read_bytes().decode("utf-8-sig", errors="replace").splitlines():
+        from dovetail_schemas.yaml_source import source_bytes
+
+        for line in source_bytes(source).decode("utf-8-sig", errors="replace").splitlines():
             key, colon, value = line.partition(":")
             if key == "backend" and colon:
                 return value.partition(" #")[0].strip().strip("'\"")

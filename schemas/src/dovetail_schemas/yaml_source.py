@@ -11,14 +11,18 @@ import abc
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dovetail_files.parsing import MOST_DIGITS, Malformed, too_long, yaml_events
+from dovetail_files.reading import UnreadableInput, read_input
 
 from dovetail_schemas.errors import SchemaError, near_miss, one_of
 
 if TYPE_CHECKING:
     from dovetail.plugin import Source
 
-__all__ = ["Entries", "Items", "Node", "Scalar", "load_tree", "parse_tree"]
+__all__ = ["Entries", "Items", "Node", "Scalar", "load_tree", "parse_tree", "source_bytes"]
 
 _AMBIGUOUS = {word for base in ("yes", "no", "on", "off") for word in (base, base.title(), base.upper())}
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -26,7 +30,6 @@ _NULLS = {"", "~", "null", "Null", "NULL"}
 _INTEGER = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _DEEPEST = 20
-_MOST_DIGITS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,8 @@ class Scalar(Node):
         if self.raw in _WORDS:
             return _WORDS[self.raw]
         if _INTEGER.fullmatch(self.raw):
-            if len(self.raw) > _MOST_DIGITS:  # Python refuses to convert much longer ones
-                raise self.error(f"a number of more than {_MOST_DIGITS} digits: '{self.raw[:40]}...'")
+            if len(self.raw) > MOST_DIGITS:  # Python refuses to convert much longer ones
+                raise self.error(too_long(self.raw))
             return int(self.raw, 0 if self.raw.startswith(("0x", "0o")) else 10)
         return float(self.raw) if _DECIMAL.fullmatch(self.raw) else self.raw
 
@@ -189,10 +192,7 @@ def load_tree(source: Source) -> Entries:
     Raises:
         SchemaError: It cannot be read, is not YAML, or uses what these files may not use.
     """
-    try:
-        data = source.read_bytes()
-    except OSError as error:
-        raise SchemaError(f"cannot be read: {error.strerror or error}", source.name) from error
+    data = source_bytes(source)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -200,18 +200,28 @@ def load_tree(source: Source) -> Entries:
     return parse_tree(text, source.name)
 
 
+def source_bytes(source: Source) -> bytes:
+    """The content of a file that a user names, or of one in a package.
+
+    Raises:
+        SchemaError: It cannot be read, is no regular file, or is too large.
+    """
+    try:
+        return read_input(source) if isinstance(source, Path) else source.read_bytes()
+    except UnreadableInput as error:
+        raise SchemaError(error.problem, source.name) from error
+    except OSError as error:
+        raise SchemaError(f"cannot be read: {error.strerror or error}", source.name) from error
+
+
 def parse_tree(text: str, file: str) -> Entries:
     """The tree of a text whose top is a mapping; see `load_tree`."""
     import yaml
 
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
-        events = list(yaml.parse(text, Loader=loader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise SchemaError(f"not YAML: {error.problem or error.context}", file, mark.line + 1 if mark else 1) from error
-    except yaml.YAMLError as error:  # characters that YAML does not allow; the reader knows no line
-        raise SchemaError("not a text file", file, 1) from error
+        events = list(yaml_events(text, _DEEPEST))
+    except Malformed as error:
+        raise SchemaError(error.problem, file, error.line) from error
     documents = sum(isinstance(event, yaml.DocumentStartEvent) for event in events)
     if documents > 1:
         second = [event for event in events if isinstance(event, yaml.DocumentStartEvent)][1]
@@ -240,8 +250,6 @@ def _compose(events: list, file: str) -> Node | None:
                 raise node.error(f"'{node.raw}' {problem}")
             children.append(node)
         elif isinstance(event, yaml.CollectionStartEvent):
-            if len(stack) > _DEEPEST:
-                raise SchemaError("nested too deeply", file, line)
             stack.append((event, []))
         elif isinstance(event, yaml.CollectionEndEvent):
             opener, children = stack.pop()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.counting import counted
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
-from dovetail_onnx.skeleton import skeleton_of
+from dovetail_onnx.skeleton import skeleton_of, was_sorted
 from dovetail_onnx.topological_order import sort_nodes
 
 from dovetail_canonicalize.declared_outputs import infer_with_outputs
@@ -61,10 +61,11 @@ class Normalise(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rebuild the model from its normalised proto."""
+        sorted_before = was_sorted(model)
         skeleton = skeleton_of(model)
         proto = skeleton.proto
         fix_shapes(proto.graph, ctx, self.shapes.split())
-        if sort_nodes(proto.graph):
+        if sort_nodes(proto.graph) or sorted_before:
             ctx.remark("passed", "", "sort", "the nodes were not in topological order and are sorted now")
         if hidden := rename_shadows(proto.graph):
             why = f"{hidden} names in bodies shadowed outer names and are renamed"

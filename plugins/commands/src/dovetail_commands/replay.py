@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from dovetail.errors import DovetailError
 from dovetail.frontends import open_declared
 from dovetail.passes import Context, Pipeline, Request
 from dovetail.passes.reproducer import METADATA_KEY, versions
+from dovetail_files.parsing import parse_json
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -31,10 +31,10 @@ def read_reproducer(path: str | Path, registry: Registry) -> tuple[Model, dict[s
     """
     model = open_declared(Path(path), registry)
     try:
-        data = json.loads(model.ir.metadata_props.pop(METADATA_KEY))
+        data = parse_json(model.ir.metadata_props.pop(METADATA_KEY))
         if not {"pipeline", "request", "versions", "error"} <= set(data):
             raise KeyError
-    except (KeyError, ValueError, TypeError, RecursionError):
+    except (KeyError, ValueError, TypeError):
         hint = "`dovetail opt` and `dovetail compile` write one when a pass fails"
         raise DovetailError(f"{path} is not a reproducer", hint) from None
     return model, data

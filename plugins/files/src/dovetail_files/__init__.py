@@ -1,1 +1,1 @@
-"""Files that are whole or as they were (`writing`), their digests, and who still writes them (`ownership`)."""
+"""Files: whole or as they were (`writing`, `ownership`), read within limits (`reading`, `parsing`), and digests."""

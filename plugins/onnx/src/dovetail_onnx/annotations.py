@@ -19,6 +19,7 @@ from dovetail.planning.placement import (
     set_origin,
     set_placement,
 )
+from dovetail_files.parsing import parse_json
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -87,7 +88,7 @@ def read_annotations(model: Model) -> None:
                 set_kind(node, props.get(_KIND, "data"))
             if _ORIGIN in props:
                 set_origin(node, _names(props[_ORIGIN]))
-        except (ValueError, RecursionError, UsageError) as error:
+        except (ValueError, UsageError) as error:
             raise DovetailError(
                 f"{model.path or 'the model'}: node '{node.name}': an annotation of Dovetail cannot be read: {error}",
                 "compile the source model again, or remove the entries `dovetail.*` from the node's metadata_props",
@@ -95,14 +96,14 @@ def read_annotations(model: Model) -> None:
 
 
 def _mapping(text: str) -> dict[str, Format]:
-    value = json.loads(text)
+    value = parse_json(text)
     if not isinstance(value, dict) or not all(isinstance(kind, str) for kind in value.values()):
         raise ValueError(f"{_PORTS} is not a mapping of port to type")
     return {port: Format.of(kind) for port, kind in value.items()}
 
 
 def _names(text: str) -> tuple[str, ...]:
-    value = json.loads(text)
+    value = parse_json(text)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ValueError(f"{_ORIGIN} is not a list of names")
     return tuple(value)

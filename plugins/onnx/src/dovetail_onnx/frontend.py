@@ -69,6 +69,8 @@ class OnnxFrontend:
         from dovetail.ir.model import Model
 
         from dovetail_onnx.opening import open_proto, parse_proto
+        from dovetail_onnx.skeleton import split_weights
+        from dovetail_onnx.topological_order import in_order
 
         name = str(path) if path is not None else "the model"
         if isinstance(source, onnx.ModelProto):
@@ -78,6 +80,8 @@ class OnnxFrontend:
                 proto.CopyFrom(source)
             return open_proto(proto, name, path)
         if isinstance(source, ir.Model):
+            if path is None and not in_order(source.graph):
+                return Model(unbuilt=split_weights(source), dialect=self.dialect)  # onnx-ir cannot clone it
             return Model(source.clone() if path is None else source, path, dialect=self.dialect)
         if isinstance(source, (bytes, bytearray, memoryview)):
             return open_proto(parse_proto(bytes(source), name), name, path)

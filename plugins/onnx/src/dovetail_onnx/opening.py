@@ -33,6 +33,7 @@ __all__ = ["open_model", "open_proto", "open_text", "parse_proto"]
 
 _Message = TypeVar("_Message")
 _TEXT_ENDINGS = {".onnxtxt", ".txt"}
+_LARGEST_TEXT = 256 << 20  # characters of standard input, which may never end
 _LEAVE_ON_DISK = 1024  # bytes; smaller initializers are read with the graph
 
 
@@ -52,7 +53,10 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
             truncated or outside the model's folder.
     """
     if str(path) == "-":
-        return open_text(sys.stdin.read(), "standard input")
+        text = sys.stdin.read(_LARGEST_TEXT + 1)
+        if len(text) > _LARGEST_TEXT:
+            raise DovetailError(f"standard input is longer than {_LARGEST_TEXT >> 20} Mi characters", "name a file")
+        return open_text(text, "standard input")
     path = Path(path)
     check_regular(path)
     if path.suffix in _TEXT_ENDINGS:

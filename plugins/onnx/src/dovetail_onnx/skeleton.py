@@ -11,20 +11,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import all_nodes, bodies
-
 from dovetail_onnx.map_types import from_proto, to_proto
+from dovetail_onnx.topological_order import sort_function, sort_nodes
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["Skeleton", "is_stub", "skeleton_of", "split_weights", "stays_inline", "stub"]
+__all__ = ["Skeleton", "is_stub", "skeleton_of", "split_weights", "stays_inline", "stub", "was_sorted"]
 
 INTEGERS_UP_TO = 64 * 1024
 FLOATS_UP_TO = 1024
 _STUB = "dovetail-weight"
+_SORTED = "dovetail.sorted"
 
 
 @dataclass
@@ -42,10 +42,11 @@ class Skeleton:
         return Skeleton(type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights))
 
     def build(self) -> ir.Model:
-        """Build the onnx-ir model with its nodes in topological order, which ONNX Runtime does not ask of files."""
+        """Build the onnx-ir model, whose nodes are in topological order: onnx-ir cannot clone it otherwise."""
+        unsorted = sort_nodes(self.proto.graph) + sum(map(sort_function, self.proto.functions))
         model = from_proto(self.proto)
-        if not all(map(_is_sorted, model.graphs())):
-            model.graph.sort()
+        if unsorted:
+            model.graph.meta[_SORTED] = True
         for name, tensor in self.weights.items():
             value = model.graph.initializers.get(name)
             if value is not None:
@@ -83,17 +84,6 @@ class Skeleton:
     def content(self) -> bytes:
         """Return what differs when anything but a weight differs."""
         return self.proto.SerializeToString(deterministic=True)
-
-
-def _is_sorted(graph: ir.Graph) -> bool:
-    """Whether every node of a graph stands behind those of the same graph that it reads from."""
-    ahead = set(graph)
-    for node in graph:
-        inner = (value for body in bodies(node) for nested in all_nodes(body) for value in nested.inputs)
-        if any(value is not None and value.producer() in ahead for value in (*node.inputs, *inner)):
-            return False
-        ahead.discard(node)
-    return True
 
 
 def stays_inline(tensor: ir.TensorProtocol) -> bool:
@@ -180,6 +170,11 @@ def _with_graph(model: ir.Model, graph: ir.GraphView) -> ir.Model:
         functions=tuple(model.functions.values()),
         metadata_props=model.metadata_props,
     )
+
+
+def was_sorted(model: Model) -> bool:
+    """Whether the nodes had to be sorted to build the graph of `model`."""
+    return not model.untouched and bool(model.graph.meta.get(_SORTED))
 
 
 def skeleton_of(model: Model) -> Skeleton:

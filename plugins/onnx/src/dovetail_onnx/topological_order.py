@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.bodies import all_nodes, named_bodies
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
-__all__ = ["bodies_of", "label_of", "topological_order", "sort_function", "sort_nodes"]
+__all__ = ["bodies_of", "in_order", "label_of", "topological_order", "sort_function", "sort_nodes"]
 
 
 def sort_nodes(graph: onnx.GraphProto, visible: set[str] | None = None) -> int:
@@ -29,6 +32,30 @@ def sort_nodes(graph: onnx.GraphProto, visible: set[str] | None = None) -> int:
     """
     given = [value.name for value in graph.input] + [tensor.name for tensor in graph.initializer]
     return _sort(graph, given, set() if visible is None else visible)
+
+
+def in_order(graph: ir.Graph) -> bool:
+    """Whether no node of `graph` or of a body in it reads what a later node gives."""
+    stack, seen = [(iter(graph), None)], set()
+    later = {id(node) for node in all_nodes(graph)}
+    while stack:
+        nodes, owner = stack[-1]
+        node = next(nodes, None)
+        if node is None:
+            stack.pop()
+            if owner is not None:
+                seen.add(id(owner))
+            continue
+        for value in node.inputs:
+            producer = value.producer() if value is not None else None
+            if producer is not None and id(producer) in later and id(producer) not in seen:
+                return False
+        bodies = [body for _, body in named_bodies(node)]
+        if not bodies:
+            seen.add(id(node))
+            continue
+        stack.append((chain.from_iterable(bodies), node))
+    return True
 
 
 def sort_function(function: onnx.FunctionProto) -> int:

@@ -25,6 +25,7 @@ from pathlib import Path
 from dovetail.errors import DovetailError
 from dovetail_files.inside import move_inside, open_inside, remove_folders_inside, remove_inside
 from dovetail_files.ownership import hold, remove_orphans
+from dovetail_files.parsing import parse_json
 from dovetail_files.receipts import discard_receipt, has_receipt, leave_receipt
 from dovetail_files.writing import sync_folder, write_text
 from dovetail_onnx.saving import data_files, remove_data
@@ -140,9 +141,9 @@ def _replaced(folder: Path, manifest: Manifest) -> Mapping[str, Mapping[str, obj
 def _read_replaced(staging: Path) -> Mapping[str, FileRecord]:
     """What `_replaced` found; nothing where the folder came from somebody else and says what we would not write."""
     try:
-        found = json.loads(_read(staging / _REPLACED))
+        found = parse_json(_read(staging / _REPLACED), finite=True)
         return {plain_name(name): FileRecord(int(r["size"]), str(r["sha256"])) for name, r in found.items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return {}
 
 

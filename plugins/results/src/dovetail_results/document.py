@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail_files.parsing import Malformed, parse_json, yaml_events
 
 __all__ = ["Entries", "document_lines", "json_text", "parse_document"]
 
@@ -112,8 +113,8 @@ def _value(text: str, name: str, number: int) -> Any:
 
 def _json(text: str) -> Any:
     try:
-        return _decode(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except Malformed:
         return _NOT_JSON
 
 
@@ -134,30 +135,21 @@ def _yaml(text: str, name: str, first: int) -> Any:
     if len(text) > _YAML_UP_TO:
         raise DovetailError(f"{name}:{first}: an entry of {len(text) >> 20} MiB that is not JSON", _SHALLOW)
     try:
-        _check_depth(yaml.parse(text, loader), name, first)
+        for event in yaml_events(text, _DEEPEST, numbers=True):
+            if getattr(event, "anchor", None) is not None:
+                where = f"{name}:{first + event.start_mark.line}"
+                raise DovetailError(f"{where}: anchors and aliases are not supported", "write the value out")
         return yaml.load(text, loader)
+    except Malformed as error:
+        number = first + max(error.line - 1, 0)
+        raise _Unreadable(f"{name}:{number}: {error.problem}", _SHALLOW) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         number = first + (mark.line if mark else 0)
         raise _Unreadable(f"{name}:{number}: {getattr(error, 'problem', None) or error}") from None
-    except (ValueError, RecursionError) as error:  # such as an invalid date
+    except (ArithmeticError, ValueError, RecursionError) as error:  # such as an invalid date
         raise DovetailError(f"{name}:{first}: {error}") from None
 
 
-def _check_depth(events: Iterable[Any], name: str, first: int) -> None:
-    """Refuse nesting and aliases that would crash the process: the parser recurses on every level."""
-    depth = 0
-    for event in events:
-        kind = type(event).__name__
-        depth += kind.endswith(("SequenceStartEvent", "MappingStartEvent"))
-        depth -= kind.endswith(("SequenceEndEvent", "MappingEndEvent"))
-        number = first + event.start_mark.line
-        if depth > _DEEPEST:
-            raise DovetailError(f"{name}:{number}: more than {_DEEPEST} nested levels", _SHALLOW)
-        if getattr(event, "anchor", None) is not None:
-            raise DovetailError(f"{name}:{number}: anchors and aliases are not supported", "write the value out")
-
-
-_decode = json.JSONDecoder().decode
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ": ")).encode
 _SHALLOW = "`dovetail plan MODEL -o plan.yaml` shows the form of a plan"

@@ -13,6 +13,7 @@ from typing import Any
 from dovetail import __version__
 from dovetail.errors import DovetailError
 from dovetail_files.inside import LinkError, open_inside
+from dovetail_files.parsing import parse_json
 
 __all__ = ["ARTIFACTS", "ATTACHED", "MANIFEST", "MODEL", "PLAN", "REMARKS", "FileRecord", "Manifest", "plain_name"]
 
@@ -74,7 +75,7 @@ class Manifest:
             DovetailError: The text is no manifest of this version.
         """
         try:
-            data = json.loads(text)
+            data = parse_json(text, finite=True)
             if not isinstance(data, dict) or data.get("version") != VERSION:
                 raise ValueError("another version")
             records = data["files"].items()
@@ -82,7 +83,7 @@ class Manifest:
             if MODEL not in files:
                 raise ValueError("no model")
             return cls(str(data["seal"]), files, _rows(data["placements"]), str(data["summary"]))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DovetailError(
                 f"{path} is not what `dovetail compile` writes ({type(error).__name__}: {error})",
                 "compile again into this folder, or name the model file alone",

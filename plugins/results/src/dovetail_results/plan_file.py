@@ -15,6 +15,8 @@ from dovetail.planning.edits import Edit
 from dovetail.planning.plan_entries import VERSION
 from dovetail.planning.remark import Remark
 from dovetail_files.digests import file_sha256
+from dovetail_files.parsing import Malformed, parse_json
+from dovetail_files.reading import read_input
 from dovetail_files.writing import write_text
 
 from dovetail_results.document import document_lines, json_text, parse_document
@@ -92,7 +94,7 @@ def read_plan(path: Path) -> dict[str, Any]:
             found = find_result(path)
             texts = found.texts if found else {}
         path = path / PLAN
-    if PLAN not in texts and not path.is_file():
+    if PLAN not in texts and not path.exists():
         raise DovetailError(f"{path} does not exist", "`dovetail plan MODEL -o plan.yaml` makes one")
     with gc_paused():
         return _with_remarks(path, texts)
@@ -102,7 +104,7 @@ def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> dict[str, Any]:
     fields, remarks = parse_plan(_decoded(texts[PLAN]) if PLAN in texts else _read(path), str(path))
     if remarks is not None:
         beside = path.with_name(REMARKS)
-        content = texts.get(REMARKS) or (_read(beside).encode() if beside.is_file() else b"")
+        content = texts.get(REMARKS) or (read_input(beside, _LARGEST) if beside.is_file() else b"")
         if hashlib.sha256(content).hexdigest() == remarks.get("sha256"):
             fields["remarks"] = parse_remarks(_decoded(content), str(beside))
         else:
@@ -117,12 +119,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _read(path: Path) -> str:
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise DovetailError(f"{path} is larger than {_LARGEST >> 30} GiB: no plan is that large")
-        return _decoded(path.read_bytes())
-    except OSError as error:
-        raise DovetailError(f"{path}: {error.strerror or error}") from error
+    return _decoded(read_input(path, _LARGEST))
 
 
 def parse_plan(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -132,12 +129,9 @@ def parse_plan(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any] | N
         DovetailError: The text is not a plan, or has a malformed entry; names the line if it is known.
     """
     try:
-        data = json.loads(text) if name.endswith(".json") else parse_document(text, name)
-    except json.JSONDecodeError as error:
-        raise DovetailError(f"{name}:{error.lineno}: {error.msg}") from None
-    except (ValueError, RecursionError) as error:
-        what = "it is nested too deep for a plan" if isinstance(error, RecursionError) else error
-        raise DovetailError(f"{name}: {what}") from None
+        data = parse_json(text) if name.endswith(".json") else parse_document(text, name)
+    except Malformed as error:
+        raise DovetailError(error.at(name), "`dovetail plan MODEL -o plan.yaml` makes one") from None
     if not isinstance(data, dict) or data.get("version") not in _READ or isinstance(data["version"], bool):
         raise DovetailError(
             f"{name} is not a plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one"
@@ -165,10 +159,9 @@ def parse_remarks(text: str, name: str) -> list[Remark]:
         DovetailError: The text is malformed.
     """
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise DovetailError(f"{name}{line}: {error}") from None
+        data = parse_json(text)
+    except Malformed as error:
+        raise DovetailError(error.at(name), "compile again into this folder") from None
     if not isinstance(data, list):
         raise DovetailError(f"{name} is not a list of remarks")
     return _remarks(data, name)
@@ -177,7 +170,7 @@ def parse_remarks(text: str, name: str) -> list[Remark]:
 def _remarks(lines: list, name: str) -> list[Remark]:
     try:
         return list(ungrouped(lines))
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         raise DovetailError(f"{name}: a remark is malformed: {error}") from error
 
 
@@ -196,7 +189,7 @@ def _entries(data: dict[str, Any], key: str, make: Any, name: str) -> list:
     for index, entry in enumerate(entries):
         try:
             made.append(make(entry))
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
+        except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
             where = f"{name}:{lines[index]}" if lines else f"{name}: entry {index + 1} of {key}"
             raise DovetailError(f"{where}: {_reason(error)}", _hint(key)) from error
     return made

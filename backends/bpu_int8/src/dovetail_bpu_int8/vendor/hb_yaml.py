@@ -57,6 +57,10 @@ _ANY = march_of(Scalar("", 0, "bayes"))
 
 def _read_model(model: Entries, asked: Asked) -> None:
     caffe = next((node for key in ("caffe_model", "prototxt") if (node := model.get(key)) and not _empty(node)), None)
+    prefix = model.get("output_model_file_prefix")
+    if prefix is not None and not _empty(prefix) and {"/", "\\", "\0"} & set(prefix.text("output_model_file_prefix")):
+        problem = "output_model_file_prefix: a prefix of file names holds no folder"
+        raise FileError(prefix, problem, "name the folder as working_dir")
     onnx = model.get("onnx_model")
     if onnx is not None and not _empty(onnx):
         asked.model = Scalar(onnx.file, onnx.line, onnx.text("onnx_model"))

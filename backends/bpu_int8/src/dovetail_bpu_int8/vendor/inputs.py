@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Inputs", "read_inputs", "words_of"]
 
+_EXTENT = re.compile("0*[1-9][0-9]{0,17}")  # fits into an int64
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -91,8 +93,9 @@ def words_of(entries: Entries, key: str) -> list[Scalar]:
 
 def _shape(word: Scalar) -> tuple[int, ...]:
     parts = [part.strip() for part in re.split(r"[xX,]", word.raw)]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise FileError(word, f"input_shape: '{word.raw}' is no shape", "write extents with x between: 1x3x224x224")
+    if not all(_EXTENT.fullmatch(part) for part in parts):
+        shown = word.raw if len(word.raw) <= 60 else f"{word.raw[:60]}..."
+        raise FileError(word, f"input_shape: '{shown}' is no shape", "write extents with x between: 1x3x224x224")
     return tuple(map(int, parts))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from dovetail.suggestions import did_you_mean
@@ -171,7 +172,7 @@ def _check_compiler(compiler: Entries, march: March) -> None:
             f"it has {', '.join(march.levels)}",
         )
     if isinstance(cores, Scalar) and not cores.is_null:
-        number = int(cores.raw) if cores.raw.strip().isdigit() else 0
+        number = int(cores.raw) if re.fullmatch("[0-9]{1,18}", cores.raw.strip()) else 0
         if not 1 <= number <= march.cores:
             most = "one core" if march.cores == 1 else f"1 to {march.cores} cores"
             raise FileError(cores, f"core_num {cores.raw}: a model on march '{march.name}' uses {most}")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dovetail.plugin import DovetailError
+from dovetail_files.parsing import Malformed, parse_json, yaml_events
+from dovetail_files.reading import read_input
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
 __all__ = ["Entries", "FileError", "Items", "Node", "Scalar", "as_plain", "read_json", "read_yaml", "type_name"]
 
 _DEEPEST = 20
-_MOST_NODES = 4_000_000  # aliases repeat what they stand for
+_MOST_REPEATED = 100_000  # values for which aliases stand
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -47,11 +49,10 @@ def read_json(path: Path) -> Entries:
     """
     text = _text_of(path)
     try:
-        json.loads(text, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        raise DovetailError(f"{path.name}:{error.lineno}: not JSON: {error.msg}", "write it as JSON") from None
-    except (ValueError, RecursionError) as error:
-        raise DovetailError(f"{path.name}: not JSON: {error or 'nested too deeply'}", "write it as JSON") from None
+        parse_json(text, finite=True, deepest=_DEEPEST)
+    except Malformed as error:
+        where = f"{path.name}:{error.line}" if error.line else path.name
+        raise DovetailError(f"{where}: not JSON: {error.problem}", "write it as JSON") from None
     # JSON is YAML but for its tabs, which no string of JSON contains as they are.
     return _parse(text.replace("\t", " "), path.name)
 
@@ -77,15 +78,8 @@ def type_name(node: Node) -> str:
     return {bool: shown, int: f"the number {shown}", float: f"the number {shown}"}.get(type(value), f"'{shown}'")
 
 
-def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no number of JSON")
-
-
 def _text_of(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DovetailError(f"{path}: cannot be read: {error.strerror or error}", "name a file that is there") from None
+    data = read_input(path)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -94,53 +88,107 @@ def _text_of(path: Path) -> str:
 
 
 def _parse(text: str, file: str) -> Entries:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    composer = _Composer(file)
     try:
-        root = yaml.compose(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise DovetailError(f"{file}:{line}: not YAML: {error.problem or error.context}", "mend this line") from None
-    except yaml.YAMLError:
-        raise DovetailError(f"{file}: not a text file", "save it as text in UTF-8") from None
-    except RecursionError:
-        raise DovetailError(f"{file}: nested too deeply", "the vendor's files are a few levels deep") from None
-    if root is None or (isinstance(root, yaml.ScalarNode) and not root.value):
+        for event in yaml_events(text, _DEEPEST):
+            composer.take(event)
+    except Malformed as error:
+        raise DovetailError(error.at(file), "mend this line") from None
+    tree = composer.root
+    if tree is None or (isinstance(tree, Scalar) and not tree.raw):
         raise DovetailError(f"{file}: the file is empty", "name the file that the vendor's tool reads")
-    tree = _Composer(file).node(root, 0)
     if not isinstance(tree, Entries):
         raise FileError(tree, f"{type_name(tree)} stands where 'key: value' pairs are expected")
     return tree
 
 
 class _Composer:
-    """Makes nodes with lines of what PyYAML has composed."""
+    """Makes a tree from the events of YAML, with a stack of its own.
+
+    An alias is the node that it stands for, so aliases of aliases cost no memory here. Whoever walks the tree meets
+    what they stand for once per alias, so what they repeat is bounded.
+
+    Attributes:
+        root: The document; None if there is none.
+    """
 
     def __init__(self, file: str):
-        self._file, self._made = file, 0
+        self.root: Node | None = None
+        self._file = file
+        self._open: list[_Collection] = []
+        self._anchors: dict[str, tuple[Node, int, int] | None] = {}  # None while its collection is open
+        self._repeated = 0
 
-    def node(self, found: Any, depth: int) -> Node:
+    def take(self, event: Any) -> None:
+        """Take the next event."""
         import yaml
 
-        line = found.start_mark.line + 1
-        self._made += 1
-        if depth > _DEEPEST or self._made > _MOST_NODES:
-            raise DovetailError(f"{self._file}:{line}: nested too deeply", "the vendor's files are a few levels deep")
-        if isinstance(found, yaml.ScalarNode):
-            return Scalar(self._file, line, found.value, bool(found.style))
-        if isinstance(found, yaml.SequenceNode):
-            return Items(self._file, line, tuple(self.node(item, depth + 1) for item in found.value))
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
+            raise DovetailError(f"{self._file}:{line}: one document per file", "remove what follows '---'")
+        if isinstance(event, yaml.AliasEvent):
+            self._add(*self._alias(event.anchor, line))
+        elif isinstance(event, yaml.ScalarEvent):
+            node = Scalar(self._file, line, event.value, bool(event.style))
+            if event.anchor:
+                self._anchors[event.anchor] = (node, 1, 0)
+            self._add(node, 1, 0)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            if event.anchor:
+                self._anchors[event.anchor] = None
+            is_mapping = isinstance(event, yaml.MappingStartEvent)
+            self._open.append(_Collection(line, is_mapping, bool(event.flow_style), event.anchor))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            done = self._open.pop()
+            node = self._mapping(done) if done.is_mapping else Items(self._file, done.line, tuple(done.children))
+            if done.anchor:
+                self._anchors[done.anchor] = (node, done.size, done.depth)
+            self._add(node, done.size, done.depth)
+
+    def _add(self, node: Node, size: int, depth: int) -> None:
+        if not self._open:
+            self.root = node
+            return
+        parent = self._open[-1]
+        parent.children.append(node)
+        parent.size += size
+        parent.depth = max(parent.depth, depth + 1)
+        if len(self._open) + depth > _DEEPEST:
+            raise FileError(node, "nested too deeply", "the vendor's files are a few levels deep")
+
+    def _alias(self, anchor: str, line: int) -> tuple[Node, int, int]:
+        if anchor not in self._anchors:
+            raise DovetailError(f"{self._file}:{line}: alias '{anchor}' names no anchor", f"write &{anchor} before it")
+        known = self._anchors[anchor]
+        if known is None:
+            raise DovetailError(f"{self._file}:{line}: '{anchor}' contains itself", "write the value out")
+        self._repeated += known[1]
+        if self._repeated > _MOST_REPEATED:
+            problem = f"aliases repeat more than {_MOST_REPEATED} values"
+            raise DovetailError(f"{self._file}:{line}: {problem}", "write the values out")
+        return known
+
+    def _mapping(self, done: _Collection) -> Entries:
         first: dict[str, int] = {}
-        pairs = []
-        for key, value in found.value:
-            named = self.node(key, depth + 1)
-            if not isinstance(named, Scalar):
-                raise FileError(named, "a key is one word or text")
-            if named.raw in first:
-                before = f"first on line {first[named.raw]}"
-                raise FileError(named, f"'{named.raw}' is given twice ({before})", "remove one of them")
-            first[named.raw] = named.line
-            pairs.append((named, self.node(value, depth + 1)))
-        return Entries(self._file, line, tuple(pairs), bool(found.flow_style))
+        pairs = tuple(zip(done.children[::2], done.children[1::2], strict=True))
+        for key, _ in pairs:
+            if not isinstance(key, Scalar):
+                raise FileError(key, "a key is one word or text")
+            if key.raw in first:
+                before = f"first on line {first[key.raw]}"
+                raise FileError(key, f"'{key.raw}' is given twice ({before})", "remove one of them")
+            first[key.raw] = key.line
+        return Entries(self._file, done.line, pairs, done.flow)
+
+
+@dataclass(slots=True)
+class _Collection:
+    """A list or a mapping whose end is still to come; `size` and `depth` count what is in it, aliases followed."""
+
+    line: int
+    is_mapping: bool
+    flow: bool
+    anchor: str | None
+    children: list[Node] = field(default_factory=list)
+    size: int = 1
+    depth: int = 0

@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail_files.digests import file_sha256
+from dovetail_files.parsing import parse_json
 
 __all__ = ["SUFFIX", "Saved", "SavedFiles", "SavedWriter"]
 
@@ -104,7 +105,7 @@ class Saved:
         self.path = path
         try:
             with zipfile.ZipFile(path) as archive, archive.open(_INDEX) as file:
-                entries = json.loads(file.read(_LARGEST_INDEX))
+                entries = parse_json(file.read(_LARGEST_INDEX))
             self._numbers = {(str(step), str(name)): number for number, (step, name) in enumerate(entries)}
         except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError) as error:
             raise DovetailError(f"{what} cannot be read: {error}", _HINT) from None

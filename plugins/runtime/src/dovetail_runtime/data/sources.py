@@ -8,12 +8,15 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
 from dovetail.plugin.output import own_output
+from dovetail.text import printable
+from dovetail_files.reading import open_input, read_input
 
+from dovetail_runtime.data.folders import data_files, data_folders
 from dovetail_runtime.data.kept import Kept
 
 if TYPE_CHECKING:
@@ -24,8 +27,9 @@ __all__ = ["Arrays", "array_shapes", "as_data", "data_digest", "read_data"]
 Arrays = Mapping[str, Any]
 """Arrays (or lists) by input name."""
 
-_NUMBERED = re.compile(r"input_(\d+)\.pb")
-_ENDINGS = (".npz", ".npy", ".pb")
+_NUMBERED = re.compile(r"input_(\d{1,9})\.pb")
+_LARGEST_PROTO = (1 << 31) - 1  # bytes; protobuf reads no more
+_SAVE = "save it with onnx.save_tensor"
 
 
 def as_data(data: object) -> object:
@@ -73,8 +77,8 @@ def data_digest(data: object) -> str:
     """A hash of data that shapes a result: of files and of arrays in memory; empty for what can only be run through."""
     digest = hashlib.sha256()
     if isinstance(data, (str, Path)):
-        for file in _files(Path(data)) if Path(data).exists() else []:
-            with file.open("rb") as opened:
+        for file in data_files(Path(data)) if Path(data).exists() else []:
+            with open_input(file) as opened:
                 digest.update(hashlib.file_digest(opened, "sha256").digest())
         return digest.hexdigest()
     batches = [data] if isinstance(data, Mapping) or hasattr(data, "__array__") else data
@@ -159,10 +163,11 @@ def _read_path(path: Path, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]
     if not path.is_dir():
         yield _read_file(path, inputs), str(path)
         return
-    files, folders = _files(path, deep=False), sorted(item for item in path.iterdir() if item.is_dir())
-    if not files and not any(_files(folder, deep=False) for folder in folders):
-        hint = "save the inputs with numpy.savez, by input name"
-        raise DovetailError(f"{path} holds no .npz, .npy or .pb file", hint)
+    for folder, files in data_folders(path):
+        yield from _read_folder(folder, files, inputs)
+
+
+def _read_folder(folder: Path, files: list[Path], inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
     whole = [file for file in files if file.suffix == ".npz"]
     single = [file for file in files if file.suffix != ".npz"]
     for file in whole:
@@ -170,50 +175,39 @@ def _read_path(path: Path, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]
     if single and (len(inputs) != 1 or single[0].suffix == ".pb"):
         # One array per file, one file per input: together they are one batch.
         wanted = [file for file in single if file.suffix == ".npy" or file.name.startswith("input")]
-        yield {name: array for file in wanted for name, array in _read_file(file, inputs).items()}, str(path)
+        yield {name: array for file in wanted for name, array in _read_file(file, inputs).items()}, str(folder)
     elif single:
         for file in single:
             yield _read_file(file, inputs), str(file)
-    for folder in folders:
-        if _files(folder, deep=False):
-            yield from _read_path(folder, inputs)
-
-
-def _files(path: Path, deep: bool = True) -> list[Path]:
-    """The data files at a path, sorted by name."""
-    if not path.is_dir():
-        return [path]
-    return sorted(file for file in (path.rglob("*") if deep else path.iterdir())
-                  if file.suffix in _ENDINGS and file.is_file())  # fmt: skip
 
 
 def _read_file(path: Path, inputs: Sequence[str]) -> Arrays:
-    if not path.is_file():
-        raise DovetailError(f"{path} is no file")
     if path.suffix == ".pb":
         return _read_proto(path, inputs)
     if path.suffix == ".npy":
-        array = _loaded(path, ".npy", "numpy.save")
+        with open_input(path) as file:
+            array = _loaded(file, path, ".npy", "numpy.save")
         return {path.stem: array} if path.stem in inputs else _named(array, inputs, str(path))
     return _read_npz(path)
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    archive = _loaded(path, ".npz", "numpy.savez")
-    if not hasattr(archive, "files"):
-        raise DovetailError(f"{path} is not an .npz file: it holds one array without a name", "save it as .npy")
-    try:
-        with archive:
-            return dict(archive)
-    except Exception as error:  # zipfile and pickle raise what they like on damaged files
-        raise DovetailError(f"{path} cannot be read: {error}") from None
+    with open_input(path) as file:
+        archive = _loaded(file, path, ".npz", "numpy.savez")
+        if not hasattr(archive, "files"):
+            raise DovetailError(f"{path} is not an .npz file: it holds one array without a name", "save it as .npy")
+        try:
+            with archive:
+                return dict(archive)
+        except Exception as error:  # zipfile and pickle raise what they like on damaged files
+            raise DovetailError(f"{path} cannot be read: {error}") from None
 
 
-def _loaded(path: Path, ending: str, writer: str) -> Any:
+def _loaded(file: IO[bytes], path: Path, ending: str, writer: str) -> Any:
     import numpy as np
 
     try:
-        return np.load(path, allow_pickle=False)
+        return np.load(file, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise DovetailError(f"{path} is not an {ending} file: {error}", f"save it with {writer}") from None
     except Exception as error:  # zipfile and pickle raise what they like on damaged files
@@ -223,14 +217,23 @@ def _loaded(path: Path, ending: str, writer: str) -> Any:
 def _read_proto(path: Path, inputs: Sequence[str]) -> Arrays:
     """A tensor as ONNX's test data has it: `input_0.pb`, which may hold the name of its input."""
     import onnx
+    from dovetail_onnx.tensor_data import data_problem
     from google.protobuf.message import DecodeError
 
     proto = onnx.TensorProto()
     try:
-        proto.ParseFromString(path.read_bytes())
+        proto.ParseFromString(read_input(path, _LARGEST_PROTO))
+    except DecodeError as error:
+        raise DovetailError(f"{path} is not a TensorProto: {error}", _SAVE) from None
+    if proto.data_location == onnx.TensorProto.EXTERNAL or proto.external_data:
+        # What a file of samples names could be any file of this machine.
+        raise DovetailError(f"{path}: the tensor says that its data lies in another file", _SAVE)
+    if problem := data_problem(proto, None):
+        raise DovetailError(f"{path}: the tensor {printable(problem)}", _SAVE)
+    try:
         array = onnx.numpy_helper.to_array(proto)
-    except (DecodeError, ValueError, TypeError, KeyError) as error:
-        raise DovetailError(f"{path} is not a TensorProto: {error}", "save it with onnx.save_tensor") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise DovetailError(f"{path} is not a TensorProto: {error}", _SAVE) from None
     numbered = _NUMBERED.fullmatch(path.name)
     if proto.name in inputs:
         return {proto.name: array}

@@ -7,11 +7,12 @@ which are the same.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+from dovetail.errors import DovetailError
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.placement import get_placement, set_placement
+from dovetail_files.parsing import parse_json
 
 from dovetail_verify.accuracy.watched import first_float
 
@@ -49,7 +50,7 @@ def with_floats(low: Model, exact: Model) -> tuple[Model, Mapping[str, str]]:
         name = node.name
         if name not in floats or first_float(node) is not None:
             continue
-        scales = json.loads(node.metadata_props.get(_SCALES, "{}"))
+        scales = _scales(node)
         value = next((one for one in node.outputs if one.name in scales), None)
         if value is not None:
             stands[name] = _show(shown.graph, node, value, first_float(floats[name]).dtype, scales[value.name], names)
@@ -64,6 +65,16 @@ def with_floats(low: Model, exact: Model) -> tuple[Model, Mapping[str, str]]:
             seen[name] = stands[behind].outputs[0].name
     shown.touch()
     return shown, seen
+
+
+def _scales(node: ir.Node) -> Mapping[str, tuple[float, int]]:
+    """Scale and zero point of each result of a node."""
+    try:
+        found = parse_json(node.metadata_props.get(_SCALES, "{}"), finite=True)
+        return {name: (float(scale), int(zero)) for name, (scale, zero) in found.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        problem = f"node '{node.name}': {_SCALES} in its metadata_props cannot be read: {error}"
+        raise DovetailError(problem, "compile the source model again") from None
 
 
 def _show(
