@@ -73,7 +73,9 @@ def test_data_for_one_input(form, tmp_path):
 def test_an_iterator_that_does_not_fit_in_memory_is_kept_in_a_file(wrapped):
     import tracemalloc
 
-    list(batches(WIDE, wrapped(np.ones((100, 100), np.float32))))  # what is imported stays, and is no data
+    list(
+        batches(WIDE, wrapped(np.zeros((1000, 100), np.float32)))
+    )  # what tries whether to cut is loaded, and is no data
     tracemalloc.start()
     data = Kept((wrapped(np.full((1000, 100), number, np.float32)) for number in range(40)), in_memory=1 << 20)
     for _ in range(2):

@@ -63,11 +63,12 @@ def batches(
     shapes = {name: fixed.get(name, value.shape) for name, value in inputs.items()}
     samples = frozenset() if whole else inputs_of_samples(model)
     said: set[str] = set()
+    tried: dict[tuple, str] = {}
     for arrays, where in read_data(data, list(inputs)):
         given = {name: _made(array, inputs.get(name)) for name, array in arrays.items()}
         labels = _labels(inputs, given, where)
         feeds = {name: given[name] for name in inputs}
-        cut, why = _cuttable(model, shapes, feeds, samples, run)
+        cut, why = _cuttable(model, shapes, feeds, samples, run, tried)
         for text in (why, *_cut_texts(shapes, feeds, cut)):
             if text and say is not None and text not in said:
                 said.add(text)
@@ -76,9 +77,19 @@ def batches(
 
 
 def _cuttable(
-    model: Model, shapes: Mapping[str, ir.Shape | None], feeds: Feeds, samples: Collection[str], run: Run | None
+    model: Model,
+    shapes: Mapping[str, ir.Shape | None],
+    feeds: Feeds,
+    samples: Collection[str],
+    run: Run | None,
+    tried: dict[tuple, str],
 ) -> tuple[frozenset[str], str]:
-    """The inputs that may be cut where their extent is open; and why they may not, if they are long and have one."""
+    """The inputs that may be cut where their extent is open; and why they may not, if they are long and have one.
+
+    What was found out for one batch holds for those behind it whose rows have the same shapes; it is kept in `tried`.
+    """
+    import numpy as np
+
     open_ = [n for n in samples if shapes[n] and not _is_known(next(iter(shapes[n]))) and getattr(feeds[n], "ndim", 0)]
     lengths = {len(feeds[name]) for name in open_}
     if max(lengths, default=0) <= _AT_ONCE:
@@ -88,7 +99,10 @@ def _cuttable(
     else:
         for name in feeds:
             _fits(name, shapes[name], feeds[name], "the data")
-        why = why_rows_stay_together(model, feeds, open_, _AT_ONCE, run)
+        alike = tuple((name, np.shape(array)[name in open_ :]) for name, array in sorted(feeds.items()))
+        if alike not in tried:
+            tried[alike] = why_rows_stay_together(model, feeds, open_, _AT_ONCE, run)
+        why = tried[alike]
     if why:
         return frozenset(), f"{max(lengths)} rows of {_quoted(open_)} are run at once: {why}"
     return frozenset(open_), ""
