@@ -102,7 +102,7 @@ print(dovetail.compile({MODEL!r}, 'host').summary())
 """
     members = ("onnx", "host", "schemas", "placement", "canonicalize", "precision", "runtime")
     beside = [f"dovetail-{name}" for name in members]
-    done = core(code=code, beside=beside, needs=["dovetail_regions", "onnxruntime", "scipy"])
+    done = core(code=code, beside=beside, needs=["dovetail_files", "dovetail_regions", "onnxruntime", "scipy"])
     assert (done.returncode, done.stdout) == (0, "host 13; 0 joins\n"), done.stderr
 
 
