@@ -36,7 +36,7 @@ __all__ = [
     "installed_options",
 ]
 
-COMMANDS_WITH_OPTIONS = ("compile", "plan")
+COMMANDS_WITH_OPTIONS = ("compile", "plan", "bisect", "check")
 """The commands that options may add to."""
 
 COMPILE_KEYWORDS = frozenset(
@@ -100,7 +100,8 @@ class Option(Protocol):
     It may have `complete` (`Completes`), `requested` (`Requests`) and `planned` (`Plans`) besides.
 
     Attributes:
-        commands: The commands whose arguments it adds to: `compile`, `plan` or both.
+        commands: The commands whose arguments it adds to: `compile`, `plan`, `bisect` and `check`. The latter two
+            make a request, and call neither `compile` nor `planned`.
         keywords: The keyword arguments of `dovetail.compile` and `dovetail.plan` that it owns.
     """
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from dovetail.cli.common import (
     PlainCommand,
     existing,
+    option_keywords,
     print_json,
     say,
 )
@@ -41,7 +42,14 @@ def run(args: argparse.Namespace) -> int:
     from dovetail_verify.functions import bisect
 
     with Progress() as progress:
-        ranking = bisect(existing(args.model), **request_of(args), **goals, runs=args.runs, progress=progress)
+        ranking = bisect(
+            existing(args.model),
+            **request_of(args),
+            **option_keywords(args),
+            **goals,
+            runs=args.runs,
+            progress=progress,
+        )
     command_line = _repairing(args, ranking.high)
     if args.json:
         print_json({**ranking.as_dict(), "command": command_line})
