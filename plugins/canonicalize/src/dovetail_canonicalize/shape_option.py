@@ -86,6 +86,11 @@ class _FixShapesOption:
                 found[name] = [named.get((name, axis), extent) for axis, extent in enumerate(shape)]
         return replace(request, options={**request.options, OPTION: found})
 
+    def words(self, command: str, recorded: Mapping[str, Any]) -> list[str]:
+        """One `--fix-shape` per input, with the extents that the data gave."""
+        texts = [f"{name}:{'x'.join(map(str, shape))}" for name, shape in recorded.items()]
+        return [word for text in texts for word in ("--fix-shape", text)]
+
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Compile; `normalise` does the work."""
         return proceed()

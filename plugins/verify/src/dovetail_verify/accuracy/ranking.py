@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
@@ -85,6 +85,7 @@ class Ranking:
             with everything high.
         errors: For every node, its own error and that which accumulated up to it, as SNR in decibels, from one run.
         notes: What to know of the figures.
+        request: What was ranked, with what the options of plugins made of it.
     """
 
     rows: list[Row]
@@ -98,6 +99,7 @@ class Ranking:
     snr_high: float
     errors: Mapping[str, tuple[float, float]] = field(repr=False, default_factory=dict)
     notes: tuple[str, ...] = ()
+    request: Request | None = field(repr=False, compare=False, default=None)
 
     def lines(self) -> list[str]:
         """Lines for a person, under the table of `table_rows`."""
@@ -185,7 +187,7 @@ def rank(
     elif goals.missed(look.low.verification):
         raised, chosen = cheapest(trials, groups, goals, look.low, trials.runs, spare=0)
         repaired = trials.run(raised)
-    return _ranking(look, groups, chosen, repaired, goals, trials.runs)
+    return replace(_ranking(look, groups, chosen, repaired, goals, trials.runs), request=request)
 
 
 def _ranking(look: Look, groups: Groups, chosen: Sequence[Group], repaired: Trial, goals: Goals, runs: int) -> Ranking:
