@@ -183,3 +183,50 @@ def test_what_cannot_be_ranked(short, options, code, message, capsys, monkeypatc
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+def two_outputs(path):
+    """Two branches: `fine` is the only product before a good output, `coarse` the worst of many before a bad one.
+
+    What `coarse` reads cancels, so that little of its result is left beside the rounding; `fine` makes all of the noise
+    of its own output, which is far better than the other one.
+    """
+    rng = np.random.default_rng(0)
+    wide = 8 + rng.standard_normal((2 * WIDTH, WIDTH)) / 4
+    weights = {"w_fine": np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0], "w_coarse": wide,
+               "w_more": np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0]}  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w_fine"], ["good"], "fine"),
+        helper.make_node("Neg", ["z"], ["minus_z"], "neg"),
+        helper.make_node("Concat", ["z", "minus_z"], ["zs"], "concat", axis=1),
+        helper.make_node("MatMul", ["zs", "w_coarse"], ["off"], "coarse"),
+        helper.make_node("MatMul", ["off", "w_more"], ["bad"], "more"),
+    ]
+    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", WIDTH]) for name in
+              ("x", "z", "good", "bad")}  # fmt: skip
+    made = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "two", [values["x"], values["z"]], [values["good"], values["bad"]], made)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), path)
+    return path, {
+        "x": rng.standard_normal((16, WIDTH)).astype(np.float32),
+        "z": rng.integers(-2, 3, (16, WIDTH)).astype(np.float32),
+    }
+
+
+def test_noise_counts_by_what_an_output_can_bear(here):
+    """All of the noise of a good output is less than part of the noise of a bad one."""
+    model, data = two_outputs("two.onnx")
+    ranking = dovetail.bisect(model, "cpu-bf16", data=data, runs=20)
+    ranks = {name: rank for rank, row in enumerate(ranking.rows) for name in row.nodes}
+    fine = next(row for row in ranking.rows if "fine" in row.nodes)
+    assert ranking.snr_low < 30 < fine.snr_alone
+    assert ranks["coarse"] < ranks["fine"]
+    assert ranks["more"] < ranks["fine"] or ranking.rows[ranks["more"]].snr_alone > fine.snr_alone
+    assert fine.share < 0.1
+
+
+def test_a_goal_says_what_an_output_can_bear(here):
+    model, data = two_outputs("two.onnx")
+    ranking = dovetail.bisect(model, "cpu-bf16", data=data, runs=20, max_abs=100.0)
+    assert ranking.met
+    assert not ranking.raised

@@ -15,6 +15,7 @@ from dovetail.artifacts import nodes_of
 from dovetail.counting import counted
 from dovetail.ir.bodies import body_nodes
 from dovetail.planning.placement import HOST, PART, get_placement
+from dovetail.planning.remark import assumed
 from dovetail.running import cannot_run, runner_class
 
 if TYPE_CHECKING:
@@ -238,12 +239,11 @@ class CompiledModel:
 
     def notes(self) -> list[str]:
         """What the user should know: what was assumed of the model, what failed, and what engines have to say."""
-        assumed = [r.why for r in self.remarks if r.kind == "analysis" and r.suggest and not r.node]
         failed = Counter(r.why for r in self.remarks if r.kind == "failed" and r.node)
         lost = [f"{counted(number, 'node')} {why}" for why, number in failed.most_common(_SHOWN)]
         if len(failed) > _SHOWN:
             lost.append(f"{counted(len(failed) - _SHOWN, 'more reason')} of this kind: dovetail explain FOLDER --all")
-        return [*assumed, *lost, *(self.runner.notes if self._runner is not None else ())]
+        return [*assumed(self.remarks), *lost, *(self.runner.notes if self._runner is not None else ())]
 
     def save(
         self,

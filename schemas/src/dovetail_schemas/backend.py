@@ -86,6 +86,8 @@ class Backend:
         dynamic: What becomes of an extent that is not known before run time: `refuse` takes no node that has one,
             `accept` and `profile` take it for allowed; empty: only a limit that needs it refuses.
         dynamic_source: File and line that say so.
+        open_cost: What its engines pay for such an extent where they take it; empty for nothing.
+        open_facts: The facts that say whether a node has such an extent.
         options: The values of every option; the first is the default.
         chosen: The value of every option.
         idle_options: The options that change no placement, but what becomes of regions, and how the same element types
@@ -116,6 +118,8 @@ class Backend:
     opset: tuple[int, int]
     dynamic: Literal["refuse", "accept", "profile", ""]
     dynamic_source: str
+    open_cost: str
+    open_facts: frozenset[str]
     options: Mapping[str, tuple[str, ...]]
     chosen: Mapping[str, str]
     idle_options: frozenset[str]

@@ -27,12 +27,12 @@ _Layer = tuple[Source, Entries]
 """A file, or a part of it, with the file in whose neighbourhood its names are looked for."""
 
 VARIANT_KEYS = (
-    "summary", "device", "precision", "opset", "dynamic", "types", "groups", "unlisted", "ops", "region", "border",
-    "refine", "place", "emit", "policies",
+    "summary", "device", "precision", "opset", "dynamic", "open_extents", "types", "groups", "unlisted", "ops",
+    "region", "border", "refine", "place", "emit", "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
-_MERGED = ("precision", "types", "groups", "region", "border", "place", "emit")
+_MERGED = ("precision", "open_extents", "types", "groups", "region", "border", "place", "emit")
 _PRECISION = ("low", "high", "accumulate", "typed")
 _REFINE = ("equalise", "smooth", "rounding", "bias", "none")
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
@@ -185,6 +185,7 @@ def _build(
     place = _section(top, "place", None)
     emit = _section(top, "emit", ("engines", "artifacts", "arithmetic"))
     border = _section(top, "border", ("in", "out", "floats"))
+    open_extents = _section(top, "open_extents", ("cost", "facts"))
     types = _types(top)
     rules, unlisted = _rules(top, trees, Context(types, facts))
     policies = _policies(layers, find, read)
@@ -201,6 +202,8 @@ def _build(
         opset=_opset(top.require("opset")),
         dynamic=top.choice("dynamic", ("refuse", "accept", "profile")),
         dynamic_source=node.where if (node := top.get("dynamic")) else "",
+        open_cost=node.text("cost") if (node := open_extents.get("cost")) else "",
+        open_facts=_open_facts(open_extents, facts),
         options=dict(declared),
         chosen=dict(chosen),
         idle_options=_idle_options(trees),
@@ -237,6 +240,15 @@ def _section(top: Entries, key: str, allowed: tuple[str, ...] | None) -> Entries
 def _words(entries: Entries, key: str) -> tuple[str, ...]:
     node = entries.get(key)
     return tuple(word.raw for word in node.words(key)) if node else ()
+
+
+def _open_facts(open_extents: Entries, facts: frozenset[str]) -> frozenset[str]:
+    node = open_extents.get("facts")
+    words = node.words("facts") if node else []
+    for word in words:
+        if word.raw not in facts:
+            raise word.error(f"facts: no plugin registers the fact '{word.raw}'{near_miss(word.raw, facts)}")
+    return frozenset(word.raw for word in words)
 
 
 def _types(top: Entries) -> dict[str, TypeSpec]:

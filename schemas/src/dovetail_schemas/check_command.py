@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import PlainCommand, columns, existing, plugins_of, print_json
+from dovetail.cli.common import PlainCommand, columns, existing, option_keywords, plugins_of, print_json
 
 from dovetail_schemas.observers import resolve_observer
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.passes import Request
     from dovetail.plugin import Backend
     from dovetail.plugin.loader import PluginSet
 
@@ -27,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--option", action="append", default=[], type=_option, metavar="key=value", help="an option of the backend"
     )
+    parser.add_argument(
+        "--data", type=Path, metavar="FILE|FOLDER", help="inputs of the models, for options that look at data"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,9 +39,13 @@ def run(args: argparse.Namespace) -> int:
     registry = plugins.registry
     existing(args.file)
     from dovetail.frontends import open_file
+    from dovetail.option_chain import OptionChain
     from dovetail.passes.backends import load_backend_file
+    from dovetail.passes.request import Request
     from dovetail.plugin.backend_files import format_of
 
+    chosen = OptionChain(registry, option_keywords(args), "check")
+    asked = Request(data=existing(args.data))
     backend = load_backend_file(registry, args.file, dict(args.option))
     known = {
         "engine": list(registry.engine),
@@ -58,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     documents = []
     for path in args.models:
         model = open_file(existing(path), plugins)
-        _normalise(model, backend, plugins)
+        _normalise(model, backend, plugins, chosen.requested(asked, model))
         operators = _judge(model, backend.judge(model.ir.opset_imports, facts))
         documents.append({"model": str(path), "operators": operators})
     if args.json:
@@ -70,13 +78,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _normalise(model: Model, backend: Backend, plugins: PluginSet) -> None:
+def _normalise(model: Model, backend: Backend, plugins: PluginSet, request: Request) -> None:
     """Bring the model to the form that a compilation judges: its values typed, its constants folded."""
     from dovetail.passes import Context, compose
 
-    context = Context(plugins=plugins)
+    context = Context(request, plugins=plugins)
     context.backends = (backend,)
-    compose(plugins.registry, stages=("normalise",), plugins=plugins).run(model, context)
+    compose(plugins.registry, stages=("normalise",), request=request, plugins=plugins).run(model, context)
 
 
 def _judge(model: Model, judge: Any) -> list[dict[str, Any]]:

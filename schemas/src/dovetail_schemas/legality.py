@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import PortRule
 
     from dovetail_schemas.backend import Backend
+    from dovetail_schemas.limits import Limit
 
 __all__ = ["Judge"]
 
@@ -167,7 +168,7 @@ class Judge:
             if extents is None or axis is not None:
                 what = f"the rank of {port}" if extents is None else f"extent {axis} of {port}"
                 why = f"{what} is not known before run time, and {self.backend.name} takes fixed shapes"
-                return [Refusal(why, self.backend.dynamic_source)]
+                return [Refusal(why, self.backend.dynamic_source, open=True)]
         return []
 
     def _fit(self, rule: Rule, view: NodeView) -> _Fit | list[Refusal]:
@@ -208,17 +209,17 @@ class Judge:
             return fit  # another row may decide
         if doubt := row.when.doubt(env, self.backend.dynamic):
             # Taking the row would allow what it may not be about; skipping it, what it may be there to restrict.
-            fit.reasons.append(Refusal(f"{doubt.text} to choose a row", doubt.source))
+            fit.reasons.append(doubt._replace(text=f"{doubt.text} to choose a row"))
         if self.backend.dynamic not in ("accept", "profile"):
             fit.reasons += [
-                Refusal(f"{what} is not known before run time, and {pattern} needs it", pattern.source)
+                Refusal(f"{what} is not known before run time, and {pattern} needs it", pattern.source, open=True)
                 for what, pattern in binding.doubts
             ]
         for block in row.blocks:
             met = block.when.check(env)
             if met is False:
                 continue
-            answers = [limit.refusal(env, self.backend.dynamic) for limit in block.limits]
+            answers = [self._answer(limit, env) for limit in block.limits]
             refusals = [answer for answer in answers if isinstance(answer, Refusal)]
             fit.pending |= any(isinstance(answer, Unknown) for answer in answers)
             if isinstance(met, Unknown):
@@ -228,6 +229,13 @@ class Judge:
             if block.types is not None:
                 fit.types.append(block.types)
         return fit
+
+    def _answer(self, limit: Limit, env: _Env) -> Refusal | Unknown | None:
+        """What a limit says; a fact about open extents that does not hold is told apart from what nobody can fix."""
+        answer = limit.refusal(env, self.backend.dynamic)
+        if isinstance(answer, Refusal) and not self.backend.open_facts.isdisjoint(limit.names):
+            return answer._replace(open=True)
+        return answer
 
 
 def _verdict(

@@ -66,8 +66,9 @@ class Limit:
             return Refusal(f"{self.term.text} = {_show(self.term(env))}{self._numbers(env)}; {allowed}", self.source)
         if answer.why == "region":
             return answer
-        state = "is not known before run time" if answer.why == "run-time" else "is not a constant"
-        return Refusal(f"{answer.name} {state}, and {self} needs it", self.source)
+        open_ = answer.why == "run-time"
+        state = "is not known before run time" if open_ else "is not a constant"
+        return Refusal(f"{answer.name} {state}, and {self} needs it", self.source, open_)
 
     def _numbers(self, env: Env) -> str:
         """The names of a compound term with their values: ` (KH = 3, KW = 3)`."""

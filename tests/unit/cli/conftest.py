@@ -14,6 +14,7 @@ from dovetail.planning.remark import Remark
 class Plan:
     backends = ({"name": "npu"},)
     notes = ("what an option says",)
+    remarks = ()
 
     def __str__(self):
         return "version: 1\n"

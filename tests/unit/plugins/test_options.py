@@ -241,7 +241,10 @@ def changed(old, new):
         ("HELLO = 3", "option 'hello' of acme has no commands, keywords, add_arguments"),
         (changed("HELLO = Hello()", "HELLO = Hello"), "option 'hello' of acme is a class"),
         (changed('("compile",)', '"compile"'), "option 'hello' of acme: 'commands' is no tuple"),
-        (changed('("compile",)', '("explain",)'), "adds to 'explain', and only compile, plan can be added to"),
+        (
+            changed('("compile",)', '("explain",)'),
+            "adds to 'explain', and only compile, plan, bisect, check can",
+        ),
         (changed('keywords = ("hello",)', 'keywords = ("data",)'), "owns the keyword 'data', which dovetail has"),
     ],
 )

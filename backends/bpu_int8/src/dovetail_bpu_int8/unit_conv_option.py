@@ -34,7 +34,7 @@ class UnitConvOption:
             nodes on `bpu-int8` the neighbour that they lack, and brings more nodes than it costs.
     """
 
-    commands = ("compile", "plan")
+    commands = ("compile", "plan", "bisect")
     keywords = ("unit_conv",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -71,6 +71,10 @@ class UnitConvOption:
             raise UsageError("--unit-conv moves nodes to bpu-int8, which is not asked for", f"add --backend {BACKEND}")
         edits = tuple(str(Edit.parse(f"{EDIT}={text}")) for text in given if text != AUTO)
         return replace(request, edits=(*request.edits, *edits)) if edits else request
+
+    def words(self, command: str, recorded: Mapping[str, Any]) -> list[str]:
+        """`auto`; single unit convolutions are edits of the request."""
+        return ["--unit-conv", AUTO] if recorded.get(AUTO) else []
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Compile; the edits are made on the way."""

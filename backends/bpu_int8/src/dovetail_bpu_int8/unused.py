@@ -42,9 +42,11 @@ def check_used(request: Request, compiled: CompiledModel) -> None:
     if compiled.plan.nodes and not any(node.backend == BACKEND for node in compiled.plan.nodes):
         first = next((remark for remark in compiled.plan.remarks if remark.why.startswith(f"not on {BACKEND}")), None)
         example = f"; '{first.node}' is {first.why}" if first is not None else ""
+        fixes = next((remark.suggest for remark in compiled.plan.remarks if remark.rule == "open-extents"), "")
         raise DovetailError(
             f"no node of the model can be on {BACKEND}: a region there needs a Conv, ConvTranspose, Gemm or MatMul "
             f"that the operator list accepts{example}",
-            "`dovetail plan` and `dovetail explain PLAN --all` say why of every node, and what would help; for the "
+            (f"fix the extents that the model leaves open: {fixes}; " if fixes else "")
+            + "`dovetail plan` and `dovetail explain PLAN --all` say why of every node, and what would help; for the "
             "CPU, add --backend cpu-bf16",
         )

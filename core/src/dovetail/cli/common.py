@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.output import columns, note, print_json, say
 from dovetail.errors import DovetailError
+from dovetail.plugin.options import blaming
 
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
@@ -20,6 +21,7 @@ __all__ = [
     "existing",
     "no_arguments",
     "note",
+    "option_keywords",
     "output",
     "plugins_of",
     "print_json",
@@ -44,6 +46,25 @@ def no_arguments(parser: argparse.ArgumentParser) -> None:
 def plugins_of(args: argparse.Namespace) -> PluginSet:
     """The installed plugins without those left out."""
     return args.command_line.plugins
+
+
+def option_keywords(args: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments that come from what plugins add to the command.
+
+    Raises:
+        UsageError: The arguments make no sense.
+        DovetailError: An option gives a keyword that it does not own.
+    """
+    found: dict[str, Any] = {}
+    for option in args.command_line.options:
+        with blaming(option):
+            given = dict(option.option.keywords_of(args))
+        if foreign := [name for name in given if name not in option.option.keywords]:
+            raise DovetailError(
+                f"{option.title} gives the keyword '{foreign[0]}', which is not its own", f"report it to {option.owner}"
+            )
+        found |= given
+    return found
 
 
 def existing(path: Path | None) -> Path | None:

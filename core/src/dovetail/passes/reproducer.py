@@ -9,6 +9,7 @@ metadata key.
 from __future__ import annotations
 
 import json
+import shlex
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ def describe_saved(
         _save(path, source, pipeline, ctx, error, weights)
     except Exception as failure:
         return f"no reproducer could be written to {path}: {failure}"
-    return f"repeat it with: dovetail opt {path} --run-reproducer"
+    return f"repeat it with: dovetail opt {shlex.quote(str(path))} --run-reproducer"
 
 
 def _save(path: Path, source: SourceSnapshot, pipeline: Pipeline, ctx: Context, error: str, weights: bool) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
-__all__ = ["SLOT", "Kind", "Remark", "template"]
+__all__ = ["SLOT", "Kind", "Remark", "assumed", "template"]
 
 SLOT = "'{}'"
 """What stands in a `template` for a quoted name."""
@@ -58,6 +59,11 @@ class Remark:
         if not isinstance(because, (list, tuple)) or not all(isinstance(v, str) for v in (*because, *values.values())):
             raise ValueError(f"the remark on '{values.get('node', '')}' has a field that is not text")
         return cls(**{"node": "", "rule": "", "why": "", **values}, because=tuple(because))
+
+
+def assumed(remarks: Iterable[Remark]) -> list[str]:
+    """What was assumed of the whole model, and the user can change: notes of `plan` and `compile`."""
+    return [remark.why for remark in remarks if remark.kind == "analysis" and remark.suggest and not remark.node]
 
 
 def template(why: str) -> str:

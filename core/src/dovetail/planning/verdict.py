@@ -20,10 +20,12 @@ class Refusal(NamedTuple):
     Attributes:
         text: One readable sentence.
         source: File and line of the rule.
+        open: Whether the reason is an extent that is not known before run time, which users can fix.
     """
 
     text: str
     source: str
+    open: bool = False
 
     def __str__(self) -> str:
         return f"{self.text} [{self.source}]" if self.source else self.text

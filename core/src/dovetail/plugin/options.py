@@ -31,12 +31,13 @@ __all__ = [
     "Plans",
     "Proceed",
     "Requests",
+    "Writes",
     "blaming",
     "drop_option",
     "installed_options",
 ]
 
-COMMANDS_WITH_OPTIONS = ("compile", "plan")
+COMMANDS_WITH_OPTIONS = ("compile", "plan", "bisect", "check")
 """The commands that options may add to."""
 
 COMPILE_KEYWORDS = frozenset(
@@ -97,10 +98,11 @@ class Proceed(Protocol):
 class Option(Protocol):
     """What a plugin adds to a command and to its Python function: `registry.option("hello", "acme.option:HELLO")`.
 
-    It may have `complete` (`Completes`), `requested` (`Requests`) and `planned` (`Plans`) besides.
+    It may have `complete` (`Completes`), `requested` (`Requests`), `planned` (`Plans`) and `words` (`Writes`) besides.
 
     Attributes:
-        commands: The commands whose arguments it adds to: `compile`, `plan` or both.
+        commands: The commands whose arguments it adds to: `compile`, `plan`, `bisect` and `check`. The latter two
+            make a request, and call neither `compile` nor `planned`.
         keywords: The keyword arguments of `dovetail.compile` and `dovetail.plan` that it owns.
     """
 
@@ -178,6 +180,18 @@ class Plans(Protocol):
 
         Raises:
             DovetailError: It cannot examine the plan.
+        """
+
+
+class Writes(Protocol):
+    """An optional part of an option: it writes what it recorded as words of a command, for commands to be copied."""
+
+    def words(self, command: str, recorded: Mapping[str, Any]) -> Sequence[str] | None:
+        """Words such as `--fix-shape x:1x4`; None where the command has no words for it.
+
+        Args:
+            command: The command: `compile`, `plan` or `bisect`.
+            recorded: What the request has under the name of the option.
         """
 
 

@@ -188,6 +188,13 @@ class InputData(Protocol):
             DovetailError: It does not fit the model.
         """
 
+    def extents(self, model: Model) -> Mapping[str, tuple[int, ...]]:
+        """The shapes that one run of the model has on the data, of the inputs whose shape the model leaves open.
+
+        Raises:
+            DovetailError: Two samples differ in an open extent, or the data does not fit.
+        """
+
     def digest(self) -> str:
         """A hash of all arrays; empty for data that can only be run through."""
 

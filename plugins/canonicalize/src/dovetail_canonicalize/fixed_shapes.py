@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -23,8 +23,7 @@ Extents = list[int | str]
 def fix_shapes(graph: onnx.GraphProto, ctx: Context, texts: Sequence[str] = ()) -> None:
     """Give inputs the shapes that the request fixes; an extent with a name is the same number everywhere.
 
-    Accelerators whose tools compile for one shape need this; a model that leaves extents open for such a backend gets a
-    note that says how.
+    Accelerators whose tools compile for one shape need this; where open extents cost something, placement notes how.
 
     Args:
         graph: The main graph.
@@ -53,7 +52,6 @@ def fix_shapes(graph: onnx.GraphProto, ctx: Context, texts: Sequence[str] = ()) 
     if wanted:
         said = ", ".join(f"'{name}' {'x'.join(map(str, shape))}" for name, shape in wanted.items())
         ctx.remark("passed", "", "fixed-shapes", f"inputs have the shapes that --fix-shape gives: {said}")
-    _note_open(inputs.values(), ctx)
 
 
 def _check(name: str, shape: Sequence[int], inputs: Mapping[str, onnx.ValueInfoProto], known: dict[str, int]) -> None:
@@ -72,25 +70,6 @@ def _check(name: str, shape: Sequence[int], inputs: Mapping[str, onnx.ValueInfoP
         if isinstance(extent, str) and extent and known.setdefault(extent, number) != number:
             other = f"'{extent}' is {known[extent]} elsewhere"
             raise DovetailError(f"{text}: {other}, and {number} here", "give an extent of one name the same number")
-
-
-def _note_open(inputs: Iterable[onnx.ValueInfoProto], ctx: Context) -> None:
-    """Say how to fix what a backend of the request would refuse because it is open."""
-    backend = next((one for one in ctx.backends if getattr(one, "dynamic", "") == "refuse"), None)
-    if backend is None:
-        return
-    shapes = {value.name: _extents(value) for value in inputs if value.type.HasField("tensor_type")}
-    found = {name: shape for name, shape in shapes.items() if shape is None or any(isinstance(e, str) for e in shape)}
-    if not found or any(shape is None for shape in found.values()):
-        return
-    arguments = []
-    for name, shape in found.items():
-        # The sample axis is mostly the first one, and one sample is what such backends are fed with.
-        filled = [extent if isinstance(extent, int) else 1 if not at else "N" for at, extent in enumerate(shape)]
-        arguments.append(f"--fix-shape {name}:{'x'.join(map(str, filled))}")
-    names = ", ".join(f"'{name}' ({_text(shape)})" for name, shape in found.items())
-    why = f"{backend.name} takes fixed shapes, and the model leaves extents of {names} open"
-    ctx.remark("analysis", "", "open-shapes", f"{why}: {' '.join(arguments)}", suggest=" ".join(arguments))
 
 
 def _extents(value: onnx.ValueInfoProto) -> Extents | None:

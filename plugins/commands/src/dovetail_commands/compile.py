@@ -11,6 +11,7 @@ from dovetail.cli.common import (
     PlainCommand,
     existing,
     note,
+    option_keywords,
     output,
     plugins_of,
     print_json,
@@ -21,7 +22,7 @@ from dovetail.errors import ResultError
 from dovetail.planning.placement import HOST
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
-from dovetail_commands.request import add_model, add_request, completed_model, option_keywords, request_of
+from dovetail_commands.request import add_model, add_request, completed_model, request_of
 from dovetail_commands.terminal import Progress, say_note, table
 from dovetail_commands.verification import warn
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dovetail.cli.common import PlainCommand, existing, output, plugins_of, print_json
+from dovetail.cli.common import PlainCommand, existing, option_keywords, output, plugins_of, print_json
+from dovetail.planning.remark import assumed
 
-from dovetail_commands.request import add_model, add_request, completed_model, option_keywords, request_of
+from dovetail_commands.request import add_model, add_request, completed_model, request_of
 from dovetail_commands.terminal import Progress
 
 __all__ = ["PLAN"]
@@ -38,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
         print(args.output)
     else:
         print(plan, end="")
-    for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+    for text in (*assumed(plan.remarks), *plan.notes):
+        print(f"note: {text}", file=sys.stderr)
     return 0
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cli.common import existing, plugins_of
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import UsageError
 from dovetail.plugin.options import blaming
 
-__all__ = ["add_model", "add_request", "completed_model", "option_keywords", "request_of"]
+__all__ = ["add_model", "add_request", "completed_model", "request_of"]
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -35,25 +35,6 @@ def completed_model(args: argparse.Namespace) -> Path:
     if not args.backend and not getattr(args, "plan", None):
         raise UsageError("no backend is named", "add --backend NAME (repeatable); `dovetail backends` lists them")
     return args.model
-
-
-def option_keywords(args: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments that come from what plugins add to the command.
-
-    Raises:
-        UsageError: The arguments make no sense.
-        DovetailError: An option gives a keyword that it does not own.
-    """
-    found: dict[str, Any] = {}
-    for option in args.command_line.options:
-        with blaming(option):
-            given = dict(option.option.keywords_of(args))
-        if foreign := [name for name in given if name not in option.option.keywords]:
-            raise DovetailError(
-                f"{option.title} gives the keyword '{foreign[0]}', which is not its own", f"report it to {option.owner}"
-            )
-        found |= given
-    return found
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from dovetail_placement.claiming import Claiming
 from dovetail_placement.edits import apply_edits
 from dovetail_placement.fix_ups import fix_up_claims
 from dovetail_placement.judges import Judges
+from dovetail_placement.open_extents import remark_open_extents
 from dovetail_placement.pins import Pins
 from dovetail_placement.region_ends import settle_region_ends
 from dovetail_placement.remedies import remedies_of
@@ -69,6 +70,7 @@ class Place(Pass):
         claiming.claim(ctx.host)
         _check_all_placed(claiming, ctx)
         _annotate(claiming.claimed, claiming.flat, ctx)
+        remark_open_extents(claiming, ctx)
         if ctx.remedies_for:
             ctx.remedies = remedies_of(claiming, ctx.remedies_for)
         return bool(edited)

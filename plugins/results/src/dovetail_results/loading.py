@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,7 +87,9 @@ def _read_plan(model: Model, found: FoundResult) -> Plan:
     plan.remarks = remarks
     for name in sorted(found.altered):
         why = f"{name} is not the file that this model was saved with, so it was not taken"
-        suggest = f"replay it: dovetail compile SOURCE --plan {found.folder / name}" if name == PLAN else ""
+        suggest = (
+            f"replay it: dovetail compile SOURCE --plan {shlex.quote(str(found.folder / name))}" if name == PLAN else ""
+        )
         plan.remarks.append(Remark("analysis", "", "load", "altered", why, (), suggest))
     return plan
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +16,6 @@ __all__ = [
     "InputShapes",
     "add_goals",
     "add_input_shapes",
-    "bisect_command",
     "checked_shapes",
     "goals_of",
     "shapes_of",
@@ -52,12 +50,6 @@ def goals_of(args: argparse.Namespace, *, data_later: bool = False) -> dict[str,
     if not data_later:
         goals.check_data(args.data)
     return goals.as_dict()
-
-
-def bisect_command(model: Path, backends: Sequence[str], data: Path | None) -> str:
-    """The command that finds what costs the accuracy, to be copied."""
-    words = ["dovetail", "bisect", str(model), *(word for name in backends for word in ("--backend", name))]
-    return shlex.join([*words, "--data", str(data or "FILE")])
 
 
 def add_input_shapes(parser: argparse.ArgumentParser) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 
 from dovetail.cli.common import (
     PlainCommand,
     existing,
+    option_keywords,
+    plugins_of,
     print_json,
     say,
 )
 from dovetail.errors import UsageError
+from dovetail_commands.command_text import command_text
 from dovetail_commands.request import add_request, request_of
 from dovetail_commands.terminal import Progress, say_note, table
 
@@ -41,8 +43,16 @@ def run(args: argparse.Namespace) -> int:
     from dovetail_verify.functions import bisect
 
     with Progress() as progress:
-        ranking = bisect(existing(args.model), **request_of(args), **goals, runs=args.runs, progress=progress)
-    command_line = _repairing(args, ranking.high)
+        ranking = bisect(
+            existing(args.model),
+            **request_of(args),
+            **option_keywords(args),
+            **goals,
+            runs=args.runs,
+            progress=progress,
+        )
+    raised = [word for selector in ranking.high for word in ("--high", selector)]
+    command_line = command_text("compile", args.model, ranking.request, plugins_of(args).registry, raised)
     if args.json:
         print_json({**ranking.as_dict(), "command": command_line})
         return 0
@@ -53,21 +63,6 @@ def run(args: argparse.Namespace) -> int:
     if ranking.high:
         say(command_line)
     return 0
-
-
-def _repairing(args: argparse.Namespace, high: list[str]) -> str:
-    """The command that compiles the same request with what was found."""
-    words = ["dovetail", "compile", str(args.model), *(word for name in args.backend for word in ("--backend", name))]
-    for option in ("strategy", "costs"):
-        if getattr(args, option):
-            words += [f"--{option}", getattr(args, option)]
-    if args.solver != "forward":
-        words += ["--solver", args.solver]
-    for option in ("pin", "low", "high"):
-        words += [word for text in getattr(args, option) for word in (f"--{option}", text)]
-    words += ["--data", str(args.data), *(() if args.keep_io_types else ("--no-keep-io-types",))]
-    words += ["--freeze-inputs"] if args.freeze_inputs else []
-    return shlex.join([*words, *(word for selector in high for word in ("--high", selector))])
 
 
 BISECT = PlainCommand("bisect", "Rank the nodes that cost the accuracy, and print what repairs it.", add_arguments, run)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.api import AnyModel, requested
 from dovetail.compilation import Planner
 from dovetail.compiled import CompiledModel
 from dovetail.errors import UsageError
+from dovetail.option_chain import OptionChain
 from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
@@ -104,6 +105,7 @@ def bisect(
     passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Ranking:
     """Find the nodes that cost a request its accuracy, and what to raise to repair it.
 
@@ -117,8 +119,10 @@ def bisect(
         runs: How many runs refine the ranking; more tell more nodes apart.
         model, backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins,
             progress: As for `compile`.
+        options: Keyword arguments that installed plugins add to `bisect`, such as `fix_shapes`.
 
     Raises:
+        UsageError: No installed plugin adds a keyword that is given.
         DovetailError: The model, the request or the data is at fault, or no node may be raised.
     """
     if data is None:
@@ -126,13 +130,16 @@ def bisect(
     if runs is not None and runs < 1:
         raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
     goals = Goals(min_snr, min_cosine, min_top1, max_abs)
+    plugins = plugins or load_plugins()
+    chosen = OptionChain(plugins.registry, options, "bisect")
     original = dovetail.open(model, plugins)
     goals.check_model(original)
     request = requested(
         backends, data=data, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, strategy=strategy, solver=solver,
         costs=costs, pins=pins, edits=edits, low=low, high=high,
     )  # fmt: skip
-    ctx = Context(request, plugins=plugins or load_plugins())
+    request = chosen.requested(request, original)
+    ctx = Context(request, plugins=plugins)
     ctx.load_backends()
     input_data(request.data).check(original)
     planner = Planner(original, ctx, passes, Instrumentation(progress=progress))

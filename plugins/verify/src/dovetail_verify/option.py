@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, GoalError, UsageError, VerificationError
+from dovetail_commands.command_text import command_text
 
-from dovetail_verify.arguments import add_goals, add_input_shapes, bisect_command, checked_shapes, goals_of, shapes_of
+from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
 from dovetail_verify.orders import ORDERS, check_order
 
 if TYPE_CHECKING:
@@ -74,6 +74,14 @@ class VerifyResult:
         layers = _order(keywords)
         return {**goals.as_dict(), **({"layers": layers} if layers else {})}
 
+    def words(self, command: str, recorded: Mapping[str, Any]) -> list[str] | None:
+        """The goals; what layers are ranked by is for `compile` alone, and changes nothing of the result."""
+        if command == "plan":
+            return None
+        words = ["--layers"] if "layers" in recorded and command == "compile" else []
+        goals = [(name, recorded[name]) for name in _GOALS if recorded.get(name) is not None]
+        return words + [word for name, goal in goals for word in (f"--{name.replace('_', '-')}", str(goal))]
+
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Compile so that the goals are met, and compare the result with the original where that is wanted.
 
@@ -106,8 +114,7 @@ class VerifyResult:
             compiled.verification = _compared(job, compiled)
         if compiled.verification is not None:
             compiled.verification.layers = layers
-            path, backends = job.original.path or Path("MODEL"), [str(choice) for choice in job.request.backends]
-            tried = bisect_command(path, backends, data if isinstance(data, (str, Path)) else None)
+            tried = command_text("bisect", job.original.path, job.request, job.ctx.registry)
             raises = "" if goals else "; --min-snr 30 raises them"
             compiled.verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
         if failure is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from dovetail.cli.common import PlainCommand, existing, note, plugins_of, print_json, say
 from dovetail.errors import UsageError
+from dovetail_commands.command_text import command_text, request_of_plan
 from dovetail_commands.terminal import Progress, say_note, table
 from dovetail_commands.verification import warn
 
-from dovetail_verify.arguments import add_goals, add_input_shapes, bisect_command, checked_shapes, goals_of
+from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of
 from dovetail_verify.orders import ORDERS
 
 __all__ = ["VERIFY"]
@@ -49,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.top < 0:
         raise UsageError(f"--top {args.top}: a number from 0 is expected")
     import dovetail
+    from dovetail.passes.request import Request
 
     from dovetail_verify.functions import verify
 
@@ -86,8 +89,9 @@ def run(args: argparse.Namespace) -> int:
     tried = ""
     if verification.warnings or verification.missed:
         # The plan of a large result takes a second to read.
-        names = [entry["name"] for entry in result.plan.backends] if result is not args.result else ["NAME"]
-        tried = f"`{bisect_command(args.original, names, args.data)}` shows which nodes cost it"
+        request = request_of_plan(result.plan) if result is not args.result else Request()
+        request = replace(request, data=args.data or request.data)
+        tried = f"`{command_text('bisect', args.original, request, plugins.registry)}` shows which nodes cost it"
         verification.remedy = f"{tried}; `dovetail compile --min-snr 30` raises them"
     if not args.json:
         warn(verification)

@@ -40,7 +40,7 @@ class ProfileOption:
         workspace: The most memory that an engine may use beside its weights, in bytes, or as text: `1GiB`.
     """
 
-    commands = ("compile", "plan")
+    commands = ("compile", "plan", "bisect")
     keywords = (PROFILES, WORKSPACE)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -106,6 +106,12 @@ class ProfileOption:
         if profiles:
             named_extents(model, profiles)
         return request
+
+    def words(self, command: str, recorded: Mapping[str, Any]) -> list[str]:
+        """The profiles and the workspace."""
+        texts = [(name, bounds_from(name, entry).texts()) for name, entry in recorded.get(PROFILES, {}).items()]
+        words = [word for name, points in texts for word in ("--profile", ":".join((name, *points)))]
+        return [*words, *(("--workspace", str(recorded[WORKSPACE])) if WORKSPACE in recorded else ())]
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Compile; the emitter reads what is recorded.

@@ -18,12 +18,12 @@ __all__ = ["REFINE"]
 class Refine:
     """The option: `dovetail compile --refine bias,rounding`, and `dovetail.compile(..., refine="bias,rounding")`.
 
-    Keyword arguments of `dovetail.compile`:
+    Keyword arguments of `dovetail.compile` and `dovetail.bisect`:
         refine: The refinements of quantised weights, as a text with commas or as names: `equalise`, `smooth`,
             `rounding`, `bias`; `none` for none. By default (None), those that each backend's file names.
     """
 
-    commands = ("compile",)
+    commands = ("compile", "bisect")
     keywords = ("refine",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -53,6 +53,10 @@ class Refine:
         """
         given = keywords.get("refine")
         return {} if given is None else {"steps": list(parse_steps(given))}
+
+    def words(self, command: str, recorded: Mapping[str, Any]) -> list[str] | None:
+        """The steps as the command takes them; a plan is made without refining."""
+        return None if command == "plan" else ["--refine", ",".join(recorded["steps"]) or "none"]
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Compile; passes do the work."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dovetail_runtime.data.batches import batches
+from dovetail_runtime.data.extents import data_extents
 from dovetail_runtime.data.sources import as_data, data_digest
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ class InputData:
             DovetailError: It does not fit the model.
         """
         next(self.batches(model, whole=True), None)
+
+    def extents(self, model: Model) -> dict[str, tuple[int, ...]]:
+        """The shapes that one run of the model has on the data, of the inputs whose shape the model leaves open.
+
+        Raises:
+            DovetailError: Two samples differ in an open extent, or the data does not fit.
+        """
+        return data_extents(model, self.given)
 
     def digest(self) -> str:
         """A hash of all arrays; empty for data that can only be run through."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
@@ -13,6 +13,7 @@ from dovetail.errors import DovetailError
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.accuracy.look import take_look
 from dovetail_verify.accuracy.search import cheapest, loudest_splittable
+from dovetail_verify.accuracy.selection import allowed_noise
 from dovetail_verify.accuracy.selectors import shortest_selectors
 from dovetail_verify.accuracy.trials import decibels
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.groups import Group, Groups
     from dovetail_verify.accuracy.look import Look
-    from dovetail_verify.accuracy.trials import Trial, Trials
+    from dovetail_verify.accuracy.trials import Noise, Trial, Trials
 
 __all__ = ["Ranking", "Row", "rank"]
 
@@ -38,7 +39,9 @@ class Row:
     Attributes:
         nodes: Their names, in graph order. A node that holds bodies counts as one with all that is in them.
         operators: Their operators, by number of nodes.
-        share: Their share of the noise that all nodes make, at the output where it is largest.
+        share: Their share of what all nodes cost. What a node costs is its noise, measured by the noise that the goals
+            allow, at the output where that is most: much noise where much is allowed counts less than little noise
+            where nearly none is. Without goals every output may have 10 dB more than the worst one has now.
         cumulated: The share of this row and those above it.
         snr_alone: The SNR of the worst output if they alone are low, in decibels.
         measured: Whether that was measured; else it is what others leave over, a rough figure.
@@ -85,6 +88,7 @@ class Ranking:
             with everything high.
         errors: For every node, its own error and that which accumulated up to it, as SNR in decibels, from one run.
         notes: What to know of the figures.
+        request: What was ranked, with what the options of plugins made of it.
     """
 
     rows: list[Row]
@@ -98,6 +102,7 @@ class Ranking:
     snr_high: float
     errors: Mapping[str, tuple[float, float]] = field(repr=False, default_factory=dict)
     notes: tuple[str, ...] = ()
+    request: Request | None = field(repr=False, compare=False, default=None)
 
     def lines(self) -> list[str]:
         """Lines for a person, under the table of `table_rows`."""
@@ -174,21 +179,25 @@ def rank(
     units = sum(len(group.units) for group in groups.groups)
     if not units:
         raise DovetailError(_nothing(look), "name a backend with a low precision, or take back what keeps nodes low")
-    groups.refine(lambda _: loudest_splittable(groups), runs or 2 * units.bit_length() + 6)
     highest = look.high.verification.worst_snr_db
     if not goals:
         better = worst + _BETTER if math.isfinite(worst) else _SOUND
         goals = Goals(min_snr=max(round(min(better, highest) - 0.05, 1), 0.0)) if worst < highest else goals
+    # Without a goal that could be met, every output bears the same.
+    bearable = allowed_noise(goals, low.verification) if goals else {}
+    groups.refine(lambda _: loudest_splittable(groups, bearable), runs or 2 * units.bit_length() + 6)
     raised, chosen, repaired = frozenset(), [], look.low
     if goals.missed(look.high.verification):
         raised, chosen, repaired = look.high.raised, groups.groups, look.high
     elif goals.missed(look.low.verification):
         raised, chosen = cheapest(trials, groups, goals, look.low, trials.runs, spare=0)
         repaired = trials.run(raised)
-    return _ranking(look, groups, chosen, repaired, goals, trials.runs)
+    return replace(_ranking(look, groups, chosen, repaired, goals, bearable, trials.runs), request=request)
 
 
-def _ranking(look: Look, groups: Groups, chosen: Sequence[Group], repaired: Trial, goals: Goals, runs: int) -> Ranking:
+def _ranking(
+    look: Look, groups: Groups, chosen: Sequence[Group], repaired: Trial, goals: Goals, bearable: Noise, runs: int
+) -> Ranking:
     units = [unit for group in groups.groups for unit in group.units]
     names = [name for group in chosen for name in group.names]
     kept = set(names)
@@ -198,7 +207,7 @@ def _ranking(look: Look, groups: Groups, chosen: Sequence[Group], repaired: Tria
     streamed = look.streamed
     notes = (f"single nodes were not looked at: {streamed.failure}",) if streamed.failure else ()
     return Ranking(
-        _rows(groups, set(chosen), {name: errors.own.share for name, errors in streamed.errors.items()}),
+        _rows(groups, set(chosen), bearable, {name: errors.own.share for name, errors in streamed.errors.items()}),
         runs,
         shortest_selectors(names, others, operators),
         names,
@@ -212,9 +221,8 @@ def _ranking(look: Look, groups: Groups, chosen: Sequence[Group], repaired: Tria
     )
 
 
-def _rows(groups: Groups, chosen: set[Group], own: Mapping[str, float]) -> list[Row]:
-    total = groups.total()
-    loud = [(group.worst(total), group) for group in groups.groups]
+def _rows(groups: Groups, chosen: set[Group], bearable: Noise, own: Mapping[str, float]) -> list[Row]:
+    loud = [(group.worst(bearable), group) for group in groups.groups]
     sum_ = sum(share for share, _ in loud) or 1.0
     rows, cumulated = [], 0.0
     for share, group in sorted(loud, key=lambda pair: -pair[0]):

@@ -98,10 +98,14 @@ def _shortest(
     return frozenset(name for group in raised for name in group.names), raised
 
 
-def loudest_splittable(groups: Groups) -> Group | None:
-    """The group with the most noise, unless single nodes make nearly all of the noise already."""
-    total = groups.total()
-    shares = {group: group.worst(total) for group in groups.groups}
+def loudest_splittable(groups: Groups, bearable: Noise) -> Group | None:
+    """The group with the most noise, unless single nodes make nearly all of the noise already.
+
+    Args:
+        groups: The groups.
+        bearable: The noise that each output can bear, which noise is measured by; see `Group.worst`.
+    """
+    shares = {group: group.worst(bearable) for group in groups.groups}
     everything = sum(shares.values()) or 1.0
     loud = {group: share / everything for group, share in shares.items() if group.cuts}
     if sum(loud.values()) < _REST:

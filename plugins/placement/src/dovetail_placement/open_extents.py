@@ -1,0 +1,152 @@
+"""What extents that a model leaves open cost: the nodes that are elsewhere because of them, and how to fix them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from dovetail.counting import counted
+from dovetail.errors import DovetailError
+from dovetail.running import input_data
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.planning.remark import Remark
+    from dovetail.plugin import Backend
+
+    from dovetail_placement.claiming import Claiming
+
+__all__ = ["remark_open_extents"]
+
+_UNKNOWN = "N"  # in a shape: an extent that only the user knows
+_KEPT = "open-extents"  # the shapes of the data, which are the same in every round of deciding
+_LOST_SHAPE = "lost-shape"
+
+
+def remark_open_extents(claiming: Claiming, ctx: Context) -> None:
+    """Say which extents of the model's inputs are open, what that costs on each backend, and which option fixes them.
+
+    Nothing is said where it costs nothing. One walk over the nodes per backend.
+    """
+    inputs = [value for value in claiming.model.graph.inputs if not value.is_initializer() and _is_open(value)]
+    if not inputs:
+        return
+    costs = [text for backend in ctx.backends if (text := _cost(claiming, backend, ctx))]
+    if not costs:
+        return
+    suggest = _option(claiming.model, inputs, ctx)
+    names = ", ".join(f"'{value.name}' ({_text(value)})" for value in inputs)
+    ctx.remark(
+        "analysis", "", "open-extents", f"the model leaves extents of {names} open: {', and '.join(costs)}: {suggest}",
+        suggest=suggest,
+    )  # fmt: skip
+
+
+def _cost(claiming: Claiming, backend: Backend, ctx: Context) -> str:
+    """What open extents cost on one backend; empty for nothing."""
+    nodes = claiming.flat.nodes
+    view = claiming.view_of(backend)
+    elsewhere = [node for node in nodes if claiming.claimed.get(id(node), ("", None))[0] != backend.name]
+    open_ = {id(node) for node in elsewhere if (v := view.verdict(node)).ok is False and _all_open(v.reasons)}
+    caused = _with_followers(elsewhere, open_, backend, ctx.remarks)
+    texts = []
+    if caused:
+        share = f"{len(caused)} of {counted(len(nodes), 'node')} {'is' if len(caused) == 1 else 'are'}"
+        texts.append(f"{share} not on {backend.name} because of that")
+    slower = getattr(backend, "open_cost", "")
+    if slower and len(elsewhere) < len(nodes):
+        texts.append(f"{backend.name} {slower}")
+    return ", and ".join(texts)
+
+
+def _all_open(reasons: Iterable) -> bool:
+    found = [reason.open for reason in reasons]
+    return bool(found) and all(found)
+
+
+def _with_followers(nodes: list[ir.Node], open_: set[int], backend: Backend, remarks: Iterable[Remark]) -> set[int]:
+    """The nodes that open extents keep elsewhere, with those that are there because of these alone.
+
+    A node follows if all nodes are among them that its remark gives as the cause. The shape of a node's input may be
+    lost, too; where fixing extents brings it back, the remark suggests that.
+    """
+    by_name = {node.name: node for node in nodes}
+    causes: dict[str, list[str]] = {}
+    found = set(open_)
+    for remark in remarks:
+        node = by_name.get(remark.node)
+        if node is None or remark.kind != "missed" or not remark.why.startswith(f"not on {backend.name}"):
+            continue
+        if remark.rule == _LOST_SHAPE:
+            if remark.suggest:
+                found.add(id(node))
+        elif remark.because:
+            causes[node.name] = list(remark.because)
+    waiting: dict[str, list[str]] = {}
+    missing = {}
+    for name, because in causes.items():
+        needed = set(because)
+        missing[name] = len(needed)
+        for cause in needed:
+            waiting.setdefault(cause, []).append(name)
+    settled = [node.name for node in nodes if id(node) in found]
+    seen = set(settled)
+    while settled:
+        for name in waiting.get(settled.pop(), ()):
+            missing[name] -= 1
+            if not missing[name] and name not in seen:
+                seen.add(name)
+                found.add(id(by_name[name]))
+                settled.append(name)
+    return found
+
+
+def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
+    """The option to copy: with the extents of the data where there is data of one shape, else with one sample."""
+    if _KEPT not in ctx.kept:
+        ctx.kept[_KEPT] = _of_data(model, ctx)
+    known: Mapping[str, tuple[int, ...]] = ctx.kept[_KEPT]
+    words, complete = [], True
+    for value in inputs:
+        shape = known.get(value.name) or [
+            _guess(extent, axis) for axis, extent in enumerate(value.shape or (_UNKNOWN,))
+        ]
+        complete &= _UNKNOWN not in shape
+        words += ["--fix-shape", f"{value.name}:{'x'.join(map(str, shape))}"]
+    text = shlex.join(words)
+    if complete or ctx.request.data is not None:
+        return text
+    return f"{text} (or --data FILE --fix-shape data for the extents of your inputs)"
+
+
+def _of_data(model: Model, ctx: Context) -> Mapping[str, tuple[int, ...]]:
+    """The shapes of the data; empty for samples of several shapes, of which only the user knows which counts."""
+    if ctx.request.data is None:
+        return {}
+    try:
+        return input_data(ctx.request.data).extents(model)
+    except DovetailError:
+        return {}
+
+
+def _guess(extent: object, axis: int) -> object:
+    """A first axis counts samples in most models, and backends that take fixed shapes are fed one sample at a time."""
+    return extent if isinstance(extent, int) and extent > 0 else 1 if axis == 0 else _UNKNOWN
+
+
+def _is_open(value: ir.Value) -> bool:
+    import onnx_ir as ir
+
+    if value.type is not None and not isinstance(value.type, ir.TensorType):
+        return False
+    return value.shape is None or any(not isinstance(extent, int) or extent < 0 for extent in value.shape)
+
+
+def _text(value: ir.Value) -> str:
+    if value.shape is None:
+        return "of unknown rank"
+    texts = (str(extent) if isinstance(extent, int) else extent.value or "?" for extent in value.shape)
+    return f"[{', '.join(texts)}]"

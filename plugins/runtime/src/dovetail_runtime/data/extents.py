@@ -1,0 +1,83 @@
+"""Extents that data has where a model leaves them open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+from dovetail_runtime.data.batch_extents import inputs_of_samples
+from dovetail_runtime.data.sources import read_data
+from dovetail_runtime.tensors import value_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+
+__all__ = ["data_extents"]
+
+
+def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
+    """The shapes that one run of the model has on data, by name, of the inputs whose shape the model leaves open.
+
+    A first axis that counts samples is 1: data of any number of samples is cut to that.
+
+    Args:
+        model: The model.
+        data: See `dovetail_runtime.data.sources.read_data`.
+
+    Raises:
+        DovetailError: Two samples differ in an open extent, an input has no array, or one of another rank.
+    """
+    inputs = [value for value in model.graph.inputs if not value.is_initializer()]
+    open_inputs = [value for value in inputs if value_type(value) and not _is_static(value.shape)]
+    samples = inputs_of_samples(model)
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    for arrays, where in read_data(data, [value.name for value in inputs]) if open_inputs else ():
+        for value in open_inputs:
+            if value.name not in arrays:
+                raise DovetailError(
+                    f"{where}: no array for input '{value.name}'", "name arrays after the model's inputs"
+                )
+            shape = _of_one_run(value, _shape(arrays[value.name]), value.name in samples, where)
+            known, first = found.setdefault(value.name, (shape, where))
+            if known != shape:
+                raise DovetailError(
+                    f"'{value.name}' is {_text(known)} in {first} and {_text(shape)} in {where}: "
+                    "the data says no single shape",
+                    f"give data of one shape, or write the shape: --fix-shape {value.name}:{'x'.join(map(str, known))}",
+                )
+    return {name: shape for name, (shape, _) in found.items()}
+
+
+def _of_one_run(value: ir.Value, given: tuple[int, ...], samples: bool, where: str) -> tuple[int, ...]:
+    declared: Sequence[object] = given if value.shape is None else list(value.shape)
+    if value.shape is not None and len(declared) != len(given):
+        wanted = ", ".join(map(str, declared))
+        raise DovetailError(f"{where}: input '{value.name}' wants [{wanted}], the array has {list(given)}")
+    shape = tuple(own if _is_known(own) else extent for own, extent in zip(declared, given, strict=True))
+    if value.shape is not None and samples:
+        shape = (1, *shape[1:])
+    if 0 in shape:
+        raise DovetailError(f"{where}: the array for input '{value.name}' is empty: {_text(given)}", "give numbers")
+    return shape
+
+
+def _shape(array: object) -> tuple[int, ...]:
+    import numpy as np
+
+    return tuple(np.shape(array))  # a list or a number has one, too
+
+
+def _is_known(extent: object) -> bool:
+    return isinstance(extent, int) and extent >= 0
+
+
+def _is_static(shape: ir.Shape | None) -> bool:
+    return shape is not None and all(_is_known(extent) for extent in shape)
+
+
+def _text(shape: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, shape))}]"

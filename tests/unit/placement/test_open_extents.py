@@ -1,0 +1,130 @@
+"""Open extents: a note says what they cost, and `--fix-shape data` gives them those of the data."""
+
+import dovetail
+import numpy as np
+import onnx
+import pytest
+from dovetail.cli.main import main
+from dovetail.errors import DovetailError, UsageError
+
+MODEL = """<ir_version: 10, opset_import: ["": 21]>
+g (float[n,3,h,w] image) => (float[n,4,h,w] y) <float[4,3,1,1] k = {1,0,0, 0,2,0, 0,0,3, 1,1,1}>
+{ [conv] a = Conv (image, k)  [relu] b = Relu (a)  [half] y = Sigmoid (b) }"""
+BPU = "bpu-int8:march=bayes"
+
+
+def numbers(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(MODEL), "m.onnx")
+    np.savez("x.npz", image=numbers(6, 3, 8, 10))
+    return "m.onnx"
+
+
+def note(remarks):
+    return next((remark for remark in remarks if remark.rule == "open-extents"), None)
+
+
+def test_an_engine_that_is_slower_on_open_extents_is_noted_with_the_option_to_copy(model):
+    said = note(dovetail.plan(model, "cpu-bf16", data="x.npz").remarks)
+    assert said.why == (
+        "the model leaves extents of 'image' ([n, 3, h, w]) open: cpu-bf16 is up to 2.5 times as slow with open "
+        "extents: --fix-shape image:1x3x8x10"
+    )
+    fixed = dovetail.plan(model, "cpu-bf16", data="x.npz", fix_shapes="data")
+    assert note(fixed.remarks) is None
+
+
+def test_without_data_the_note_names_what_only_the_user_knows(model, capsys):
+    said = note(dovetail.plan(model, BPU).remarks)
+    assert "3 of 3 nodes are not on bpu-int8 because of that" in said.why
+    assert said.suggest == (
+        "--fix-shape image:1x3xNxN (or --data FILE --fix-shape data for the extents of your inputs)"
+    )
+    assert main(["plan", model, "--backend", BPU, "-o", "plan.yaml"]) == 0
+    assert "note: the model leaves extents of 'image'" in capsys.readouterr().err
+
+
+def test_a_node_that_something_else_keeps_away_is_not_counted(tmp_path):
+    text = MODEL.replace("[half] y = Sigmoid (b)", "[odd] y = Det (b)").replace("float[n,4,h,w] y", "float[n,4] y")
+    onnx.save(onnx.parser.parse_model(text.replace("[n,3,h,w]", "[n,3,h,h]")), tmp_path / "m.onnx")
+    assert "2 of 3 nodes are not on bpu-int8" in note(dovetail.plan(tmp_path / "m.onnx", BPU).remarks).why
+
+
+def test_a_fact_about_open_extents_counts_where_the_file_says_so(tmp_path):
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    g (float[n,4,h] x) => (float[n,4,1] y) { [pool] y = GlobalLpPool (x) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    assert "1 of 1 node is not on cpu-bf16" in note(dovetail.plan(tmp_path / "m.onnx", "cpu-bf16").remarks).why
+
+
+def test_nothing_on_the_bpu_is_an_error_with_the_option_that_helps(model):
+    with pytest.raises(DovetailError) as caught:
+        dovetail.compile(model, BPU, data="x.npz")
+    assert "--fix-shape image:1x3x8x10" in caught.value.hint
+    compiled = dovetail.compile(model, BPU, data="x.npz", fix_shapes="data")
+    assert compiled.plan.named("conv").backend == "bpu-int8"
+
+
+def test_the_extents_of_the_data_on_the_command_line(model, capsys):
+    given = ["--backend", BPU, "--data", "x.npz", "--fix-shape", "data"]
+    assert main(["compile", model, *given, "-o", "out"]) == 0
+    assert list(dovetail.load("out").model.graph.inputs[0].shape) == [1, 3, 8, 10]
+    assert main(["bisect", model, *given]) == 0
+    assert "conv" in capsys.readouterr().out
+
+
+def test_bisect_takes_shapes_from_python_too(model):
+    ranking = dovetail.bisect(model, BPU, data="x.npz", fix_shapes={"image": "2x3x8x10"})
+    assert ranking.rows
+
+
+def test_check_judges_the_model_with_fixed_shapes(model, capsys):
+    import dovetail_schemas
+
+    file = next(iter(dovetail_schemas.__path__)) + "/backends/bpu_int8.yaml"
+    assert main(["check", file, model]) == 0
+    assert "is not known before run time" in capsys.readouterr().out
+    assert main(["check", file, model, "--data", "x.npz", "--fix-shape", "data"]) == 0
+    assert "is not known before run time" not in capsys.readouterr().out
+    assert main(["check", file, model, "--fix-shape", "image:1x3x8x10"]) == 0
+    assert "is not known before run time" not in capsys.readouterr().out
+
+
+def test_a_shape_that_is_written_wins_over_the_data(model):
+    plan = dovetail.plan(model, BPU, data="x.npz", fix_shapes=["data", "image:2x3x4x4"])
+    assert plan.named("conv").backend == "bpu-int8"
+    assert "'image' 2x3x4x4" in next(r.why for r in plan.remarks if r.rule == "fixed-shapes")
+
+
+def test_an_extent_of_the_same_name_takes_the_number_that_is_written(tmp_path):
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    g (float[n,4] x, float[n,4] z) => (float[n,4] y) { [sum] y = Add (x, z) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    data = {"x": numbers(6, 4), "z": numbers(6, 4)}
+    plan = dovetail.plan(tmp_path / "m.onnx", "host", data=data, fix_shapes=["data", "x:3x4"])
+    assert "'x' 3x4, 'z' 3x4" in next(r.why for r in plan.remarks if r.rule == "fixed-shapes")
+
+
+def test_samples_of_several_shapes_are_named(model, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    np.savez(folder / "a.npz", image=numbers(1, 3, 8, 10))
+    np.savez(folder / "b.npz", image=numbers(5, 3, 8, 10))
+    assert dovetail.plan(model, BPU, data=folder, fix_shapes="data").named("conv").backend == "bpu-int8"
+    np.savez(folder / "c.npz", image=numbers(1, 3, 9, 10))
+    with pytest.raises(DovetailError) as caught:
+        dovetail.plan(model, BPU, data=folder, fix_shapes="data")
+    assert "a.npz" in caught.value.message
+    assert "c.npz" in caught.value.message
+    assert "--fix-shape image:1x3x8x10" in caught.value.hint
+
+
+def test_extents_of_data_need_data(model, capsys):
+    with pytest.raises(UsageError, match="there is no data"):
+        dovetail.plan(model, BPU, fix_shapes="data")
+    assert main(["plan", model, "--backend", BPU, "--fix-shape", "data"]) == 2
