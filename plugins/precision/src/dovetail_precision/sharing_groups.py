@@ -91,6 +91,7 @@ def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) 
     tied: list[Tie] = []
     computed: dict[tuple[int, Format], PortRule] = {}
     results: dict[tuple[int, Format], Held] = {}
+    known: dict[tuple[int, Format, bool], Parameters | None] = {}
     for node in nodes:
         claim = claim_on(node)
         shared: dict[Format, Tie] = {}
@@ -100,7 +101,13 @@ def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) 
                 if use.is_output:
                     computed[id(value), format_] = rule
                 parameters = rule.parameters.get(format_, _NO_PARAMETERS)
-                adopted = None if parameters.factors else _adopted(value, format_, (id(value), format_) in computed)
+                key = (id(value), format_, (id(value), format_) in computed)
+                if parameters.factors:
+                    adopted = None
+                elif key in known:  # a value may have thousands of readers, and each would look at all of them
+                    adopted = known[key]
+                else:
+                    adopted = known[key] = _adopted(value, format_, key[-1])
                 # A product of scales belongs to one node.
                 kind = (parameters, id(node) if parameters.factors else 0) if adopted is None else (adopted, 0)
                 held = found.setdefault((id(value), format_, *kind), Held(value, format_, parameters, adopted=adopted))

@@ -31,7 +31,14 @@ _ACCUMULATOR = "int32"
 
 
 class Inserter:
-    """Inserts the conversions of one model."""
+    """Inserts the conversions of one model.
+
+    Attributes:
+        model: The model.
+        ctx: What was asked for.
+        names: Fresh names.
+        outputs: Where the graph returns each value that it returned at first.
+    """
 
     def __init__(self, model: Model, ctx: Context):
         self.model, self.ctx = model, ctx
@@ -39,6 +46,9 @@ class Inserter:
         self._steps = ConversionSteps(model, ctx)
         self._places = ConversionPlacement(model, ctx)
         self._constants: dict[tuple, ir.Value] = {}
+        self.outputs: dict[ir.Value, list[int]] = {}
+        for index, output in enumerate(model.graph.outputs):
+            self.outputs.setdefault(output, []).append(index)
         self._borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
 
     def convert(self, forms: list[tuple[Held, Holding]]) -> None:
@@ -223,9 +233,8 @@ class _Conversions:
     def _become_output(self, result: ir.Value) -> None:
         """Return `result` from the graph under the public name of the output."""
         graph, value = self._inserter.model.graph, self._value
-        for index, output in enumerate(graph.outputs):
-            if output is value:
-                graph.outputs[index] = result
+        for index in self._inserter.outputs.get(value, ()):
+            graph.outputs[index] = result
         name = value.name
         value.name = self._inserter.names.fresh(f"{name}_{self._made[0].format.expressed}")
         result.name = name
