@@ -34,9 +34,12 @@ def place_atoms(held_values: Iterable[Held], model: Model, ctx: Context) -> None
         for atom, backend in _wanted(held, borders):
             if get_placement(atom.node).backend != HOST:
                 continue
-            ends = Format.of(atom.element), format_of(atom.floats.dtype)
-            source, target = ends if atom.node.op_type == "DequantizeLinear" else ends[::-1]
-            chosen = places.choose(atom.node, source, target, (backend,))
+            integers, floats = Format.of(atom.element), format_of(atom.floats.dtype)
+            reads_integers = atom.node.op_type == "DequantizeLinear"
+            source, target = (integers, floats) if reads_integers else (floats, integers)
+            end = getattr(borders.get(backend), "out" if held.producer is not None else "into", "")
+            crossing = floats if end == "inside" else integers
+            chosen = places.choose(atom.node, source, target, (backend,), crossing)
             if chosen != HOST:
                 set_placement(atom.node, replace(get_placement(atom.node), backend=chosen))
                 what = f"a conversion of the source model, beside '{_beside(held).name}' whose integers it has"
