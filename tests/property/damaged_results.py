@@ -179,6 +179,8 @@ def _seal(path, out):
         kept = [line for line in lines if not line.startswith("remarks:")]
         plan.write_text("\n".join([*kept, f"remarks: {json.dumps({'file': path.name, 'sha256': digest})}", ""]))
         _seal(plan, out)
+    if not (out / "result.json").is_file():
+        return
     try:
         manifest = json.loads((out / "result.json").read_text())
         content = path.read_bytes()
