@@ -30,8 +30,9 @@ class Plan:
     """All decisions about a model.
 
     Attributes:
-        model: The source model: file name, number of nodes after normalisation, and the SHA-256 of the file
-            (`sha256`). In a saved result also the seal of the compiled model (`result`).
+        model: The source model: file name (`path`), its folder as seen from the working directory, if it is below that
+            (`folder`), number of nodes after normalisation, and the SHA-256 of the file (`sha256`). In a saved result
+            also the seal of the compiled model (`result`).
         backends: Name, strategy and options of each backend, in order of preference.
         nodes: In graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
@@ -97,7 +98,7 @@ class Plan:
         if ctx and ctx.request.plan is None:
             summary["request"] = ctx.request.changed()
         return cls(
-            {"path": str(model.path.name) if model.path else "", "nodes": len(nodes)},
+            {**_file_of(model), "nodes": len(nodes)},
             [_backend_entry(backend, ctx.strategy_of(backend)) for backend in ctx.backends] if ctx else [],
             nodes,
             joins,
@@ -192,3 +193,14 @@ def _backend_entry(backend: Backend, strategy: str) -> dict[str, Any]:
     if backend.chosen:
         entry["options"] = dict(backend.chosen)
     return entry
+
+
+def _file_of(model: Model) -> dict[str, str]:
+    """Name and folder of the source model's file; no folder that is not below the working directory."""
+    if model.path is None:
+        return {"path": ""}
+    try:
+        folder = model.path.resolve().parent.relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):
+        folder = "."
+    return {"path": model.path.name, **({"folder": folder} if folder != "." else {})}
