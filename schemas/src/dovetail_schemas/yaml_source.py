@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail_schemas.errors import SchemaError, near_miss, one_of
+from dovetail_schemas.errors import FileName, SchemaError, near_miss, one_of
 
 if TYPE_CHECKING:
     from dovetail.plugin import Source
@@ -189,15 +189,16 @@ def load_tree(source: Source) -> Entries:
     Raises:
         SchemaError: It cannot be read, is not YAML, or uses what these files may not use.
     """
+    file = FileName(source.name, str(source))
     try:
         data = source.read_bytes()
     except OSError as error:
-        raise SchemaError(f"cannot be read: {error.strerror or error}", source.name) from error
+        raise SchemaError(f"cannot be read: {error.strerror or error}", file) from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SchemaError("not a text file", source.name, data[: error.start].count(b"\n") + 1) from error
-    return parse_tree(text, source.name)
+        raise SchemaError("not a text file", file, data[: error.start].count(b"\n") + 1) from error
+    return parse_tree(text, file)
 
 
 def parse_tree(text: str, file: str) -> Entries:

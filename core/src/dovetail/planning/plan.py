@@ -33,7 +33,7 @@ class Plan:
         model: The source model: file name (`path`), its folder as seen from the working directory, if it is below that
             (`folder`), number of nodes after normalisation, and the SHA-256 of the file (`sha256`). In a saved result
             also the seal of the compiled model (`result`).
-        backends: Name, strategy and options of each backend, in order of preference.
+        backends: Name, strategy, distribution with its version, and options of each backend, in order of preference.
         nodes: In graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.
@@ -99,7 +99,7 @@ class Plan:
             summary["request"] = ctx.request.changed()
         return cls(
             {**_file_of(model), "nodes": len(nodes)},
-            [_backend_entry(backend, ctx.strategy_of(backend)) for backend in ctx.backends] if ctx else [],
+            [_backend_entry(backend, ctx) for backend in ctx.backends] if ctx else [],
             nodes,
             joins,
             edits=[edit.as_dict() for edit in ctx.edits] if ctx else [],
@@ -188,8 +188,10 @@ class Plan:
         return {n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key}
 
 
-def _backend_entry(backend: Backend, strategy: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": backend.name, "strategy": strategy}
+def _backend_entry(backend: Backend, ctx: Context) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": backend.name, "strategy": ctx.strategy_of(backend)}
+    if ctx.plugins is not None and (brought := ctx.plugins.version_of(backend.name)):
+        entry["distribution"] = brought
     if backend.chosen:
         entry["options"] = dict(backend.chosen)
     return entry
