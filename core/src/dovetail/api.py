@@ -223,9 +223,11 @@ def _choice(entry: Mapping[str, Any]) -> BackendChoice:
 
 def _replayed(plan: Plan | str | Path | None, backends: Any, plugins: PluginSet) -> tuple[Plan | None, Any]:
     """The plan to replay, if any, and the backends of the request, which are the plan's where it names none."""
+    from dovetail.passes.backends import check_installed
     from dovetail.planning.plan import Plan
 
     planned = Plan.load(plan, plugins.registry) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
+        check_installed(plugins.registry, planned.backends)
         backends = [_choice(entry) for entry in planned.backends]
     return planned, backends

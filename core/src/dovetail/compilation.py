@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail.gc_pause import gc_paused
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Pass
+    from dovetail.passes.pipeline import Pipeline
     from dovetail.passes.result import Result
     from dovetail.planning.plan import Plan
     from dovetail.plugin.options import Asked
@@ -57,7 +59,7 @@ class Planner:
         if self._prepared is None:
             prepared = self._original.clone()
             self._ctx.begin_round(self._before)
-            self._run(prepared, _PREPARE)
+            self._run(prepared, "prepare")
             self._prepared, self._after = prepared, self._ctx.mark()
         return self._prepared
 
@@ -111,7 +113,7 @@ class Planner:
         ctx.plan = decided
         keep_keys(work)
         ctx.decided = work.clone() if any(getattr(backend, "artifacts", ()) for backend in ctx.backends) else None
-        return self._run(work, _CARRY_OUT)
+        return self._run(work, "carry out")
 
     def _round(self) -> tuple[Model, Plan]:
         """Decide on a fresh graph, with everything that was refused so far."""
@@ -121,7 +123,7 @@ class Planner:
         if self._rounds == 1 and self._prepared is None:
             # Most requests decide once, so that the first time keeps no copy of what is decided on.
             work = self._original.clone()
-            self._run(work, (*_PREPARE, *_DECIDE))
+            self._run(work, "prepare", "decide")
         else:
             # What earlier rounds left behind are graphs, whose nodes refer to each other.
             gc.collect()
@@ -129,16 +131,28 @@ class Planner:
             self._ctx.begin_round(self._after)
             with gc_paused():
                 work = self._prepared.clone()
-            self._run(work, _DECIDE)
+            self._run(work, "decide")
         with gc_paused():
             return work, Plan.extract(work, self._ctx, self._original)
 
-    def _run(self, model: Model, stages: Sequence[str]) -> Result:
-        """Run all passes of `stages` over `model`, in place."""
+    @cached_property
+    def _parts(self) -> dict[str, Pipeline]:
+        """The pipeline of the compilation in parts: composed and configured by plugins once, before anything runs."""
         from dovetail.passes.composition import compose
 
         ctx = self._ctx
-        pipeline = compose(ctx.registry, stages, ctx.request, ctx.plugins, self._passes)
+        groups = _PREPARE, _DECIDE, _CARRY_OUT
+        stages = [stage for group in groups for stage in group]
+        whole = compose(ctx.registry, stages, self._request, ctx.plugins, self._passes)
+        return dict(zip(("prepare", "decide", "carry out"), whole.parts(groups), strict=True))
+
+    def _run(self, model: Model, *parts: str) -> Result:
+        """Run all passes of parts of the compilation over `model`, in place."""
+        from dovetail.passes.pipeline import Pipeline
+
+        ctx = self._ctx
+        found = [self._parts[name] for name in parts]
+        pipeline = Pipeline((step for part in found for step in part), found[0].whole)
         ctx.progress, ctx.decided_outside = self._watch.progress, True
         with gc_paused():
             return pipeline.run(model, ctx, self._watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail_schemas.errors import SchemaError
+from dovetail_schemas.errors import FileName, SchemaError
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, BackendSummary, FindFile, Source
@@ -31,7 +31,7 @@ class BackendYaml:
             key, colon, value = line.partition(":")
             if key == "backend" and colon:
                 return value.partition(" #")[0].strip().strip("'\"")
-        raise SchemaError("no line says 'backend: NAME'", source.name)
+        raise SchemaError("no line says 'backend: NAME'", FileName(source.name, str(source)))
 
     def peek(self, source: Source) -> BackendSummary:
         """What a listing shows; see `peek_backend`."""

@@ -7,7 +7,26 @@ from collections.abc import Iterable
 from dovetail.errors import DovetailError
 from dovetail.suggestions import near_misses
 
-__all__ = ["SchemaError", "near_miss", "one_of"]
+__all__ = ["FileName", "SchemaError", "near_miss", "one_of"]
+
+
+class FileName(str):
+    """The name of a file as messages and remarks show it, the same on every machine, with the path beside it.
+
+    Args:
+        name: Its name.
+        path: Where it is: several files may have the name.
+    """
+
+    __slots__ = ("path",)
+
+    path: str
+
+    def __new__(cls, name: str, path: str) -> FileName:
+        """The name with its path."""
+        made = super().__new__(cls, name)
+        made.path = path
+        return made
 
 
 class SchemaError(DovetailError):
@@ -15,13 +34,15 @@ class SchemaError(DovetailError):
 
     Args:
         problem: What is wrong, without file and line.
-        file: Name of the file.
+        file: Name of the file; the hint says where it is, if that is known and not the current folder.
         line: Line in it, from 1; 0 when the file as a whole is at fault.
     """
 
     def __init__(self, problem: str, file: str, line: int = 0):
         self.problem, self.file, self.line = problem, file, line
-        super().__init__(f"{file}:{line}: {problem}" if line else f"{file}: {problem}")
+        path = file.path if isinstance(file, FileName) else file
+        where = f"the file is {path}" if path != file else ""
+        super().__init__(f"{file}:{line}: {problem}" if line else f"{file}: {problem}", where)
 
 
 def near_miss(word: str, candidates: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dovetail_files.parsing import MOST_DIGITS, Malformed, too_long, yaml_events
 from dovetail_files.reading import UnreadableInput, read_input
 
-from dovetail_schemas.errors import SchemaError, near_miss, one_of
+from dovetail_schemas.errors import FileName, SchemaError, near_miss, one_of
 
 if TYPE_CHECKING:
     from dovetail.plugin import Source
@@ -192,16 +192,17 @@ def load_tree(source: Source) -> Entries:
     Raises:
         SchemaError: It cannot be read, is not YAML, or uses what these files may not use.
     """
-    data = source_bytes(source)
+    file = FileName(source.name, str(source))
+    data = source_bytes(source, file)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SchemaError("not a text file", source.name, data[: error.start].count(b"\n") + 1) from error
-    return parse_tree(text, source.name)
+        raise SchemaError("not a text file", file, data[: error.start].count(b"\n") + 1) from error
+    return parse_tree(text, file)
 
 
-def source_bytes(source: Source) -> bytes:
-    """The content of a file that a user names, or of one in a package.
+def source_bytes(source: Source, file: str = "") -> bytes:
+    """The content of a file that a user names, or of one in a package; errors call it `file`, if that is given.
 
     Raises:
         SchemaError: It cannot be read, is no regular file, or is too large.
@@ -209,9 +210,9 @@ def source_bytes(source: Source) -> bytes:
     try:
         return read_input(source) if isinstance(source, Path) else source.read_bytes()
     except UnreadableInput as error:
-        raise SchemaError(error.problem, source.name) from error
+        raise SchemaError(error.problem, file or source.name) from error
     except OSError as error:
-        raise SchemaError(f"cannot be read: {error.strerror or error}", source.name) from error
+        raise SchemaError(f"cannot be read: {error.strerror or error}", file or source.name) from error
 
 
 def parse_tree(text: str, file: str) -> Entries:

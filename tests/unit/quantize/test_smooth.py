@@ -95,7 +95,7 @@ def test_the_product_before_takes_it_up(data, plugins):
 def test_the_model_computes_the_same_in_floats(data, plugins):
     """What emitters are given has the same changes as what is carried out, before it is quantised."""
     from dovetail.compilation import Planner
-    from dovetail.passes import Context, Request
+    from dovetail.passes import Context, Request, compose
 
     for before in BEFORE.values():
         model = outlying(net(before))
@@ -104,7 +104,7 @@ def test_the_model_computes_the_same_in_floats(data, plugins):
         planner = Planner(model, ctx)
         work, plan = planner.decide()
         ctx.plan, ctx.decided = plan, work.clone()
-        planner._run(work, ("calibrate",))
+        compose(ctx.registry, ("calibrate",), request, plugins).run(work, ctx)
         expected, found = (dovetail.compile(one, "host").run(data) for one in (model, ctx.decided))
         for name in expected:
             assert np.allclose(expected[name], found[name], rtol=1e-3, atol=1e-4 * np.abs(expected[name]).max())

@@ -212,7 +212,7 @@ class TestFacts:
         backend = load(f"ops:\n  {self.rules}", facts=frozenset({"depth"}))
         with pytest.raises(SchemaError) as caught:
             Judge(backend)
-        assert str(caught.value) == "x.yaml: its limits need the fact 'depth', which no plugin registers"
+        assert caught.value.message == "x.yaml: its limits need the fact 'depth', which no plugin registers"
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_the_errors(cell, message, tmp_path):
     path.write_text(file_of(code(cell)))
     with pytest.raises(DovetailError) as caught:
         BackendYaml().load(path, find, {}, frozenset())
-    assert str(caught.value) == message
+    assert caught.value.message == message
 
 
 def test_every_key_has_an_error():

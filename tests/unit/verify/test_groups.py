@@ -46,7 +46,7 @@ def test_the_worst_of_five_hundred_is_found_in_thirteen_runs(bad, told):
     """Whatever the first look says: that it is the bad one, that it is another, or nothing."""
     suspect = {True: bad, False: 499 - bad}.get(told)
     groups, trials = groups_of([1e-6 if index != bad else 0.1 for index in range(500)], {f"n{suspect}": 1.0})
-    groups.refine(lambda _: loudest_splittable(groups), 100)
+    groups.refine(lambda _: loudest_splittable(groups, groups.total()), 100)
     worst = max(groups.groups, key=lambda group: group.worst(groups.total()))
     assert worst.names == [f"n{bad}"]
     assert trials.runs <= 13
@@ -66,7 +66,7 @@ def test_a_unit_that_follows_another_stays_with_it():
 
 def test_runs_are_a_budget():
     groups, trials = groups_of([0.1] * 64)
-    groups.refine(lambda _: loudest_splittable(groups), 6)
+    groups.refine(lambda _: loudest_splittable(groups, groups.total()), 6)
     assert trials.runs == 6
     assert len(groups.groups) == 5
 

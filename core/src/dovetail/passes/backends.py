@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
@@ -16,7 +16,33 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Source
     from dovetail.plugin.registry import Registry
 
-__all__ = ["load_backend_file", "load_chosen"]
+__all__ = ["check_installed", "load_backend_file", "load_chosen"]
+
+
+def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) -> None:
+    """Look whether the backends of a plan are there.
+
+    Args:
+        registry: The installed backends.
+        entries: The plan's backends.
+
+    Raises:
+        DovetailError: One is not; the error names the distribution and version that the plan was made with.
+    """
+    for entry in entries:
+        name = str(entry["name"])
+        if name in registry.backend:
+            continue
+        try:
+            registry.backend.entry(name)
+        except DovetailError as error:
+            made_with = entry.get("distribution")
+            if not isinstance(made_with, str) or not made_with or registry.backend.is_clash(name):
+                raise
+            broken = [text for text in registry.absent if f"({made_with.partition(' ')[0]} " in text]
+            state = "; ".join(broken) or f"the plan was made with that of {made_with}"
+            hint = error.hint if broken else f"pip install '{made_with.replace(' ', '==')}'"
+            raise DovetailError(f"backend '{name}' is not here: {state}", hint) from None
 
 
 def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:

@@ -17,7 +17,7 @@ from dovetail.passes.instrumentation import ALL, Instrumentation
 from dovetail.passes.nested import check_anchors, regions_under
 from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
-from dovetail.passes.steps import Fixpoint, Nested, Step, names_in
+from dovetail.passes.steps import Fixpoint, Nested, Step
 from dovetail.planning.remark import Remark
 from dovetail.plugin.isolation import described, foreign_output
 
@@ -57,7 +57,7 @@ class Manager:
         Raises:
             DovetailError: The model is invalid, a pass refused it, failed, or left it invalid, or a hook changed it.
         """
-        self._watch.check_names(names_in(self._pipeline.steps))
+        self._watch.check_names(self._pipeline.names())
         self._ctx.model = self._model = model
         give_dialect(model, self._ctx.registry)
         # Checked before any pass runs, so that a defect of the model is not blamed on a pass.

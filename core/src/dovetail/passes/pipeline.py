@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -26,10 +26,13 @@ class Pipeline:
 
     Attributes:
         steps: A list that may be edited until the pipeline runs.
+        whole: The pipeline that this one is a part of, if it is one; what watches a run may name any pass of it.
     """
 
-    def __init__(self, steps: Iterable[Step] = ()):
+    def __init__(self, steps: Iterable[Step] = (), whole: Pipeline | None = None):
         self.steps: list[Step] = list(steps)
+        self.whole = whole
+        self._before: dict[int, Step] = {}  # by `id`, the step that one was inserted before
 
     @classmethod
     def parse(cls, text: str, registry: Registry) -> Pipeline:
@@ -68,6 +71,35 @@ class Pipeline:
         """Return every pass in order, including those in fixpoints and nested pipelines."""
         return passes_in(self.steps)
 
+    def parts(self, groups: Sequence[Sequence[str]]) -> list[Pipeline]:
+        """Cut a composed pipeline into one for each group of stages, which follow each other.
+
+        A step is where its first pass with a stage belongs, but never before the steps in front of it. One without a
+        stage is with the step that it was inserted before, else with the one in front of it.
+
+        Args:
+            groups: The stages of each part, in order; together they are all stages of the pipeline.
+        """
+        place = {stage: number for number, group in enumerate(groups) for stage in group}
+
+        def own(step: Step) -> int | None:
+            stages = (pass_.stage for pass_ in passes_in([step]))
+            return next((place[stage] for stage in stages if stage in place), None)
+
+        parts = [Pipeline(whole=self) for _ in groups]
+        current = 0
+        for step in self.steps:
+            number = own(step)
+            if number is None and id(step) in self._before:
+                number = own(self._before[id(step)])
+            current = max(current, number or 0)
+            parts[current].steps.append(step)
+        return parts
+
+    def names(self) -> list[str]:
+        """The names that may be watched: of every pass of this pipeline, and of the one that it is a part of."""
+        return list(names_in((self.whole or self).steps))
+
     def index(self, name: str) -> int:
         """Return the position of the first step that is the pass `name`, or a step that contains it.
 
@@ -81,7 +113,9 @@ class Pipeline:
 
     def insert_before(self, name: str, step: Step) -> None:
         """Insert `step` before the first step that runs the pass `name`."""
-        self.steps.insert(self.index(name), step)
+        position = self.index(name)
+        self._before[id(step)] = self.steps[position]
+        self.steps.insert(position, step)
 
     def insert_after(self, name: str, step: Step) -> None:
         """Insert `step` after the first step that runs the pass `name`."""

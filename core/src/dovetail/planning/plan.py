@@ -30,9 +30,10 @@ class Plan:
     """All decisions about a model.
 
     Attributes:
-        model: The source model: file name, number of nodes after normalisation, and the SHA-256 of the file
-            (`sha256`). In a saved result also the seal of the compiled model (`result`).
-        backends: Name, strategy and options of each backend, in order of preference.
+        model: The source model: file name (`path`), its folder as seen from the working directory, if it is below that
+            (`folder`), number of nodes after normalisation, and the SHA-256 of the file (`sha256`). In a saved result
+            also the seal of the compiled model (`result`).
+        backends: Name, strategy, distribution with its version, and options of each backend, in order of preference.
         nodes: In graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.
@@ -97,8 +98,8 @@ class Plan:
         if ctx and ctx.request.plan is None:
             summary["request"] = ctx.request.changed()
         return cls(
-            {"path": str(model.path.name) if model.path else "", "nodes": len(nodes)},
-            [_backend_entry(backend, ctx.strategy_of(backend)) for backend in ctx.backends] if ctx else [],
+            {**_file_of(model), "nodes": len(nodes)},
+            [_backend_entry(backend, ctx) for backend in ctx.backends] if ctx else [],
             nodes,
             joins,
             edits=[edit.as_dict() for edit in ctx.edits] if ctx else [],
@@ -187,8 +188,21 @@ class Plan:
         return {n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key}
 
 
-def _backend_entry(backend: Backend, strategy: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": backend.name, "strategy": strategy}
+def _backend_entry(backend: Backend, ctx: Context) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": backend.name, "strategy": ctx.strategy_of(backend)}
+    if ctx.plugins is not None and (brought := ctx.plugins.version_of(backend.name)):
+        entry["distribution"] = brought
     if backend.chosen:
         entry["options"] = dict(backend.chosen)
     return entry
+
+
+def _file_of(model: Model) -> dict[str, str]:
+    """Name and folder of the source model's file; no folder that is not below the working directory."""
+    if model.path is None:
+        return {"path": ""}
+    try:
+        folder = model.path.resolve().parent.relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):
+        folder = "."
+    return {"path": model.path.name, **({"folder": folder} if folder != "." else {})}

@@ -33,6 +33,8 @@ def register(registry: Registry) -> None:
 def configure_pipeline(pipeline: Pipeline, request: Request) -> None:
     """Have the last word on a composed pipeline: add, move or drop steps in place.
 
+    Called once for a compilation, with the passes of all of its stages, however often it decides again.
+
     Args:
         pipeline: The passes of all plugins in order; `pipeline.steps` is an ordinary list.
         request: What the user asked for.

@@ -66,6 +66,12 @@ class PluginRecord:
         """The plugin and its distribution, for messages: `plugin acme (dovetail-acme)`."""
         return f"plugin {self.name} ({self.distribution})"
 
+    @property
+    def absence(self) -> str:
+        """Why what it brings is not there, with its version."""
+        state = "is broken" if self.status == "broken" else "is disabled"
+        return f"plugin {self.name} ({' '.join(filter(None, (self.distribution, self.version)))}) {state}: {self.error}"
+
     def as_dict(self) -> dict[str, object]:
         """The record as plain data."""
         return {**vars(self), "hooks": list(self.hooks)}
@@ -95,6 +101,13 @@ class PluginSet:
     def broken(self) -> list[PluginRecord]:
         """The plugins that failed."""
         return [record for record in self.plugins if record.status == "broken"]
+
+    def version_of(self, backend: str) -> str:
+        """The distribution that brings a backend, with its version (`dovetail-acme 1.0`); empty for this program's."""
+        if backend not in self.registry.backend:
+            return ""
+        owner = self.registry.backend.entry(backend).owner
+        return next((f"{owner} {r.version}".strip() for r in self.plugins if r.distribution == owner and r.version), "")
 
     def attach(self, plugin: Any, name: str) -> None:
         """Add a plugin that no distribution brings: a module or an object whose methods are hooks, for this set only.
@@ -272,6 +285,9 @@ def load_plugins(
     _refuse_clashes(found)
     plugins = PluginSet()
     plugins._load(found)
+    plugins.registry.absent.extend(record.absence for record in plugins.plugins if record.status != "ok")
+    for clash in plugins.registry.backend.clashes():
+        warnings.warn(f"{clash.message}; {clash.hint}", PluginWarning, stacklevel=2)
     for record in plugins.broken:
         if strict:
             raise DovetailError(str(record))

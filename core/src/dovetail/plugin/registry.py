@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
+from dovetail.planning.placement import HOST
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail.suggestions import did_you_mean
 
@@ -66,6 +67,7 @@ class Table:
         self._forms = KINDS[kind]
         self._registry = registry
         self._entries: dict[str, Entry] = {}
+        self._rivals: dict[str, list[Entry]] = {}  # backends of one name, of which nobody said which one is meant
 
     def __call__(self, name: str, target: str) -> None:
         """Register `target` under `name`.
@@ -81,6 +83,12 @@ class Table:
             raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {forms}")
         entry = Entry(name, target, self._registry.owner)
         taken = self._entries.get(name)
+        if self.kind == "backend" and self._is_rival(entry, taken):
+            rivals = self._rivals.setdefault(name, [taken] if taken else [])
+            self._entries.pop(name, None)
+            rivals.append(entry)
+            self._registry._added.append((self, name))
+            return
         if taken and taken != entry:
             raise DovetailError(
                 f"{self.kind} {name!r} is registered by {taken.owner} ({taken.target}) and by {entry.owner} ({target})",
@@ -117,9 +125,42 @@ class Table:
         target = self.entry(name).target
         return self._forms is _FILE or self._forms is _FILE_OR_CLASS and not _CLASS.fullmatch(target)
 
-    def drop(self, name: str) -> None:
-        """Take a registration back: what turned out to be at fault is left out, and is reported once."""
-        del self._entries[name]
+    def drop(self, name: str, owner: str = "") -> None:
+        """Take a registration back: what turned out to be at fault is left out, and is reported once.
+
+        Args:
+            name: Its name.
+            owner: The distribution that registered it, where several may have.
+        """
+        rivals = [entry for entry in self._rivals.pop(name, ()) if entry.owner != owner]
+        if not rivals:
+            self._entries.pop(name, None)
+        elif len(rivals) == 1:
+            self._entries[name] = rivals[0]
+        else:
+            self._rivals[name] = rivals
+
+    def is_clash(self, name: str) -> bool:
+        """Whether a name is left out because several distributions registered it."""
+        return name in self._rivals
+
+    def clashes(self) -> list[DovetailError]:
+        """For each name that several distributions registered, and which is left out, what to do about it."""
+        return [self._clash(name) for name in sorted(self._rivals)]
+
+    def _is_rival(self, entry: Entry, taken: Entry | None) -> bool:
+        """Whether another distribution has the name of a backend; that of the host, which all need, stays with it."""
+        known = [*self._rivals.get(entry.name, ()), *([taken] if taken else ())]
+        return entry.name != HOST and bool(known) and all(other.owner != entry.owner for other in known)
+
+    def _clash(self, name: str) -> DovetailError:
+        rivals = self._rivals[name]
+        brought = " and ".join(f"by {entry.owner} ({entry.target})" for entry in rivals)
+        ways = " or ".join(f"--no-plugin {entry.owner}" for entry in rivals)
+        return DovetailError(
+            f"{self.kind} {name!r} is registered {brought}, so none of them is taken",
+            f"choose one by leaving out: {ways}",
+        )
 
     def get(self, name: str, default: Any = None) -> Any:
         """Load what is registered as `name`, or return `default` if nothing is."""
@@ -133,10 +174,13 @@ class Table:
         """
         if name in self._entries:
             return self._entries[name]
+        if name in self._rivals:
+            raise self._clash(name)
+        absent = "".join(f"; {text}" for text in self._registry.absent)
         installed = "installed backends" if self.kind == "backend" else "installed"
         raise DovetailError(
             f"unknown {self.kind} {name!r}{did_you_mean(name, self._entries)}",
-            f"{installed}: {', '.join(self) or 'none'}; another one comes with the distribution that brings it",
+            f"{installed}: {', '.join(self) or 'none'}; another one comes with the distribution that brings it{absent}",
         )
 
     def title(self, name: str) -> str:
@@ -169,10 +213,16 @@ class Registry:
 
     def __init__(self, owner: str = "this program"):
         self.owner = owner
+        self._absent: list[str] = []
         self._added: list[tuple[Table, str]] = []
         for kind in KINDS:
             # `pass` is a keyword of Python.
             setattr(self, "pass_" if kind == "pass" else kind, Table(kind, self))
+
+    @property
+    def absent(self) -> list[str]:
+        """The plugins whose things are not here, because they are broken or left out, each with the reason."""
+        return self._absent
 
     @property
     def tables(self) -> list[Table]:
@@ -202,7 +252,7 @@ class Registry:
             yield
         except BaseException:
             for table, name in self._added:
-                table.drop(name)
+                table.drop(name, owner)
             self._added.clear()
             raise
         finally:

@@ -37,8 +37,9 @@ def explain(
             grouped by their reasons. Without it, the whole model is.
         all: Every node that the first backend has not got, grouped by cause, with the remedies that were tried; without
             a selector. `dovetail_explain.functions.elsewhere` gives the same as data.
-        model: The source model. With it, or where it is found beside the result or in the current folder by name and
-            digest, what might bring one node to a backend is tried, and the lines say what works.
+        model: The source model. With it, or where it is found by name and digest, what might bring one node to a
+            backend is tried, and the lines say what works. It is looked for in the current folder, that of the result
+            and the two above it, and below these in the folder that the plan records.
         plugins: The plugins that read it, and to try it with; by default all that are installed.
 
     Raises:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from dovetail_explain.remedies import Tried
 
+_ABOVE = 2  # folders above that of a result: results are mostly written into `out` or `out/NAME` beside the model
+
 __all__ = ["none_after", "remedy_lines", "suggestions_for", "trials_for"]
 
 _MOST_NODES = 20_000
@@ -134,16 +136,29 @@ def _opened(plan: Plan, result: object, model: object, plugins: PluginSet, most_
 
 
 def _beside(plan: Plan, result: object) -> Path | None:
-    """The source model, by its name and digest: in the current folder, in that of the result, or beside it."""
+    """The source model, by its name and digest, in one of `_places`."""
     if plan.source is not None and plan.source.is_file():
         return plan.source
     name = plan.model.get("path")
+    if not isinstance(name, str) or not name:
+        return None
+    for place in _places(plan, result):
+        path = place / name
+        if path.is_file() and _is_it(plan, path):
+            return path
+    return None
+
+
+def _places(plan: Plan, result: object) -> list[Path]:
+    """Where the source model may be: the current folder, that of the result and the two above, and in each of these
+    the folder that the plan records, which is as seen from where it was made."""
     folder = Path(result) if isinstance(result, (str, Path)) else Path()
     folder = folder.parent if folder.is_file() else folder
-    for place in (Path(), folder, folder.resolve().parent) if name else ():
-        if (place / name).is_file() and _is_it(plan, place / name):
-            return place / name
-    return None
+    above = [folder, *list(folder.resolve().parents)[:_ABOVE]]
+    recorded = plan.model.get("folder")
+    # A plan is text of somebody else: without a digest to tell the model by, it leads nowhere.
+    inner = recorded if isinstance(recorded, str) and plan.model.get("sha256") else ""
+    return list(dict.fromkeys(place / part for place in (Path(), *above) for part in ("", *([inner] * bool(inner)))))
 
 
 def _is_it(plan: Plan, path: Path) -> bool:

@@ -109,9 +109,10 @@ def _backends(model: Model) -> set[str]:
 
 
 def _backends_of(names: set[str], plan: Plan, ctx: Context) -> tuple[Backend, ...]:
-    from dovetail.passes.backends import load_chosen
+    from dovetail.passes.backends import check_installed, load_chosen
     from dovetail.passes.request import BackendChoice
 
+    check_installed(ctx.registry, [entry for entry in plan.backends if entry["name"] in names - {HOST}])
     options = {entry["name"]: BackendChoice(entry["name"], dict(entry.get("options", {}))) for entry in plan.backends}
     chosen = [load_chosen(ctx.registry, options.get(name, BackendChoice(name))) for name in sorted(names - {HOST})]
     return (*chosen, ctx.host)
