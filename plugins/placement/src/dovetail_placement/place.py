@@ -16,6 +16,7 @@ from dovetail.suggestions import near_misses
 
 from dovetail_placement.claiming import Claiming
 from dovetail_placement.edits import apply_edits
+from dovetail_placement.empty_backends import remark_empty_backends
 from dovetail_placement.fix_ups import fix_up_claims
 from dovetail_placement.judges import Judges
 from dovetail_placement.open_extents import remark_open_extents
@@ -67,6 +68,7 @@ class Place(Pass):
             # What strategies say of the edited graph counts; edits are made next to nodes of the graph before.
             ctx.remarks[:] = [*known, *edited]
             claiming = _claims(model, ctx)
+        remark_empty_backends(claiming, ctx)
         claiming.claim(ctx.host)
         _check_all_placed(claiming, ctx)
         _annotate(claiming.claimed, claiming.flat, ctx)

@@ -1,0 +1,44 @@
+"""A backend that gets no node is said to have none, with the reason, and with what would help where that was tried."""
+
+import dovetail
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+
+def net(*operators):
+    """A chain of operators on images, with a weight for every Conv."""
+    weight = numpy_helper.from_array(np.random.default_rng(0).normal(0, 0.5, (4, 4, 1, 1)).astype(np.float32), "w")
+    nodes, value = [], "x"
+    for number, op_type in enumerate(operators):
+        given = [value, "w"] if op_type == "Conv" else [value]
+        nodes.append(helper.make_node(op_type, given, [f"v{number}"], name=f"{op_type.lower()}_{number}"))
+        value = f"v{number}"
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 4, 4]) for name in ("x", value)]
+    graph = helper.make_graph(nodes, "net", infos[:1], infos[1:], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+DATA = {"x": np.ones((1, 4, 4, 4), np.float32)}
+
+
+def notes(model, backend):
+    compiled = dovetail.compile(model, backend, data=DATA)
+    return compiled, [note for note in compiled.notes() if "got no node" in note]
+
+
+def test_a_strategy_that_would_claim_some_is_named_with_their_number():
+    compiled, (note,) = notes(net("Conv", "Tanh", "Conv"), "ppl-int8")
+    assert compiled.coverage().startswith("host 3")
+    assert "its file takes 2 nodes, and strategy 'conv-to-conv' keeps none of them" in note
+    option = note.partition("--backend ")[2].split()[0]
+    helped, said = notes(net("Conv", "Tanh", "Conv"), option)
+    assert not said and helped.coverage().startswith("ppl-int8 ")
+
+
+def test_without_a_node_that_the_backend_takes_the_commonest_reason_is_given():
+    _, (note,) = notes(net("Tanh", "Tanh"), "ppl-int8")
+    assert "2 nodes because ppl-int8 does not list Tanh" in note and "would claim" not in note
+
+
+def test_a_backend_with_nodes_has_no_such_note():
+    assert notes(net("Conv", "Relu", "Conv"), "ppl-int8")[1] == []
