@@ -199,7 +199,7 @@ def test_without_the_distribution_the_message_says_what_is_missing(acme, dovetai
     acme(*COMPILE, "acme-aot")
     done = dovetail("run", "out", "--data", SAMPLES)
     assert done.returncode == 1
-    assert "unknown backend 'acme-aot'" in done.stderr
+    assert "backend 'acme-aot' is not here: the plan was made with that of dovetail-example-engine" in done.stderr
 
 
 def test_from_python(site, tmp_path, monkeypatch):

@@ -143,7 +143,10 @@ def test_when_it_is_gone(dovetail, site):
     compiled = dovetail("compile", DIGITS, "--backend", "toy-npu", "-o", "out", PYTHONPATH=str(site))
     assert compiled.returncode == 0, compiled.stderr
     for arguments, says in (
-        (("run", "out", "--data", SAMPLES), "unknown backend 'toy-npu'"),
+        (
+            ("run", "out", "--data", SAMPLES),
+            "backend 'toy-npu' is not here: the plan was made with that of dovetail-example-tools",
+        ),
         (("opt", DIGITS, "-p", "clips"), "unknown pass 'clips'"),
         (("compile", DIGITS, "--backend", "host", "--edit", "unit-conv=conv_2"), "unknown edit 'unit-conv'"),
     ):
