@@ -10,6 +10,7 @@ from typing import Any
 
 from dovetail.plugin import EngineError
 from dovetail_files.digests import file_sha256
+from dovetail_files.parsing import parse_json
 from dovetail_files.writing import write_text
 
 __all__ = ["DESCRIPTION", "ENGINE", "EngineFile", "Port", "read_engine", "write_engine"]
@@ -71,13 +72,13 @@ def read_engine(folder: Path) -> EngineFile:
         EngineError: A file is missing, damaged, truncated, or of another version of this format.
     """
     try:
-        document = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        document = parse_json((folder / DESCRIPTION).read_bytes())
         if not isinstance(document, dict) or document.pop("format", None) != _VERSION:
             raise ValueError("it has another format")
         if document.pop(_DIGEST, None) != _digest({"format": _VERSION, **document}):
             raise ValueError("it was altered since it was written")
         engine = EngineFile(**_typed(document))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise EngineError(f"{folder / DESCRIPTION} cannot be read: {error}", _AGAIN) from None
     path = folder / ENGINE
     try:
