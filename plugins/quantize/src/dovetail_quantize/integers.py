@@ -12,7 +12,7 @@ from dovetail.planning.holdings import Parameters
 
 from dovetail_quantize.slices import scale_shape
 
-__all__ = ["bounds", "expressible", "parameters_of_range", "quantised", "shaped"]
+__all__ = ["bounds", "expressible", "parameters_of_range", "quantised", "scales_of_range", "shaped"]
 
 _FLOAT32_BITS = 32
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
@@ -40,8 +40,14 @@ def parameters_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> P
         low: The smallest number, or one per index along the axis.
         high: The largest, as many.
     """
+    scale, zero = scales_of_range(format_, np.atleast_1d(low), np.atleast_1d(high))
+    return Parameters(tuple(scale.tolist()), tuple(int(one) for one in zero))
+
+
+def scales_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scales and zero points that cover real numbers from `low` to `high`, and zero; as float64, in their shape."""
     smallest, largest = bounds(format_)
-    low, high = (np.atleast_1d(np.asarray(end, np.float64)) for end in (np.minimum(low, 0), np.maximum(high, 0)))
+    low, high = np.minimum(np.asarray(low, np.float64), 0), np.maximum(np.asarray(high, np.float64), 0)
     if format_.scheme == "asymmetric":
         scale = (high - low) / (largest - smallest)
     elif smallest == 0:
@@ -54,10 +60,8 @@ def parameters_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> P
     # The model holds scales in float32, so that everything else has to be computed with these.
     scale = scale.astype(np.float32).astype(np.float64)
     if format_.scheme == "asymmetric":
-        zero = np.clip(np.rint(smallest - low / scale), smallest, largest)
-    else:
-        zero = np.full(scale.shape, (largest + 1) // 2 if smallest == 0 else 0)
-    return Parameters(tuple(scale.tolist()), tuple(int(one) for one in zero))
+        return scale, np.clip(np.rint(smallest - low / scale), smallest, largest)
+    return scale, np.full(scale.shape, float((largest + 1) // 2 if smallest == 0 else 0))
 
 
 def expressible(parameters: Parameters, format_: Format) -> Parameters:

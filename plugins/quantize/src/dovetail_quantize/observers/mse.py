@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dovetail_quantize.histogram import Points
-from dovetail_quantize.integers import bounds, parameters_of_range
+from dovetail_quantize.integers import bounds, parameters_of_range, scales_of_range
 from dovetail_quantize.observers.counting import CountingObserver
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ __all__ = ["MeanSquaredError"]
 
 _PER_OCTAVE, _OCTAVES = 8, 8  # candidates
 _FINER = 2.0 ** (np.arange(-3, 4) / (4 * _PER_OCTAVE))
+_AT_ONCE = 1 << 16  # numbers that are rounded at the same time
 _GAIN = 0.01  # share of the error; the middle of a bin stands for its numbers only to within less
 
 
@@ -68,20 +69,18 @@ class _Search:
 
     def shrink(self, low: np.ndarray | None, high: np.ndarray | None) -> None:
         """Try shares of the whole range; None leaves an end where it is."""
-        for index in range(len(high if low is None else low)):
-            self._try(
-                self._low if low is None else self._whole[0] * low[index],
-                self._high if high is None else self._whole[1] * high[index],
-            )
+        self._try(
+            self._low[None] if low is None else self._whole[0] * low[:, None],
+            self._high[None] if high is None else self._whole[1] * high[:, None],
+        )
 
     def refine(self, low: int, high: int) -> None:
         """Try ranges around the best; an end with 0 stays."""
-        centre = self._low, self._high
-        for factor in _FINER:
-            self._try(
-                np.maximum(centre[0] * factor**low, self._whole[0]),
-                np.minimum(centre[1] * factor**high, self._whole[1]),
-            )
+        factors = _FINER[:, None]
+        self._try(
+            np.maximum(self._low * factors**low, self._whole[0]),
+            np.minimum(self._high * factors**high, self._whole[1]),
+        )
 
     def best(self) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of each slice."""
@@ -89,16 +88,23 @@ class _Search:
         better = self._error < self._all * (1 - gain)
         return np.where(better, self._low, self._whole[0]), np.where(better, self._high, self._whole[1])
 
-    def _try(self, low: np.ndarray, high: np.ndarray) -> None:
-        error = self._errors(low, high)
-        better = error < self._error
-        self._error = np.where(better, error, self._error)
-        self._low, self._high = np.where(better, low, self._low), np.where(better, high, self._high)
+    def _try(self, lows: np.ndarray, highs: np.ndarray) -> None:
+        """Try ranges: one row per candidate with one number per slice, as many at once as memory is set aside for."""
+        lows, highs = np.broadcast_arrays(lows, highs)
+        at_once = max(1, _AT_ONCE // max(1, self._points.positions.size))
+        for start in range(0, len(lows), at_once):
+            low, high = lows[start : start + at_once], highs[start : start + at_once]
+            errors = self._errors(low, high)
+            best = np.argmin(errors, axis=0)[None]
+            error, low, high = (np.take_along_axis(each, best, axis=0)[0] for each in (errors, low, high))
+            better = error < self._error
+            self._error = np.where(better, error, self._error)
+            self._low, self._high = np.where(better, low, self._low), np.where(better, high, self._high)
 
     def _errors(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The sum of the squared errors of every slice."""
+        """The sum of the squared errors of every slice; the ends may have an axis of candidates in front."""
         smallest, largest = bounds(self._format)
-        scale, zero = (np.asarray(part, np.float64)[:, None] for part in parameters_of_range(self._format, low, high))
+        scale, zero = (part[..., None] for part in scales_of_range(self._format, low, high))
         numbers, counts, _ = self._points
         integers = np.clip(np.rint(numbers / scale) + zero, smallest, largest)
-        return np.sum(((integers - zero) * scale - numbers) ** 2 * counts, axis=1)
+        return np.sum(((integers - zero) * scale - numbers) ** 2 * counts, axis=-1)
