@@ -69,6 +69,8 @@ def compile_job(
             other = Context(wanted, plugins=plugins)
             other.load_backends()
             other.try_engines = try_engines
+            if wanted.data is request.data:
+                other.measured = ctx.measured
             latest = wanted, Planner(original, other, passes, watch)
         compiled = latest[1].compile(asked)
         compiled.source = original.path and original.path.absolute()

@@ -56,3 +56,16 @@ def test_mix_takes_the_range_that_loses_less(outlier):
         errors[name] = float(np.sum((np.clip(np.rint(numbers / scale), -128, 127) * scale - numbers) ** 2))
     assert errors["minmax"] != errors["kl"]
     assert errors["mix"] == min(errors["minmax"], errors["kl"])
+
+
+def test_the_scales_of_the_search_are_those_of_the_chosen_observer_alone():
+    def scales(compiled):
+        return {name: [held.get("scale") for held in values] for name, values in compiled.plan.values.items()}
+
+    rng = np.random.default_rng(7)
+    data = {"x": rng.standard_t(3, (400, 4, 8, 8)).astype(np.float32)}  # long tails, and more numbers than are kept
+    searched = dovetail.compile(net(), "bpu-int8:march=bayes", data=data)
+    best = said(searched)[0].removeprefix("calibrated with ").partition(":")[0]
+    named = {"percentile{percentile=99.995}": "percentile,observer.percentile=99.995"}.get(best, best)
+    alone = dovetail.compile(net(), f"bpu-int8:march=bayes,observer={named}", data=data)
+    assert scales(searched) == scales(alone)

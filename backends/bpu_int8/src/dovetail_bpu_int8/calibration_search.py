@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.passes import Request
     from dovetail.plugin import CompileJob
+    from dovetail_verify.compare import Run
 
 __all__ = ["CANDIDATES", "best_request", "remark_of", "wants_search"]
 
@@ -27,6 +28,7 @@ CANDIDATES = (
 """Options of the backend: what the vendor calls max, max with 0.99995, and kl."""
 
 _BACKEND = "bpu-int8"
+_FLOATS = {"arithmetic": "floats"}  # Q/DQ rounds as integers do, and takes a third of the time to compile
 _BATCHES = 32
 
 
@@ -47,14 +49,20 @@ def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
     Raises:
         DovetailError: The model cannot be compiled.
     """
+    from dovetail_quantize.known_parameters import compare_observers
+    from dovetail_verify.accuracy.trials import Remembered
+    from dovetail_verify.runners import reference
+
     found: dict[str, float] = {}
     requests: dict[str, Request] = {}
+    original = Remembered(reference(job.original, job.ctx))
+    compare_observers(job.ctx, [_choice(_with(job.request, options)).observer for options in CANDIDATES])
     for number, options in enumerate(CANDIDATES, start=1):
         if job.progress:
             job.progress("choose an observer", number, len(CANDIDATES))
         request = _with(job.request, options)
         name = str(_choice(request).observer)
-        cosine = _cosine(job, request)
+        cosine = _cosine(job, _with(request, _FLOATS), original)
         if cosine is None:
             return job.request, {}
         found[name], requests[name] = cosine, request
@@ -87,20 +95,23 @@ def _with(request: Request, options: dict[str, str]) -> Request:
     )
 
 
-def _cosine(job: CompileJob, request: Request) -> float | None:
+def _cosine(job: CompileJob, request: Request, original: Run) -> float | None:
     """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
     from dovetail_runtime.data.batches import batches
-    from dovetail_verify.runners import compared
+    from dovetail_verify.compare import verify
+    from dovetail_verify.runners import runner
 
     ctx = Context(request, plugins=job.ctx.plugins)
     ctx.load_backends()
     ctx.try_engines = ctx.files_wanted = False
+    ctx.measured = job.ctx.measured
     compiled = Planner(job.original, ctx, job.passes).compile()
     if not any(_calibrated(held) for held in compiled.plan.values.values()):
         return None
     found: list[float] = []
+    run = runner(compiled)
     for feeds, _ in islice(batches(job.original, request.data, compiled.model), _BATCHES):
-        outputs = compared(job.original, compiled, feeds, request.seed, None, None, ctx).outputs
+        outputs = verify(job.original, original, run, feeds, made=compiled.model).outputs
         cosines = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
         if not cosines:
             return None

@@ -84,7 +84,9 @@ class Context:
         unedited: A copy of the graph before the edits of this round, if there were any.
         asked: Overrides by options, by name of a node of the main graph: `high`, `low` or an element type that the
             strategy of its backend knows, and what asks for it (`--min-snr 30`).
-        kept: Results that stay valid when the model is decided again, such as measurements on data, by pass name.
+        kept: Results that stay valid when the model is decided again, such as engines and ranges, by pass name.
+        measured: Measurements on the data of the request that hold for other requests with the same model and data,
+            too, by pass name; the contexts of one compilation share them.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Context:
         self.progress: Progress | None = None
         self.asked: Mapping[str, tuple[str, str]] = {}
         self.kept: dict[str, Any] = {}
+        self.measured: dict[str, Any] = {}
         self.refusals = Refusals()
         self.decided_outside = False
         self.plan: Plan | None = None

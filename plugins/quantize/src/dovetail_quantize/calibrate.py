@@ -19,7 +19,8 @@ from dovetail_precision.source_quantisation import dequantising, weight_of
 from dovetail_quantize.adopting import is_adopted, range_of_source, repeated
 from dovetail_quantize.bias_range import weight_scale_for_bias
 from dovetail_quantize.integers import expressible
-from dovetail_quantize.named_observer import NamedObserver
+from dovetail_quantize.known_parameters import KnownParameters, ObserversTogether, known_parameters
+from dovetail_quantize.named_observer import NamedObserver, chosen_observer
 from dovetail_quantize.observing import observe
 from dovetail_quantize.products import product_of_scales
 from dovetail_quantize.replayed import replayed_parameters
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.planning.observers import ObserverChoice
 
 __all__ = ["Calibrate"]
 
@@ -196,25 +198,43 @@ class _Calibration:
                 f"'{first.value.name}' lies; {unknown}",
                 "give --data with inputs like those that the model will see, or replay a plan that has the scales",
             )
-        observers = [(group, self._observer(group[0].leaders[0])) for group in groups]
-        wanted: dict[str, list[NamedObserver]] = {}
-        for group, observer in observers:
-            for one in group[0].leaders:
+        known = known_parameters(self._ctx)
+        choices = [chosen_observer(group[0].leaders[0]) for group in groups]
+        unseen = [each for each in zip(groups, choices, strict=True) if known.get(*each) is None]
+        if unseen:
+            self._observe(unseen, known)
+        seen = known.amount
+        for group, choice in zip(groups, choices, strict=True):
+            self._set(group, known.get(group, choice), f"{choice} of {counted(seen.batches, 'batch')}")
+        if seen.samples < _FEW:
+            what = f"the scales of {counted(len(groups), 'value')} come from {counted(seen.samples, 'sample')}"
+            why = f"{what}; larger numbers saturate, and a hundred samples are usual"
+            self._ctx.remark("analysis", "", "few-samples", why, suggest="--data with more samples")
+
+    def _observe(self, groups: list[tuple[list[Held], ObserverChoice]], known: KnownParameters) -> None:
+        """Let observers see the data, and keep what each of them finds."""
+        observers = []
+        wanted: dict[str, list[ObserversTogether]] = {}
+        for group, choice in groups:
+            leaders = group[0].leaders
+            table = self._ctx.registry.observer
+            named = [NamedObserver(leaders[0], table, each) for each in known.wanted(choice)]
+            together = ObserversTogether(named)
+            observers.append((group, named))
+            for one in leaders:
                 if (weight := weight_of(one.value)) is not None:
-                    observer.update(weight.numpy())
+                    together.update(weight.numpy())
                 else:
-                    wanted.setdefault(one.value.name, []).append(observer)
+                    wanted.setdefault(one.value.name, []).append(together)
         seen = observe(self._model, wanted, self._ctx)
         if not seen.batches:
             raise DovetailError(
                 "the data holds no batch to calibrate on", "give at least one; a hundred samples are usual"
             )
-        for group, observer in observers:
-            self._set(group, observer.parameters(), f"{observer.choice} of {counted(seen.batches, 'batch')}")
-        if seen.samples < _FEW:
-            what = f"the scales of {counted(len(groups), 'value')} come from {counted(seen.samples, 'sample')}"
-            why = f"{what}; larger numbers saturate, and a hundred samples are usual"
-            self._ctx.remark("analysis", "", "few-samples", why, suggest="--data with more samples")
+        known.amount = seen
+        for group, named in observers:
+            for observer in named:
+                known.keep(group, observer.choice, observer.parameters())
 
     def _observer(self, held: Held) -> NamedObserver:
         return NamedObserver(held, self._ctx.registry.observer)

@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Table
     from dovetail_precision.held import Held
 
-__all__ = ["NamedObserver"]
+__all__ = ["NamedObserver", "chosen_observer"]
 
 _DEFAULT = ObserverChoice("minmax")
+
+
+def chosen_observer(held: Held) -> ObserverChoice:
+    """The observer that the rule of a value names, or the default one."""
+    return held.rule.observer if held.rule.observer.name else _DEFAULT
 
 
 class NamedObserver:
@@ -27,30 +32,32 @@ class NamedObserver:
     Args:
         held: The value, and the observer that its rule names.
         table: The registered observers.
+        choice: Another observer than the rule's.
 
     Attributes:
         format: The format that parameters are wanted for.
         extrema: Takes the extrema of a batch, or None if the observer needs all numbers.
         choice: Name and options of the observer.
+        observer: The observer itself.
 
     Raises:
         DovetailError: There is no such observer, it has no such option, or it cannot be made for this value.
     """
 
-    def __init__(self, held: Held, table: Table):
-        self.format, self.choice = held.format, held.rule.observer if held.rule.observer.name else _DEFAULT
+    def __init__(self, held: Held, table: Table, choice: ObserverChoice | None = None):
+        self.format, self.choice = held.format, choice or chosen_observer(held)
         self._held, self._who = held, table.title(self.choice.name) if self.choice.name in table else ""
         made = resolve_observer(self.choice, table)
-        self._observer = self._called("cannot be made for", lambda: made(held.format, **dict(self.choice.options)))
-        self.extrema = self._extrema if hasattr(self._observer, "extrema") else None
+        self.observer = self._called("cannot be made for", lambda: made(held.format, **dict(self.choice.options)))
+        self.extrema = self._extrema if hasattr(self.observer, "extrema") else None
 
     def update(self, array: Any) -> None:
         """Show it some numbers."""
-        self._called("fails on", lambda: self._observer.update(array))
+        self._called("fails on", lambda: self.observer.update(array))
 
     def parameters(self) -> Parameters:
         """What it makes of everything that it saw."""
-        found = self._called("finds no scale for", self._observer.parameters)
+        found = self._called("finds no scale for", self.observer.parameters)
         held = self._held
         sizes = {len(part) for part in found} if isinstance(found, Parameters) else set()
         wanted = self._called("finds no scale for", lambda: number_of_scales(held.format, held.value.shape))
@@ -62,7 +69,7 @@ class NamedObserver:
         return found
 
     def _extrema(self, low: Any, high: Any) -> None:
-        self._called("fails on", lambda: self._observer.extrema(low, high))
+        self._called("fails on", lambda: self.observer.extrema(low, high))
 
     def _called(self, what: str, call: Any) -> Any:
         try:

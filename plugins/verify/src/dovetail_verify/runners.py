@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.trials import Trials
     from dovetail_verify.compare import Verification
 
-__all__ = ["compared", "trials_of"]
+__all__ = ["compared", "reference", "runner", "trials_of"]
 
 
-def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+def reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs `model` on the host's engines, in the types it has."""
     from dovetail_regions.regions import slices
     from dovetail_runtime.engines import engines_of
@@ -28,7 +28,7 @@ def _reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]
     return Executor(model, engines_of([ctx.host], ctx.registry), regions=slices(model.graph)).run
 
 
-def _runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs a result on the data of its original."""
     from dovetail_runtime.data.batches import fitted
 
@@ -44,7 +44,7 @@ def trials_of(
     def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
         return proceed(dict.fromkeys(raised, ("high", asks)) | dict.fromkeys(lowered, ("low", asks)))
 
-    return Trials(original, compile_with, _reference(original, ctx), _runner, request.data, progress)
+    return Trials(original, compile_with, reference(original, ctx), runner, request.data, progress)
 
 
 def compared(
@@ -61,6 +61,6 @@ def compared(
 
     from dovetail_verify.compare import verify
 
-    run = _runner(result) if isinstance(result, CompiledModel) else _reference(result, ctx)
+    run = runner(result) if isinstance(result, CompiledModel) else reference(result, ctx)
     made = result.model if isinstance(result, CompiledModel) else result
-    return verify(original, _reference(original, ctx), run, data, seed, progress, shapes, made)
+    return verify(original, reference(original, ctx), run, data, seed, progress, shapes, made)

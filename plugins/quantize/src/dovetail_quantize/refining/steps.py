@@ -17,6 +17,7 @@ __all__ = [
     "OPTION",
     "RECORD",
     "ROUNDING",
+    "SCALING",
     "SMOOTH",
     "STEPS",
     "parse_steps",
@@ -27,7 +28,9 @@ __all__ = [
 EQUALISE, SMOOTH, ROUNDING, BIAS = STEPS = ("equalise", "smooth", "rounding", "bias")
 """All refinements, in the order in which they run."""
 
-_SCALING = (EQUALISE, SMOOTH)
+SCALING = (EQUALISE, SMOOTH)
+"""Those that change what the model computes between layers, and so what calibration sees."""
+
 OPTION, RECORD, _NONE = "refine", "refined", "none"
 
 
@@ -89,7 +92,7 @@ def steps_of(ctx: Context) -> Mapping[str, tuple[str, ...]]:
     recorded = _recorded(ctx)
     if recorded is None:
         # The scales in the plan belong to weights as they are, so scaling these is out of the question.
-        bad = sorted({step for steps in wanted.values() for step in steps if step in _SCALING}, key=STEPS.index)
+        bad = sorted({step for steps in wanted.values() for step in steps if step in SCALING}, key=STEPS.index)
         if asked is not None and bad:
             raise DovetailError(
                 f"the plan has scales of a model without {' and '.join(bad)}, and --refine asks for it",

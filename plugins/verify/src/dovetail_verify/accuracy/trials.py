@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dovetail_verify.compare import Verification
 
-__all__ = ["BROKEN", "Noise", "Trial", "Trials", "decibels", "noise_of"]
+__all__ = ["BROKEN", "Noise", "Remembered", "Trial", "Trials", "decibels", "noise_of"]
 
 Noise = dict[tuple[str, str], float]
 """The energy of noise as a share of the signal, by output and kind: of the `whole` output, and in a `typical` row.
@@ -95,7 +95,7 @@ class Trials:
         self.progress = progress
         self.cautious = cautious
         self._compile = compile
-        self.reference = reference if isinstance(reference, _Remembered) else _Remembered(reference)
+        self.reference = reference if isinstance(reference, Remembered) else Remembered(reference)
         self._runner = runner
         self._known: dict[tuple[frozenset[str], frozenset[str]], Verification] = {}
         self._latest: Trial | None = None
@@ -147,7 +147,7 @@ def decibels(noise: float) -> float:
     return math.inf if noise <= 0 else -math.inf if noise >= BROKEN else -10 * math.log10(noise)
 
 
-class _Remembered:
+class Remembered:
     """Runs the original, and remembers what it gave for which inputs as far as memory is spared."""
 
     def __init__(self, run: Callable[[Feeds], Outputs]):
@@ -156,6 +156,7 @@ class _Remembered:
         self._size = 0
 
     def __call__(self, feeds: Feeds) -> Outputs:
+        """The outputs of the original for some inputs."""
         # Batches may come in any order, and a function may give others every time.
         if not all(hasattr(array, "dtype") for array in feeds.values()):
             return self._run(feeds)  # sequences have no digest
