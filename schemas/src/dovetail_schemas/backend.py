@@ -82,6 +82,7 @@ class Backend:
         high: The high precision, or None.
         accumulate: The type that sums are kept in, or None.
         typed: `strict` when types in the graph are law, `hint` when the backend may change them.
+        widened: The float types of a source model that stand for float32.
         opset: The lowest and the highest version of the default ONNX domain that its tools read.
         dynamic: What becomes of an extent that is not known before run time: `refuse` takes no node that has one,
             `accept` and `profile` take it for allowed; empty: only a limit that needs it refuses.
@@ -115,6 +116,7 @@ class Backend:
     high: str | None
     accumulate: str | None
     typed: Literal["strict", "hint"]
+    widened: tuple[str, ...]
     opset: tuple[int, int]
     dynamic: Literal["refuse", "accept", "profile", ""]
     dynamic_source: str

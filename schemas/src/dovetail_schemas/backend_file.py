@@ -33,7 +33,7 @@ VARIANT_KEYS = (
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
 _MERGED = ("precision", "open_extents", "types", "groups", "region", "border", "place", "emit")
-_PRECISION = ("low", "high", "accumulate", "typed")
+_PRECISION = ("low", "high", "accumulate", "typed", "widened")
 _REFINE = ("equalise", "smooth", "rounding", "bias", "none")
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
@@ -199,6 +199,7 @@ def _build(
         device=top.require("device").text("device"),
         **{key: parse_dtype(node, key) if (node := precision.get(key)) else None for key in _PRECISION[:3]},
         typed=precision.choice("typed", ("strict", "hint"), "strict"),
+        widened=_widened(precision),
         opset=_opset(top.require("opset")),
         dynamic=top.choice("dynamic", ("refuse", "accept", "profile")),
         dynamic_source=node.where if (node := top.get("dynamic")) else "",
@@ -240,6 +241,11 @@ def _section(top: Entries, key: str, allowed: tuple[str, ...] | None) -> Entries
 def _words(entries: Entries, key: str) -> tuple[str, ...]:
     node = entries.get(key)
     return tuple(word.raw for word in node.words(key)) if node else ()
+
+
+def _widened(precision: Entries) -> tuple[str, ...]:
+    node = precision.get("widened")
+    return tuple(parse_dtype(word, "widened") for word in node.words("widened")) if node else ()
 
 
 def _open_facts(open_extents: Entries, facts: frozenset[str]) -> frozenset[str]:

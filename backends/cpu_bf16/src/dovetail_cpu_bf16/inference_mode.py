@@ -59,10 +59,29 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
 
 
 def is_mixed(model: ov.Model) -> bool:
-    """Whether `model` contains bfloat16, and no other float type but float32."""
-    ports = (port for part in with_bodies(model) for node in part.get_ordered_ops() for port in node.outputs())
+    """Whether `model` computes in bfloat16, and in no other float type but float32; only its border may have float16."""
+    ports = (
+        port
+        for part in with_bodies(model)
+        for node in part.get_ordered_ops()
+        if not _is_border(node)
+        for port in node.outputs()
+    )
     kinds = {port.get_element_type().get_type_name() for port in ports}
     return "bf16" in kinds and not kinds & {"f16", "f64"}
+
+
+def _is_border(operation: ov.Node) -> bool:
+    """Whether an operation only hands float16 in or out: an input or output, or the conversion beside it."""
+    kind = operation.get_type_name()
+    if (
+        kind not in ("Parameter", "Convert", "Result")
+        or operation.output(0).get_element_type().get_type_name() != "f16"
+    ):
+        return False
+    neighbors = {"Convert"} if kind == "Parameter" else {"Result"}
+    readers = (port.get_node() for port in operation.output(0).get_target_inputs())
+    return kind == "Result" or all(reader.get_type_name() in neighbors for reader in readers)
 
 
 def _respects_marks(compiled: ov.CompiledModel, marked: Mapping[str, str]) -> bool:

@@ -85,7 +85,8 @@ class Backend(Protocol):
     emitters; `options`, the values of every option, which remedies try; `place`, the options of its strategy;
     `border`, with `into` and `out`, each `outside` if integers enter or leave its regions and `inside` if floats
     do, and `floats`, which is `high` if floats have the high precision at the border; `lowest_opset`, the lowest
-    opset in which its formats can be written; `open_cost`, what its engines pay for extents that are not known before
+    opset in which its formats can be written; `widened`, the float types of a source model that stand for float32
+    here; `open_cost`, what its engines pay for extents that are not known before
     run time, as the part of a sentence after its name; `region_maxima`, the largest numbers of `nodes`, `inputs`,
     `outputs` and `constants` of a region. `RegionLimits`, `RegionEnds` and `SourceFiles` are protocols of their own.
 

@@ -9,6 +9,7 @@ dovetail_api = 1
 def register(registry):
     """Register passes, a conversion, policies, a cost table, solvers, and the command that measures a cost table."""
     registry.pass_("measure-ranges", "dovetail_precision.ranges.measure:MeasureRanges")
+    registry.pass_("widen-floats", "dovetail_precision.widen_floats:WidenFloats")
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
     registry.pass_("join", "dovetail_precision.join:Join")
     registry.pass_("float-borders", "dovetail_precision.float_borders:FloatBorders")
