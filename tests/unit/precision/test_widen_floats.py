@@ -12,7 +12,8 @@ g (float16[1,3,16,16] x) => (float16[1,8,16,16] y) <float16[8,3,1,1] w> {
 BRANCHES = """<ir_version: 10, opset_import: ["": 22]>
 g (float16[4] x, bool c) => (float16[4] y, float16[4] x) {
   [pick] y = If (c) <then_branch = t () => (float16[4] a) { [add] a = Add (x, x) },
-                     else_branch = e () => (float16[4] b) { i = Constant <value_ints = [1, 2, 3, 4]> () k = Cast <to = 10> (i)
+                     else_branch = e () => (float16[4] b) { i = Constant <value_ints = [1, 2, 3, 4]> ()
+                                                            k = Cast <to = 10> (i)
                                                             [mul] b = Mul (x, k) }> }"""
 
 
@@ -70,7 +71,8 @@ def test_a_backend_that_computes_float16_keeps_it():
 def test_a_sequence_keeps_the_model_in_float16():
     text = """<ir_version: 10, opset_import: ["": 22]>
 g (float16[4] x) => (float16[4] y) {
-  [both] s = SequenceConstruct (x, x) i = Constant <value_int = 0> () [one] a = SequenceAt (s, i) [last] y = Relu (a) }"""
+  [both] s = SequenceConstruct (x, x)
+  i = Constant <value_int = 0> () [one] a = SequenceAt (s, i) [last] y = Relu (a) }"""
     compiled = dovetail.compile(open_text(text, "m"), "cpu-bf16", data={"x": np.ones(4, np.float16)})
     (why,) = [remark.why for remark in compiled.remarks if remark.rule == "widen-floats"]
     assert why == "the model stays in float16: ai.onnx.SequenceConstruct depends on the type"

@@ -59,7 +59,7 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
 
 
 def is_mixed(model: ov.Model) -> bool:
-    """Whether `model` computes in bfloat16, and in no other float type but float32; only its border may have float16."""
+    """Whether `model` computes in bfloat16 and else in float32 alone; its border may have float16."""
     ports = (
         port
         for part in with_bodies(model)

@@ -1,4 +1,4 @@
-"""The `widen-floats` pass: a source model in float16 is computed in float32 by backends that gain nothing from float16."""
+"""The `widen-floats` pass: compute a float16 model in float32 where backends gain nothing from float16."""
 
 from __future__ import annotations
 
