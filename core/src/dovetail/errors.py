@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
-__all__ = ["DovetailError", "GoalError", "ResultError", "UsageError", "VerificationError"]
+__all__ = ["DovetailError", "GoalError", "NoEngineError", "ResultError", "UsageError", "VerificationError"]
 
 
 class DovetailError(Exception):
@@ -59,3 +59,7 @@ class GoalError(ResultError):
 
     def __init__(self, compiled: CompiledModel, error: DovetailError):
         super().__init__(compiled, error.message, error.hint)
+
+
+class NoEngineError(DovetailError):
+    """Every engine of a backend is absent on this machine, so nothing of it runs here; a result may run elsewhere."""

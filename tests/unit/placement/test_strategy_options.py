@@ -79,3 +79,12 @@ def test_a_mistake_in_an_option_names_file_and_line(plan, options, says):
 def test_an_unknown_strategy_is_an_error_with_the_near_one(plan):
     with pytest.raises(DovetailError, match="unknown strategy 'frist'.*did you mean 'first'"):
         plan("one:strategy=frist")
+
+
+def test_a_backend_without_a_strategy_is_an_error_that_says_where_to_name_one(with_backend, float_backend):
+    text = float_backend("npu", "Relu").replace("place: {strategy: autocast}\n", "")
+    model = open_text('<ir_version: 10, opset_import: ["": 22]> g (float[2] x) => (float[2] y) { y = Relu (x) }', "m")
+    with pytest.raises(DovetailError, match="backend 'npu' names no strategy") as raised:
+        dovetail.plan(model, "npu", plugins=with_backend(text))
+    assert "--backend npu:strategy=NAME" in raised.value.hint
+    assert dovetail.plan(model, "npu:strategy=autocast", plugins=with_backend(text)).nodes[0].backend == "npu"

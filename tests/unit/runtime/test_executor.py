@@ -8,7 +8,7 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, VerificationError
 from dovetail.plugin import Availability, Executed, Reads
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
@@ -370,3 +370,30 @@ emit: {engines: [onnxruntime-cpu]}
     compiled.executor()
     assert seen[0]["backend"] == {"generation": "2"}
     assert seen[0]["threads"] == 1
+
+
+AWAY = """
+backend: npu
+device: npu
+opset: 13..26
+precision: {low: float16, high: float32}
+unlisted: {types: float32}
+place: {strategy: autocast}
+emit: {engines: [onnxruntime-cuda]}
+"""
+
+
+def test_compiling_for_another_machine_says_that_nothing_was_verified(with_backend, tmp_path):
+    import dovetail
+
+    request = {"data": {"x": np.ones(4, np.float32)}, "plugins": with_backend(AWAY)}
+    compiled = dovetail.compile(parse(CHAIN), "npu", try_engines=False, **request)
+    assert compiled.verification is None
+    (remark,) = [remark for remark in compiled.remarks if remark.rule == "not-verified"]
+    assert "onnxruntime-cuda is not available" in remark.why and "dovetail verify" in remark.suggest
+    compiled.save(tmp_path / "out")
+    with pytest.raises(VerificationError, match="onnxruntime-cuda is not available") as failed:
+        dovetail.compile(parse(CHAIN), "npu", **request)
+    assert "--no-try-engines" in failed.value.hint
+    with pytest.raises(VerificationError):
+        dovetail.compile(parse(CHAIN), "npu", try_engines=False, verify=True, **request)

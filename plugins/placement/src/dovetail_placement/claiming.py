@@ -103,8 +103,18 @@ class Claiming:
             self._lost[backend].add(id(part))
 
     def strategy_of(self, backend: Backend) -> tuple[Strategy, str]:
-        """The strategy that claims for a backend, and how messages call it."""
+        """The strategy that claims for a backend, and how messages call it.
+
+        Raises:
+            DovetailError: Neither the backend nor the request names one, or nobody brings it.
+        """
         name, table = self.ctx.strategy_of(backend), self.ctx.registry.strategy
+        if not name:
+            raise DovetailError(
+                f"backend '{backend.name}' names no strategy, so nothing claims nodes for it",
+                f"write `place: {{strategy: NAME}}` into its file, or --backend {backend.name}:strategy=NAME; "
+                f"installed: {', '.join(table)}",
+            )
         who = f"{table.title(name)}, for {backend.name},"
         return made_strategy(table[name], backend, name, who), who
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.artifacts import ArtifactFolder, artifact_of
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, NoEngineError
 from dovetail.plugin import Engine, Executed, RegionModel
 from dovetail_regions.extraction import extract
 from dovetail_regions.inlining import calls, inline_regions
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
 __all__ = ["Executor"]
+
+_AWAY = "install what it needs, or run the result where the engine is; compiling with --no-try-engines runs nothing here"
 
 
 class Executor:
@@ -137,7 +139,8 @@ class Executor:
             raise DovetailError(f"no engines are known for backend '{region.backend}' ({described(region)})")
         engines = self._usable[region.backend]
         if not engines:
-            raise DovetailError(f"no engine runs {described(region)}: " + ("; ".join(self.notes) or "it names none"))
+            why = "; ".join(self.notes) or "it names none"
+            raise NoEngineError(f"no engine runs {described(region)}: {why}", _AWAY)
         options = {"spin": len(self.regions) == 1, **self.options}
         runner = RegionRunner(region, self._with_artifact(region, engines), engines, options, self._note)
         if self._caveats[runner.engine]:

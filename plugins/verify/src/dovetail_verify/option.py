@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import DovetailError, GoalError, UsageError, VerificationError
+from dovetail.errors import DovetailError, GoalError, NoEngineError, UsageError, VerificationError
+from dovetail.planning.remark import Remark
 from dovetail_commands.command_text import command_text
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
@@ -110,8 +111,15 @@ class VerifyResult:
             compiled, failure = _meeting(goals, job, proceed)
         layers = self._layers(job, compiled)
         if compiled.verification is None and (verify or verify is None and data is not None):
-            job.keep(compiled)
-            compiled.verification = _compared(job, compiled)
+            if job.ctx.try_engines is not False:  # else a remark may be added
+                job.keep(compiled)
+            try:
+                compiled.verification = _compared(job, compiled)
+            except VerificationError as error:
+                elsewhere = isinstance(error.__cause__, NoEngineError) and job.ctx.try_engines is False
+                if verify or not elsewhere:
+                    raise
+                compiled.plan.remarks.append(_not_verified(job, error.__cause__))
         if compiled.verification is not None:
             compiled.verification.layers = layers
             tried = command_text("bisect", job.original.path, job.request, job.ctx.registry)
@@ -181,6 +189,15 @@ def _compared(job: CompileJob, compiled: CompiledModel) -> Verification:
         return compared(job.original, compiled, job.request.data, job.request.seed, shapes, job.progress, job.ctx)
     except DovetailError as error:
         raise VerificationError(compiled, error) from error
+
+
+def _not_verified(job: CompileJob, error: DovetailError) -> Remark:
+    """Says that a result for another machine was not run here."""
+    model = job.original.path or "MODEL"
+    return Remark(
+        "analysis", "", "compile", "not-verified", f"the result was not verified: {error.message}",
+        suggest=f"`dovetail verify {model} OUT --data FILE` where the engine is",
+    )  # fmt: skip
 
 
 VERIFY_RESULT = VerifyResult()
