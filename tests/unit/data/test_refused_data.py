@@ -71,3 +71,11 @@ def test_floats_are_given_in_the_type_that_a_result_takes():
     given = {"x": np.ones((1, 3), np.float32), "k": np.ones(2, np.int64)}
     found = fitted(open_text(text, "text"), given)
     assert {name: array.dtype.name for name, array in found.items()} == {"x": "bfloat16", "k": "int64"}
+
+
+def test_an_archive_that_unpacks_to_more_than_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "data.npz"
+    np.savez_compressed(path, x=np.zeros((1, 3, 1 << 20), np.float32))
+    monkeypatch.setattr("os.sysconf", lambda name: 1 << 11)  # four megabytes
+    with pytest.raises(DovetailError, match=r"data\.npz unpacks to 12 MB, and this machine has 4 MB"):
+        list(batches(model(), path))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Executor"]
 
-_AWAY = "install what it needs, or run the result where the engine is; compiling with --no-try-engines runs nothing here"
+_AWAY = "install what it needs, or run the result where the engine is (--no-try-engines compiles without it)"
 
 
 class Executor:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -196,11 +198,25 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         archive = _loaded(file, path, ".npz", "numpy.savez")
         if not hasattr(archive, "files"):
             raise DovetailError(f"{path} is not an .npz file: it holds one array without a name", "save it as .npy")
+        size, memory = sum(member.file_size for member in archive.zip.infolist()), _memory()
+        if size > memory:
+            raise DovetailError(
+                f"{path} unpacks to {size >> 20:,} MB, and this machine has {memory >> 20:,} MB of memory",
+                "save the samples in several files, and give their folder",
+            )
         try:
             with archive:
                 return dict(archive)
         except Exception as error:  # zipfile and pickle raise what they like on damaged files
             raise DovetailError(f"{path} cannot be read: {error}") from None
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine, or of its address space where that is not known."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows
+        return sys.maxsize
 
 
 def _loaded(file: IO[bytes], path: Path, ending: str, writer: str) -> Any:
