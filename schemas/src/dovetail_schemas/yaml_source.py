@@ -22,7 +22,17 @@ from dovetail_schemas.errors import FileName, SchemaError, near_miss, one_of
 if TYPE_CHECKING:
     from dovetail.plugin import Source
 
-__all__ = ["Entries", "Items", "Node", "Scalar", "load_tree", "parse_tree", "source_bytes"]
+__all__ = [
+    "Entries",
+    "Items",
+    "Node",
+    "Scalar",
+    "load_document",
+    "load_tree",
+    "parse_document",
+    "parse_tree",
+    "source_bytes",
+]
 
 _AMBIGUOUS = {word for base in ("yes", "no", "on", "off") for word in (base, base.title(), base.upper())}
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -192,13 +202,18 @@ def load_tree(source: Source) -> Entries:
     Raises:
         SchemaError: It cannot be read, is not YAML, or uses what these files may not use.
     """
+    return load_document(source).entries("file")
+
+
+def load_document(source: Source) -> Node:
+    """Read a file whose top is a mapping or a list; see `load_tree`."""
     file = FileName(source.name, str(source))
     data = source_bytes(source, file)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SchemaError("not a text file", file, data[: error.start].count(b"\n") + 1) from error
-    return parse_tree(text, file)
+    return parse_document(text, file)
 
 
 def source_bytes(source: Source, file: str = "") -> bytes:
@@ -217,6 +232,11 @@ def source_bytes(source: Source, file: str = "") -> bytes:
 
 def parse_tree(text: str, file: str) -> Entries:
     """The tree of a text whose top is a mapping; see `load_tree`."""
+    return parse_document(text, file).entries("file")
+
+
+def parse_document(text: str, file: str) -> Node:
+    """The tree of a text; see `load_document`."""
     import yaml
 
     try:
@@ -230,7 +250,7 @@ def parse_tree(text: str, file: str) -> Entries:
     tree = _compose(events, file)
     if tree is None or (isinstance(tree, Scalar) and tree.is_null):
         raise SchemaError("the file is empty", file, 1)
-    return tree.entries("file")
+    return tree
 
 
 def _compose(events: list, file: str) -> Node | None:
