@@ -211,7 +211,8 @@ def main() -> None:
             options.json.write_text(json.dumps(list(results.values()), indent=1))
     table([row for result in results.values() for row in accuracy_rows(result)])
     print()
-    table([speed_row(result) for result in results.values() if result["speed"]])
+    if speeds := [speed_row(result) for result in results.values() if result["speed"]]:
+        table(speeds)
     print()
     for result in results.values():
         for who, said in result["failures"].items():

@@ -97,7 +97,7 @@ def test_a_fallback_names_who_asked_and_who_cannot(planner):
     (said,) = [remark for remark in plan.remarks if remark.node == "two" and remark.rule == "width-fallback"]
     assert said.why == (
         "not in int16, although config.yaml:7 asks for it: X stays in int8: 'pool' (AveragePool), which holds the same "
-        "values, has no int16 at X"
+        "values, has no int16 at Y"
     )
     assert said.because == ("pool",)
     assert said.source.startswith("bpu_bayes.yaml:")
