@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import subprocess
 import sys
@@ -36,10 +37,11 @@ def prepared(model: Path, folder: Path) -> Path:
         proto = onnx.version_converter.convert_version(proto, LOWEST_OPSET)
     raised, path = folder / "raised.onnx", folder / "prepared.onnx"
     onnx.save(proto, raised)
-    try:
-        quant_pre_process(raised, path)
-    except Exception:  # its symbolic inference does not know every operator
-        quant_pre_process(raised, path, skip_symbolic_shape=True)
+    with contextlib.chdir(folder):  # it leaves files in the folder that it runs in
+        try:
+            quant_pre_process(raised, path)
+        except Exception:  # its symbolic inference does not know every operator
+            quant_pre_process(raised, path, skip_symbolic_shape=True)
     return path
 
 

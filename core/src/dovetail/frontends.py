@@ -43,7 +43,9 @@ def open_any(source: object, plugins: PluginSet | None = None) -> Model:
         if not os.fspath(source):
             raise UsageError("the path of the model is empty", "name the file of a model")
         return open_file(Path(source), plugins)
-    return open_object(source, _registry(plugins))
+    plugins = _plugins(plugins)
+    plugins.prepare()
+    return plugins.extend(open_object(source, plugins.registry))
 
 
 def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
@@ -57,15 +59,17 @@ def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
         DovetailError: The file cannot be read or holds no valid model, or no front end or more than one reads files of
             its suffix.
     """
-    registry = _registry(plugins)
+    plugins = _plugins(plugins)
+    registry = plugins.registry
     found, suffix, suffixes = chosen_for(path, registry.frontend, _REQUIRED, "read")
     if str(path) != "-":
         check_regular(path)
     if found is None:
         known = f"installed front ends read {', '.join(suffixes)}" if suffixes else "no front end is installed"
         raise DovetailError(f"{path}: no front end reads such files", f"{_WAY_OUT}; {known}")
+    plugins.prepare()
     try:
-        return _read(path, found, registry)
+        return plugins.extend(_read(path, found, registry))
     except DovetailError as error:
         if suffix or not suffixes:
             raise
@@ -148,10 +152,10 @@ def check_regular(path: Path) -> None:
         raise DovetailError(f"{path} is not a regular file", "copy the model into a file first")
 
 
-def _registry(plugins: PluginSet | None) -> Registry:
+def _plugins(plugins: PluginSet | None) -> PluginSet:
     from dovetail.plugin.loader import load_plugins
 
-    return (plugins or load_plugins()).registry
+    return plugins or load_plugins()
 
 
 def _installed(registry: Registry) -> Iterator[Installed]:

@@ -1,4 +1,4 @@
-"""`dovetail check`: is a backend file right, and what does it say about real models?"""
+"""`dovetail check`: is a backend file right, and what does it say about real models? Are operators defined well?"""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import PlainCommand, columns, existing, option_keywords, plugins_of, print_json
+from dovetail.errors import DovetailError
+from dovetail.member_functions import member_function
 
 from dovetail_schemas.observers import resolve_observer
+from dovetail_schemas.yaml_source import Entries, Items, load_document
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -38,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
     plugins = plugins_of(args)
     registry = plugins.registry
     existing(args.file)
+    if _holds_operators(args.file):
+        return _check_operators(args)
     from dovetail.frontends import open_file
     from dovetail.option_chain import OptionChain
     from dovetail.passes.backends import load_backend_file
@@ -74,6 +79,32 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for document in documents:
         print("\n".join([document["model"], *_lines(document["operators"])]))
+    print(f"{args.file}: valid")
+    return 0
+
+
+def _holds_operators(file: Path) -> bool:
+    """Whether a file defines operators; what cannot be read is left to whatever reads backend files."""
+    try:
+        tree = load_document(file)
+    except DovetailError:
+        return False
+    return isinstance(tree, Items) or isinstance(tree, Entries) and tree.get("operators") is not None
+
+
+def _check_operators(args: argparse.Namespace) -> int:
+    """Check a file of operators, with the distribution that reads such files.
+
+    Raises:
+        DovetailError: It is not installed, or the file is at fault.
+    """
+    operators = member_function("check_operators")(args.file)
+    if args.json:
+        print_json({"file": str(args.file), "valid": True, "operators": operators})
+        return 0
+    rows = [("operator", "signature", "executed by")]
+    rows += [(each["name"], each["signature"], each["executed"]) for each in operators]
+    print("\n".join(columns(rows, indent="    ")))
     print(f"{args.file}: valid")
     return 0
 
@@ -126,4 +157,6 @@ def _option(text: str) -> tuple[str, str]:
     return key, value
 
 
-CHECK = PlainCommand("check", "Check a backend file, and run its table over models.", add_arguments, run)
+CHECK = PlainCommand(
+    "check", "Check a backend file, its table over models, or a file of operators.", add_arguments, run
+)

@@ -35,6 +35,8 @@ def plugin():
     """Source text of a plugin whose hooks have the given bodies: `plugin(register="registry.pass_(...)")`."""
     arguments = {
         "register": "registry",
+        "before_opening": "registry",
+        "opened": "model, registry",
         "configure_pipeline": "pipeline, request",
         "before_pass": "pass_, model",
         "after_pass": "pass_, model, result",

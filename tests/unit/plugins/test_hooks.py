@@ -33,6 +33,17 @@ def test_hook_register(load):
     assert plugins.registry.strategy.entry("nearest") == ("nearest", "acme_plugin:Nearest", "acme")
 
 
+def test_hook_before_opening(load):
+    plugins, seen = load(before_opening="seen.append(list(registry.strategy))")
+    plugins.prepare()
+    assert seen == [list(plugins.registry.strategy)]
+
+
+def test_hook_opened(load):
+    plugins, seen = load(opened="seen.append((model, registry))")
+    assert plugins.extend("m") == "m" and seen == [("m", plugins.registry)]
+
+
 def test_hook_configure_pipeline(load):
     plugins, _ = load(configure_pipeline="pipeline.steps.append(request.seed)")
     pipeline = Pipeline([Other()])

@@ -1,4 +1,4 @@
-"""The whole contract between Dovetail and its plugins: five hooks. `docs/plugins.md` shows them at work."""
+"""The whole contract between Dovetail and its plugins: seven hooks. `docs/plugins.md` shows them at work."""
 
 from __future__ import annotations
 
@@ -26,6 +26,25 @@ def register(registry: Registry) -> None:
 
     Args:
         registry: Has one table per kind of thing: `registry.pass_("my-pass", "my_package.module:MyPass")`.
+    """
+
+
+@hookspec
+def before_opening(registry: Registry) -> None:
+    """Get ready for a model: called before each one is opened.
+
+    Args:
+        registry: Everything that plugins registered.
+    """
+
+
+@hookspec
+def opened(model: Model, registry: Registry) -> None:
+    """Add to a model that was just opened what belongs to it, such as functions that its nodes call.
+
+    Args:
+        model: The model, which may be changed.
+        registry: Everything that plugins registered.
     """
 
 

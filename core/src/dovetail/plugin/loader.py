@@ -22,6 +22,7 @@ from dovetail.suggestions import did_you_mean
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from dovetail.ir.model import Model
     from dovetail.passes import Pipeline, Request
     from dovetail.plugin.backend import BackendFormat
     from dovetail.plugin.registry import Table
@@ -137,6 +138,26 @@ class PluginSet:
         """
         for record, implementation in self._implementations(hook):
             self._invoke(record, hook, implementation, arguments)
+
+    def prepare(self) -> None:
+        """Let plugins get ready for a model that is about to be opened.
+
+        Raises:
+            DovetailError: What a plugin brings is at fault.
+        """
+        for record, implementation in self._implementations("before_opening"):
+            self._invoke(record, "before_opening", implementation, {"registry": self.registry}, refusal=DovetailError)
+
+    def extend(self, model: Model) -> Model:
+        """Let plugins add what belongs to a model that was just opened, and return it.
+
+        Raises:
+            DovetailError: What a plugin brings is at fault.
+        """
+        for record, implementation in self._implementations("opened"):
+            arguments = {"model": model, "registry": self.registry}
+            self._invoke(record, "opened", implementation, arguments, refusal=DovetailError)
+        return model
 
     def configure(self, pipeline: Pipeline, request: Request) -> None:
         """Let plugins configure `pipeline`; a plugin that raises loses its changes.

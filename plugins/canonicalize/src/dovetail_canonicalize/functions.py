@@ -29,6 +29,8 @@ __all__ = ["inline_functions"]
 def inline_functions(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     """Return `proto` with every call of a local function replaced by its body.
 
+    A function that a chosen backend lists as an operator stays: the backend computes it as a whole.
+
     A function may import another version of the default domain than the model, and a model that consists of calls may
     import none. If the operators of a function have the same definitions in both versions, its version is changed;
     otherwise a newer function raises the model, and an older one is converted while it is inlined.
@@ -42,23 +44,38 @@ def inline_functions(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
         return proto
     for function in proto.functions:
         sort_function(function)
-    count = len(proto.functions)
+    kept = [_key(function) for function in proto.functions if _is_listed(function, ctx)]
+    count = len(proto.functions) - len(kept)
     proto = _of_one_version(proto, ctx)
     _import_all_domains(proto)
     convert = _differ(proto)
     try:
-        proto = onnx.inliner.inline_local_functions(proto, convert_version=convert)
+        if kept:
+            proto = onnx.inliner.inline_selected_functions(proto, kept, exclude=True)
+        else:
+            proto = onnx.inliner.inline_local_functions(proto, convert_version=convert)
         if convert:
             _drop_duplicates(proto.graph)
             check_source(proto, TensorLoader("with its functions inlined", None))
     except Exception as error:  # the C++ inliner throws anything, and may leave an invalid model
         raise _refusal(proto, error) from error
-    left = {(function.domain, function.name) for function in proto.functions}
+    left = {_key(function) for function in proto.functions} - set(kept)
     if any((node.domain, node.op_type) in left for node in all_nodes(proto.graph)):
         raise _refusal(proto, None)
+    whole = [type(one).FromString(one.SerializeToString()) for one in proto.functions if _key(one) in kept]
     del proto.functions[:]
-    ctx.remark("passed", "", "inline", f"{count} local function{'s' * (count != 1)} inlined")
+    proto.functions.extend(whole)
+    if count:
+        ctx.remark("passed", "", "inline", f"{count} local function{'s' * (count != 1)} inlined")
     return proto
+
+
+def _key(function: onnx.FunctionProto) -> tuple[str, str]:
+    return function.domain, function.name
+
+
+def _is_listed(function: onnx.FunctionProto, ctx: Context) -> bool:
+    return any(backend.lists(function.domain, function.name) for backend in ctx.backends)
 
 
 def _drop_duplicates(graph: onnx.GraphProto) -> None:

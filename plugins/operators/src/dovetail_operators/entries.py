@@ -184,6 +184,7 @@ class OperatorFile:
         entries: Its operators, by name.
         gradients: Its gradients, by name.
         functions: The module in which its functions are, if it names one.
+        opset: The opset of ONNX in which texts under `composite:` are written.
     """
 
     domain: str
@@ -191,3 +192,4 @@ class OperatorFile:
     entries: dict[str, Entry] = field(default_factory=dict)
     gradients: dict[str, Entry] = field(default_factory=dict)
     functions: str = ""
+    opset: int = 18

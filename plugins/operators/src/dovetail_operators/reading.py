@@ -30,7 +30,7 @@ __all__ = ["read_operators"]
 
 T = TypeVar("T")
 
-_FILE_KEYS = ("domain", "version", "functions", "operators")
+_FILE_KEYS = ("domain", "version", "opset", "functions", "operators")
 _KEYS = (
     "op", "backward_op", "forward", "args", "output", "infer_meta", "kernel", "backward", "invoke", "inplace", "view",
     "optional", "intermediate", "no_need_buffer", "data_transform", "composite", "support_dygraph_mode",
@@ -46,27 +46,28 @@ def read_operators(source: Source, domain: str = "") -> OperatorFile:
 
     Args:
         source: The file: a list of entries as Paddle's `ops.yaml` has it, or a mapping with `domain`, `version`,
-            `functions` (the module that has the functions which entries name) and `operators`.
+            `opset` (of ONNX, in texts under `composite:`), `functions` (the module that has the functions which entries
+            name) and `operators`.
         domain: The domain of the operators where the file does not name one.
 
     Raises:
         DovetailError: The file cannot be read, or entries are at fault: a line for every problem.
     """
     tree = load_document(source)
-    version, functions = 1, ""
+    version, opset, functions = 1, OperatorFile("", 1).opset, ""
     listed: Node | None = tree
     if isinstance(tree, Entries):
         tree.only("file", _FILE_KEYS)
         listed = tree.require("operators")
         domain = node.text("domain") if (node := tree.get("domain")) else domain
         functions = node.text("functions") if (node := tree.get("functions")) else ""
-        version = _version(tree)
+        version, opset = _version(tree, "version", 1), _version(tree, "opset", opset)
     if not isinstance(listed, Items):
         raise listed.error("a list of entries is expected: '- op: name'")
     if not domain:
         raise tree.error("the file names no domain; write `domain: NAME` above `operators:`")
     reader = _Reader()
-    file = OperatorFile(domain, version, functions=functions)
+    file = OperatorFile(domain, version, functions=functions, opset=opset)
     for item in listed.items:
         reader.enter(item, file)
     known = {**file.entries, **file.gradients}
@@ -78,13 +79,13 @@ def read_operators(source: Source, domain: str = "") -> OperatorFile:
     return file
 
 
-def _version(tree: Entries) -> int:
-    node = tree.get("version")
+def _version(tree: Entries, key: str, default: int) -> int:
+    node = tree.get(key)
     if node is None:
-        return 1
+        return default
     value = node.plain()
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10_000:
-        raise node.error("version: a whole number from 1 is expected")
+        raise node.error(f"{key}: a whole number from 1 is expected")
     return value
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.planning.verdict import Verdict
 from dovetail.plugin.isolation import described
 from dovetail_lowering import can_lower
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.verdict import Refusal
-    from dovetail.plugin import Backend, Fact, Judge, Verdict
+    from dovetail.plugin import Backend, Fact, Judge
     from dovetail.plugin.registry import Table
 
 __all__ = ["Judges"]
@@ -65,10 +66,14 @@ class Judges:
         # The host runs what is left, whatever its table of kernels was made for.
         newer = backend is not self._ctx.host and self._model.opset > backend.opset[1]
         target = backend.opset[1] if newer else None
+        # Any engine of the host runs the body of a function.
+        functions = self._model.ir.functions if backend is self._ctx.host else {}
         lowered: dict[ir.Node, Refusal | None] = {}  # whether a region ends with the node makes no difference
 
         def asked(node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
             try:
+                if functions and node.op_identifier() in functions:
+                    return Verdict(True)
                 verdict = judge(node, region)
                 if target is None or verdict.ok is False:
                     return verdict

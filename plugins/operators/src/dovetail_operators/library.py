@@ -1,0 +1,134 @@
+"""All operators that plugins define: entries by name, with their schemas and decompositions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+from dovetail_operators.bodies import function_of
+from dovetail_operators.entries import Entry, OperatorFile
+from dovetail_operators.reading import read_operators
+from dovetail_operators.schemas import schema_of
+
+if TYPE_CHECKING:
+    import onnx
+    from dovetail.plugin.registry import Registry
+
+__all__ = ["Definition", "OperatorLibrary", "defined", "library_of"]
+
+_WAY_OUT = "uninstall one of them, or leave one out with --no-plugin"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What follows from one entry.
+
+    Attributes:
+        entry: The entry.
+        owner: The distribution that brings its file.
+        schema: Its ONNX schema.
+        function: Its decomposition; None without one.
+    """
+
+    entry: Entry
+    owner: str
+    schema: onnx.defs.OpSchema
+    function: onnx.FunctionProto | None
+
+
+@dataclass(frozen=True)
+class OperatorLibrary:
+    """Definitions by domain and name.
+
+    Attributes:
+        definitions: The definitions.
+        versions: The version of every domain.
+    """
+
+    definitions: dict[tuple[str, str], Definition] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+
+    def enter(self, file: OperatorFile, owner: str) -> None:
+        """Add the operators of a file.
+
+        Raises:
+            DovetailError: Another distribution defines one of them, or an entry is at fault.
+        """
+        made = defined(file)
+        self.versions[file.domain] = max(file.version, self.versions.get(file.domain, 1))
+        for entry, schema, function in made:
+            key = file.domain, entry.name
+            other = self.definitions.get(key)
+            if other is not None:
+                raise DovetailError(
+                    f"operator '{file.domain}::{entry.name}' is defined by {other.owner} ({other.entry.where}) and by "
+                    f"{owner} ({entry.where})",
+                    _WAY_OUT,
+                )
+            self.definitions[key] = Definition(entry, owner, schema, function)
+
+    def get(self, domain: str, name: str) -> Definition | None:
+        """The definition of an operator; None if no file has it."""
+        return self.definitions.get((domain, name))
+
+
+def defined(file: OperatorFile) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.FunctionProto | None]]:
+    """Schema and decomposition of every entry of a file.
+
+    Raises:
+        DovetailError: One cannot be made; all problems are named, a line each.
+    """
+    made, problems = [], []
+    for entry in file.entries.values():
+        lists = [arg.name for arg in entry.inputs[:-1] if arg.is_list]
+        if lists:
+            problems.append(
+                f"{entry.where}: '{entry.name}': only the last input may be a list, and '{lists[0]}' is one"
+            )
+            continue
+        try:
+            function = function_of(entry, file) if entry.body else None
+        except ValueError as error:
+            problems.append(f"{entry.where}: '{entry.name}': {error}")
+            continue
+        made.append((entry, schema_of(entry, file.domain, file.version), function))
+    if problems:
+        raise DovetailError("\n  ".join(problems), "correct the file; every line above names a place in it")
+    return made
+
+
+def library_of(registry: Registry) -> OperatorLibrary:
+    """The operators of everything that is registered.
+
+    Raises:
+        DovetailError: A file is at fault, or two distributions define one operator.
+    """
+    return _library(tuple((entry.name, entry.target, entry.owner) for entry in registry.operators.entries), registry)
+
+
+class _Ignored:
+    """A registry in a cache key: what is registered decides, and not which object says so."""
+
+    def __init__(self, registry: Registry):
+        self.registry = registry
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ignored)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=8)
+def _read(entries: tuple[tuple[str, str, str], ...], ignored: _Ignored) -> OperatorLibrary:
+    library = OperatorLibrary()
+    for name, _, owner in entries:
+        library.enter(read_operators(ignored.registry.operators[name], name), owner)
+    return library
+
+
+def _library(entries: tuple[tuple[str, str, str], ...], registry: Registry) -> OperatorLibrary:
+    return _read(entries, _Ignored(registry))

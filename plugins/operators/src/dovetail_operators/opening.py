@@ -1,0 +1,98 @@
+"""What operator files add to models: schemas before one is opened, and decompositions as functions of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_operators.library import OperatorLibrary, library_of
+from dovetail_operators.schemas import attribute_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.plugin.registry import Registry
+
+__all__ = ["add_functions", "register_schemas"]
+
+
+def register_schemas(registry: Registry) -> None:
+    """Register the schemas of all operator files with onnx, whose checks and inference are then those of the model.
+
+    onnx has one table in a process; a schema there that another set of plugins brought is replaced.
+
+    Raises:
+        DovetailError: A file is at fault, or two distributions define one operator.
+    """
+    if not len(registry.operators):
+        return
+    import onnx
+    from dovetail_onnx.signatures import find
+
+    changed = False
+    for (domain, name), definition in library_of(registry).definitions.items():
+        version = definition.schema.since_version
+        if onnx.defs.has(name, version, domain):
+            known = onnx.defs.get_schema(name, version, domain)
+            if known.doc == definition.schema.doc and _ports(known) == _ports(definition.schema):
+                continue
+            onnx.defs.deregister_schema(name, known.since_version, domain)
+        onnx.defs.register_schema(definition.schema)
+        changed = True
+    if changed:
+        find.cache_clear()
+
+
+def add_functions(model: Model, registry: Registry) -> None:
+    """Give a model the decompositions of the operators that it uses, as local functions: so it runs everywhere."""
+    if not len(registry.operators):
+        return
+    library = library_of(registry)
+    nodes = model.unbuilt.nodes() if model.untouched and model.unbuilt is not None else model.nodes()
+    used = {(node.domain, node.op_type) for node in nodes} & library.definitions.keys()
+    wanted = _with_inner(used, library)
+    if not wanted:
+        return
+    import onnx_ir as ir
+
+    for node in model.nodes():
+        _complete(node, library)
+    functions = model.ir.functions
+    for domain, name in wanted:
+        function = library.definitions[domain, name].function
+        if function is not None and (domain, name, "") not in functions:
+            made = functions[domain, name, ""] = ir.serde.deserialize_function(function)
+            for node in made:
+                _complete(node, library)
+            for imported in function.opset_import:
+                model.ir.opset_imports.setdefault(imported.domain, imported.version)
+    model.touch()
+
+
+def _complete(node: ir.Node, library: OperatorLibrary) -> None:
+    """Write out the attributes that a node leaves to their defaults: onnx's inliner would lose them."""
+    import onnx_ir as ir
+
+    definition = library.get(node.domain, node.op_type)
+    for arg in definition.entry.attributes if definition is not None else ():
+        if arg.has_default and arg.name not in node.attributes:
+            node.attributes[arg.name] = ir.serde.deserialize_attribute(attribute_of(arg, arg.default))
+
+
+def _with_inner(used: set[tuple[str, str]], library: OperatorLibrary) -> list[tuple[str, str]]:
+    """The operators that are used, and those that their decompositions use."""
+    found: dict[tuple[str, str], None] = {}
+    waiting = sorted(used)
+    while waiting:
+        key = waiting.pop()
+        definition = library.definitions.get(key)
+        if key in found or definition is None:
+            continue
+        found[key] = None
+        if definition.function is not None:
+            waiting += [(node.domain, node.op_type) for node in definition.function.node]
+    return [key for key in found if library.definitions[key].function is not None]
+
+
+def _ports(schema: object) -> tuple[object, ...]:
+    attributes = sorted(schema.attributes)
+    return [port.name for port in schema.inputs], [port.name for port in schema.outputs], attributes
