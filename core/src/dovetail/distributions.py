@@ -11,7 +11,7 @@ _BRINGS = {
     "dovetail-operators": ("check_operators",),
     "dovetail-precision": ("bench",),
     "dovetail-regions": ("regions",),
-    "dovetail-runtime": ("input_data", "run"),
+    "dovetail-runtime": ("input_data", "run", "trace"),
     "dovetail-schemas": ("check",),
     "dovetail-verify": ("bisect", "layer_errors", "verify"),
 }

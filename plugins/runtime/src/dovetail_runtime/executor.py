@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
+    from dovetail_runtime.timeline import Run, Timeline
+
 __all__ = ["Executor"]
 
 _AWAY = "install what it needs, or run the result where the engine is (--no-try-engines compiles without it)"
@@ -47,6 +49,7 @@ class Executor:
         runners: What runs each region; one without outputs that anybody reads is not run.
         options: What the engines were given when they loaded.
         notes: What the user should know: engines that are absent, that have a caveat, or that refused a region.
+        timeline: Records runs from now on; None: nothing does.
 
     Raises:
         DovetailError: No engine of a backend takes one of its regions; all reasons are given.
@@ -62,6 +65,7 @@ class Executor:
         artifacts: ArtifactFolder | None = None,
     ):
         self.notes: list[str] = []
+        self.timeline: Timeline | None = None
         self.regions = _regions(model.graph, backend_of) if regions is None else list(regions)
         self._model = model
         self._artifacts = artifacts
@@ -95,8 +99,13 @@ class Executor:
             DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
         """
         values = self._inputs.checked(inputs)
-        for _ in self._steps(values, self._outputs):
-            pass
+        if self.timeline is None:
+            for _ in self._steps(values, self._outputs):
+                pass
+        else:
+            with self.timeline.run(values) as recorded:
+                for _ in self._steps(values, self._outputs, recorded):
+                    pass
         return {name: values[name] if name in values else _constant(value) for name, value in self._outputs.items()}
 
     def steps(self, inputs: Mapping[str, object]) -> Iterator[tuple[RegionRunner, Mapping[str, np.ndarray]]]:
@@ -108,15 +117,24 @@ class Executor:
         yield from self._steps(self._inputs.checked(inputs), frozenset())
 
     def _steps(
-        self, values: dict[str, np.ndarray], kept: Collection[str]
+        self, values: dict[str, np.ndarray], kept: Collection[str], recorded: Run | None = None
     ) -> Iterator[tuple[RegionRunner, Mapping[str, np.ndarray]]]:
         for runner in self.runners:
             # A model that is one region is handed over as it is, with the inputs that nothing reads.
             wanted = list(values) if len(self.regions) == 1 else runner.inputs
-            values.update(runner.run({name: values[name] for name in wanted}))
+            # No variable holds an array here, or it would outlive its last use.
+            if recorded is None:
+                values.update(runner.run({name: values[name] for name in wanted}))
+            else:
+                with recorded.region(runner) as made:
+                    made.update(runner.run({name: values[name] for name in wanted}))
+                values.update(made)
+                made.clear()
             yield runner, values
             for name in self._last_use[runner.index]:
                 if name not in kept:
+                    if recorded is not None:
+                        recorded.freed(values[name])
                     del values[name]
 
     def executed(self) -> dict[str, Executed]:

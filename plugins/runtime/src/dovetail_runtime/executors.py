@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.executor import Executor
     from dovetail_runtime.region_runner import Refusal, RegionRunner
+    from dovetail_runtime.timeline import Timeline
 
 __all__ = ["GuardedExecutor", "load_executor"]
 
@@ -35,6 +37,7 @@ class GuardedExecutor:
     def __init__(self, who: str, executor: Executor, outputs: list[str], options: Mapping[str, object]):
         self._who, self._executor, self._outputs = who, executor, outputs
         self.options = dict(options)
+        self.timeline: Timeline | None = None
 
     @property
     def runners(self) -> list[RegionRunner]:
@@ -57,7 +60,7 @@ class GuardedExecutor:
         Raises:
             DovetailError: The inputs do not fit, the executor fails, or it does not give every output.
         """
-        with calling(self._who):
+        with calling(self._who), nullcontext() if self.timeline is None else self.timeline.run(inputs):
             given = dict(self._executor.run(inputs))
         if lacking := [name for name in self._outputs if name not in given]:
             raise DovetailError(f"{self._who} gives no output '{lacking[0]}'", "`run` returns every output by its name")

@@ -22,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
     parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz|FOLDER", help="one array per input")
     parser.add_argument("--executor", default="", metavar="NAME", help="what runs it, instead of region by region")
+    parser.add_argument(
+        "--trace", type=output, metavar="OUT.json", help="write when each region ran, for Perfetto or chrome://tracing"
+    )
     parser.add_argument("-o", "--output", type=output, metavar="OUT.npz", help="file to write the outputs to")
 
 
@@ -31,9 +34,14 @@ def run(args: argparse.Namespace) -> int:
     from dovetail import api
 
     from dovetail_runtime.data.outputs import arrays_of
+    from dovetail_runtime.timeline import trace
 
     compiled = api.load(args.result, plugins_of(args))
-    given = compiled.run_on(args.data, executor=args.executor)
+    if args.trace:
+        with trace(compiled, args.trace, args.executor) as timeline:
+            given = compiled.run_on(args.data, executor=args.executor)
+    else:
+        timeline, given = None, compiled.run_on(args.data, executor=args.executor)
     outputs = {name: array for output, value in given.items() for name, array in arrays_of(output, value).items()}
     if args.output:
         _write(args.output, outputs)
@@ -41,11 +49,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         executed = {node: tuple(how) for node, how in compiled.executed().items()}
         document = {"outputs": rows, "executed": executed, "notes": compiled.notes(), "summary": compiled.summary()}
+        if timeline is not None:
+            document["peak_bytes"] = timeline.peak
         print_json(document)
     else:
         table(rows)
         for text in compiled.notes():
             say_note(text)
+        if timeline is not None:
+            say_note(f"values of {timeline.peak / 1e6:.3g} MB were live at most; {args.trace} has the timeline")
         say(compiled.summary())
     return 0
 

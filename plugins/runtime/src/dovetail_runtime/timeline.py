@@ -1,0 +1,151 @@
+"""When each region ran, and how much was live: a timeline that Chrome's tracing and Perfetto open."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.counting import counted
+from dovetail_files.writing import replacing
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+
+    from dovetail_runtime.region_runner import RegionRunner
+
+__all__ = ["Run", "Timeline", "trace"]
+
+_PROCESS = 1
+
+
+class Timeline:
+    """Records runs of an executor; runs in several threads may be recorded at once.
+
+    Attributes:
+        peak: The largest number of bytes of values that were live at one time in one run, inputs included.
+    """
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._events: list[dict[str, Any]] = []
+        self._start = time.perf_counter_ns()
+        self._lock = threading.Lock()
+        self._threads: dict[int, str] = {}
+        self._runs = 0
+
+    @contextmanager
+    def run(self, inputs: Mapping[str, Any]) -> Iterator[Run]:
+        """Record one run of the model from here to the end of the block."""
+        with self._lock:
+            self._runs += 1
+            number = self._runs
+            self._threads.setdefault(threading.get_ident(), threading.current_thread().name)
+        run = Run(self, sum(map(_bytes, inputs.values())))
+        begun = time.perf_counter_ns()
+        try:
+            yield run
+        finally:
+            self.span(f"run {number}", "run", begun, {"peak bytes": run.peak})
+            with self._lock:
+                self.peak = max(self.peak, run.peak)
+
+    def span(self, name: str, category: str, begun: int, about: Mapping[str, Any]) -> None:
+        """Record what began at `begun` (`time.perf_counter_ns`) in this thread and ends now."""
+        now = time.perf_counter_ns()
+        event = {"name": name, "cat": category, "ph": "X", "ts": (begun - self._start) / 1000, "args": dict(about)}
+        self._enter({**event, "dur": (now - begun) / 1000})
+
+    def count(self, name: str, value: int) -> None:
+        """Record a number that changes over time."""
+        at = (time.perf_counter_ns() - self._start) / 1000
+        self._enter({"name": name, "ph": "C", "ts": at, "args": {"bytes": value}})
+
+    def _enter(self, event: dict[str, Any]) -> None:
+        with self._lock:
+            self._events.append({**event, "pid": _PROCESS, "tid": threading.get_ident()})
+
+    def document(self) -> dict[str, Any]:
+        """The timeline in the trace event format: spans in microseconds, counters, and names of threads."""
+        with self._lock:
+            names = [
+                {"name": "thread_name", "ph": "M", "pid": _PROCESS, "tid": thread, "args": {"name": name}}
+                for thread, name in self._threads.items()
+            ]
+            return {"traceEvents": [*names, *self._events], "displayTimeUnit": "ms"}
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON; an existing file stays whole until the new one is there."""
+        with replacing(path) as file:
+            file.write(json.dumps(self.document()).encode())
+
+
+class Run:
+    """One run that is being recorded.
+
+    Attributes:
+        peak: The largest number of bytes that were live so far.
+    """
+
+    def __init__(self, timeline: Timeline, live: int):
+        self._timeline, self._live = timeline, live
+        self.peak = live
+
+    @contextmanager
+    def region(self, runner: RegionRunner) -> Iterator[dict[str, Any]]:
+        """Record a region at work; what it gives is entered into the dict."""
+        begun, given = time.perf_counter_ns(), {}
+        try:
+            yield given
+        finally:
+            made = sum(map(_bytes, given.values()))
+            about = {"backend": runner.backend, "engine": runner.engine, "bytes out": made}
+            name = f"region {runner.index}: {counted(len(runner.nodes), 'node')} of {runner.backend}"
+            self._timeline.span(name, "region", begun, about)
+            self._change(made)
+
+    def freed(self, value: Any) -> None:
+        """Record that a value is gone."""
+        self._change(-_bytes(value))
+
+    def _change(self, difference: int) -> None:
+        self._live += difference
+        self.peak = max(self.peak, self._live)
+        self._timeline.count("live", self._live)
+
+
+@contextmanager
+def trace(compiled: CompiledModel, path: str | Path | None = None, executor: str = "") -> Iterator[Timeline]:
+    """Record all runs of a result within the block.
+
+    Args:
+        compiled: The result.
+        path: A file for the timeline, written at the end of the block; None for none.
+        executor: The executor that runs it, as for `CompiledModel.run`; of one that a plugin brings, whole runs are
+            recorded, and no regions.
+
+    Yields:
+        The timeline.
+
+    Raises:
+        DovetailError: No engine runs a region.
+    """
+    timeline = Timeline()
+    used = compiled.executor(executor)
+    used.timeline = timeline
+    try:
+        yield timeline
+    finally:
+        used.timeline = None
+        if path is not None:
+            timeline.save(Path(path))
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(map(_bytes, value))
+    return getattr(value, "nbytes", 0)
