@@ -1,15 +1,11 @@
 """A vendor's operator, defined in YAML: opened, checked, decomposed or taken whole, run and explained."""
 
-import itertools
-
 import dovetail
 import numpy as np
 import onnx
 import pytest
 from dovetail.errors import DovetailError
 from onnx import TensorProto, helper
-
-_NUMBERS = itertools.count()
 
 SWISH = """
 domain: {domain}
@@ -43,28 +39,6 @@ ops: {{"{domain}::scaled_swish": {{types: f}}, Relu: {{types: f}}}}
 place: {{strategy: autocast}}
 emit: {{engines: [onnxruntime-cpu]}}
 """
-
-
-@pytest.fixture
-def domain():
-    """A domain of the test's own: onnx has one table of schemas in a process."""
-    return f"acme{next(_NUMBERS)}"
-
-
-@pytest.fixture
-def with_operators(tmp_path, monkeypatch, with_backend):
-    """`with_operators(text, *backends)`: the installed plugins together with a file of operators and with backends."""
-
-    def make(text, *backends, name="acme.ops"):
-        plugins = with_backend(*backends)
-        package = f"dovetail_inline_operators_{next(_NUMBERS)}"
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "__init__.py").write_text("")
-        (tmp_path / package / "ops.yaml").write_text(text)
-        plugins.registry.operators(name, f"{package}:ops.yaml")
-        return plugins
-
-    return make
 
 
 def net(domain, op_type="scaled_swish", inputs=("a",), **attributes):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
+from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_origin
 from dovetail_onnx.skeleton import skeleton_of, was_sorted
@@ -167,6 +168,8 @@ def _raise_ir_version(proto: onnx.ModelProto) -> None:
 def _inferred(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     try:
         return infer_with_outputs(proto, ctx)
+    except DovetailError:  # a function of an operator file says what is wrong with a node
+        raise
     except Exception as error:  # C++ exceptions of any kind
         ctx.remark("missed", "", "inference", f"onnx's inference stopped: {_first_line(error)}")
         return proto

@@ -10,6 +10,7 @@ from dovetail.errors import DovetailError
 
 from dovetail_operators.bodies import function_of
 from dovetail_operators.entries import Entry, OperatorFile
+from dovetail_operators.inference import inference_of
 from dovetail_operators.reading import read_operators
 from dovetail_operators.schemas import schema_of
 
@@ -91,10 +92,14 @@ def defined(file: OperatorFile) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.Fu
             continue
         try:
             function = function_of(entry, file) if entry.body else None
+            infer = inference_of(entry, file)
         except ValueError as error:
             problems.append(f"{entry.where}: '{entry.name}': {error}")
             continue
-        made.append((entry, schema_of(entry, file.domain, file.version), function))
+        schema = schema_of(entry, file.domain, file.version)
+        if infer is not None:
+            schema.set_type_and_shape_inference_function(infer)
+        made.append((entry, schema, function))
     if problems:
         raise DovetailError("\n  ".join(problems), "correct the file; every line above names a place in it")
     return made
