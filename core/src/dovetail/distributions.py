@@ -8,7 +8,7 @@ _BRINGS = {
     "dovetail-builder": ("Builder", "autocast"),
     "dovetail-commands": ("compile", "opt", "plan"),
     "dovetail-explain": ("explain",),
-    "dovetail-operators": ("check_operators",),
+    "dovetail-operators": ("check_operators", "operators"),
     "dovetail-precision": ("bench",),
     "dovetail-regions": ("regions",),
     "dovetail-runtime": ("input_data", "run", "trace"),

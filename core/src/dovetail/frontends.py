@@ -29,8 +29,9 @@ def open_any(source: object, plugins: PluginSet | None = None) -> Model:
     """Return the model of `source`.
 
     Args:
-        source: A `Model`, which is returned as it is, the path of a file, or an object that a front end converts:
-            `dovetail-onnx` takes an `onnx.ModelProto`, an `onnx_ir.Model` and the bytes of a model file.
+        source: A `Model`, which gets what plugins add to models that are opened, the path of a file, or an object that
+            a front end converts: `dovetail-onnx` takes an `onnx.ModelProto`, an `onnx_ir.Model` and the bytes of a
+            model file.
         plugins: Have the front ends; by default all that are installed.
 
     Raises:
@@ -38,7 +39,9 @@ def open_any(source: object, plugins: PluginSet | None = None) -> Model:
         UsageError: `source` is of a type that is no model.
     """
     if isinstance(source, Model):
-        return source
+        plugins = _plugins(plugins)
+        plugins.prepare()
+        return plugins.extend(source)
     if isinstance(source, (str, os.PathLike)):
         if not os.fspath(source):
             raise UsageError("the path of the model is empty", "name the file of a model")

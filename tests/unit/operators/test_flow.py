@@ -115,11 +115,12 @@ def test_a_node_that_does_not_fit_the_signature_is_named(with_operators, domain,
         ("@beta", "@gamma", "there is no attribute 'gamma'"),
         ("out = Mul", "result = Mul", "nothing computes the output 'out'"),
         ("Mul (x, s)", "Mul (x, s", "composite: "),
+        ("s = Sigmoid (d)", "s = {domain}.twice (d)", "composite: scaled_swish > twice > scaled_swish call each other"),
         (".scaled_swish", ".scaled_swosh", "there is no operator 'scaled_swosh' (did you mean 'scaled_swish'?)"),
     ],
 )
 def test_a_wrong_decomposition_names_file_line_and_operator(with_operators, domain, old, new, says):
-    plugins = with_operators(SWISH.format(domain=domain).replace(old, new, 1))
+    plugins = with_operators(SWISH.replace(old, new, 1).format(domain=domain))
     with pytest.raises(DovetailError) as raised:
         dovetail.plan(net(domain), "cpu-bf16", plugins=plugins)
     assert "ops.yaml:" in raised.value.message and says in raised.value.message

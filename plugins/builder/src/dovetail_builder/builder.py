@@ -102,10 +102,12 @@ class Builder:
         node = ir.node(op_type, inputs, attributes, domain=domain, num_outputs=outputs, name=name)
         for index, value in enumerate(node.outputs):
             value.name = self._names.fresh(f"{name}_out{index or ''}")
+        if domain not in self._graph.opset_imports:
+            self._graph.opset_imports[domain] = _newest(op_type, domain)
         problem = node_problem(node, self._graph.opset_imports)
         if problem is not None:
             raise DovetailError(problem, "cast one of them, or build it inside autocast(...)")
-        _infer(node, self.opset)
+        _infer(node, self._graph.opset_imports[domain])
         self._graph.append(node)
         return tuple(node.outputs)
 
@@ -128,6 +130,13 @@ class Builder:
         return append
 
 
+def _newest(op_type: str, domain: str) -> int:
+    """The version of a domain with the newest definition of an operator; 1 for operators that onnx does not know."""
+    import onnx
+
+    return onnx.defs.get_schema(op_type, domain).since_version if onnx.defs.has(op_type, domain) else 1
+
+
 def _infer(node: ir.Node, opset: int) -> None:
     """Give the outputs of `node` the types that onnx infers; what it cannot infer stays open."""
     import onnx
@@ -138,7 +147,9 @@ def _infer(node: ir.Node, opset: int) -> None:
     except onnx.defs.SchemaError:
         return
     known = [value for value in node.inputs if value is not None]
-    kinds = {value.name: _type_proto(value) for value in known if value.type is not None}
+    if any(value.type is None for value in known):
+        return  # nothing says what an operator without inference gives
+    kinds = {value.name: _type_proto(value) for value in known}
     data = {v.name: ir.to_proto(v.const_value) for v in known if v.const_value is not None and v.const_value.size < 64}
     try:
         found = onnx.shape_inference.infer_node_outputs(

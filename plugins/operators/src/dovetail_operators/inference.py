@@ -18,7 +18,7 @@ from dovetail_operators.schemas import attribute_of
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["function_named", "inference_of"]
+__all__ = ["function_named", "inference_of", "inference_of_body"]
 
 Infer = Callable[..., "Meta | Sequence[Meta]"]
 
@@ -79,6 +79,31 @@ def inference_of(entry: Entry, file: OperatorFile) -> Callable[[Any], None] | No
         for index in range(context.get_num_outputs()):
             if results[index].dtype:
                 context.set_output_type(index, _type_of(results[index], who))
+
+    return infer
+
+
+def inference_of_body(entry: Entry, function: onnx.FunctionProto) -> Callable[[Any], None]:
+    """What onnx's shape inference calls for a node of a composite: it looks into the decomposition."""
+
+    def infer(context: Any) -> None:
+        import onnx
+
+        given = [context.get_input_type(index) for index in range(context.get_num_inputs())]
+        if any(type_ is None for type_ in given):
+            return
+        attributes = []
+        for arg in entry.attributes:
+            found = context.get_attribute(arg.name)
+            attributes.append(attribute_of(arg, arg.default) if found is None and arg.has_default else found)
+        held = [attribute for attribute in attributes if attribute is not None]
+        try:
+            made = onnx.shape_inference.infer_function_output_types(function, given, held)
+        except Exception:  # C++ exceptions of any kind: the results stay open
+            return
+        for index, type_ in enumerate(made[: context.get_num_outputs()]):
+            if type_.WhichOneof("value"):
+                context.set_output_type(index, type_)
 
     return infer
 

@@ -10,7 +10,8 @@ from dovetail.errors import DovetailError
 
 from dovetail_operators.bodies import function_of
 from dovetail_operators.entries import Entry, OperatorFile
-from dovetail_operators.inference import inference_of
+from dovetail_operators.flattening import flattened
+from dovetail_operators.inference import inference_of, inference_of_body
 from dovetail_operators.reading import read_operators
 from dovetail_operators.schemas import schema_of
 
@@ -83,6 +84,7 @@ def defined(file: OperatorFile) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.Fu
         DovetailError: One cannot be made; all problems are named, a line each.
     """
     made, problems = [], []
+    functions = _functions(file, problems)
     for entry in file.entries.values():
         lists = [arg.name for arg in entry.inputs[:-1] if arg.is_list]
         if lists:
@@ -90,9 +92,11 @@ def defined(file: OperatorFile) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.Fu
                 f"{entry.where}: '{entry.name}': only the last input may be a list, and '{lists[0]}' is one"
             )
             continue
+        function = functions.get((file.domain, entry.name))
+        if entry.body and function is None:
+            continue
         try:
-            function = function_of(entry, file) if entry.body else None
-            infer = inference_of(entry, file)
+            infer = inference_of(entry, file) or (inference_of_body(entry, function) if function else None)
         except ValueError as error:
             problems.append(f"{entry.where}: '{entry.name}': {error}")
             continue
@@ -103,6 +107,25 @@ def defined(file: OperatorFile) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.Fu
     if problems:
         raise DovetailError("\n  ".join(problems), "correct the file; every line above names a place in it")
     return made
+
+
+def _functions(file: OperatorFile, problems: list[str]) -> dict[tuple[str, str], onnx.FunctionProto]:
+    """The decompositions of a file, none of which calls another one."""
+    found: dict[tuple[str, str], onnx.FunctionProto] = {}
+    for entry in file.entries.values():
+        if entry.body:
+            try:
+                found[file.domain, entry.name] = function_of(entry, file)
+            except ValueError as error:
+                problems.append(f"{entry.where}: '{entry.name}': {error}")
+    flat: dict[tuple[str, str], onnx.FunctionProto] = {}
+    for key, function in found.items():
+        try:
+            flat[key] = flattened(function, found)
+        except ValueError as error:
+            entry = file.entries[key[1]]
+            problems.append(f"{entry.where}: '{entry.name}': {error}")
+    return flat
 
 
 def library_of(registry: Registry) -> OperatorLibrary:

@@ -47,24 +47,26 @@ def add_functions(model: Model, registry: Registry) -> None:
     if not len(registry.operators):
         return
     library = library_of(registry)
-    nodes = model.unbuilt.nodes() if model.untouched and model.unbuilt is not None else model.nodes()
+    built = not model.untouched or model.unbuilt is None
+    nodes = model.nodes() if built else model.unbuilt.nodes()
     used = {(node.domain, node.op_type) for node in nodes} & library.definitions.keys()
-    wanted = _with_inner(used, library)
-    if not wanted:
+    wanted = sorted(key for key in used if library.definitions[key].function is not None)
+    if not wanted or built and all((*key, "") in model.ir.functions for key in wanted):
         return
     import onnx_ir as ir
 
     for node in model.nodes():
         _complete(node, library)
-    functions = model.ir.functions
+    functions, imports = model.ir.functions, model.ir.opset_imports
     for domain, name in wanted:
+        if (domain, name, "") in functions:
+            continue  # a model may bring its own
         function = library.definitions[domain, name].function
-        if function is not None and (domain, name, "") not in functions:
-            made = functions[domain, name, ""] = ir.serde.deserialize_function(function)
-            for node in made:
-                _complete(node, library)
-            for imported in function.opset_import:
-                model.ir.opset_imports.setdefault(imported.domain, imported.version)
+        made = functions[domain, name, ""] = ir.serde.deserialize_function(function)
+        for node in made:
+            _complete(node, library)
+        for imported in function.opset_import:
+            imports.setdefault(imported.domain, imported.version)
     model.touch()
 
 
@@ -76,21 +78,6 @@ def _complete(node: ir.Node, library: OperatorLibrary) -> None:
     for arg in definition.entry.attributes if definition is not None else ():
         if arg.has_default and arg.name not in node.attributes:
             node.attributes[arg.name] = ir.serde.deserialize_attribute(attribute_of(arg, arg.default))
-
-
-def _with_inner(used: set[tuple[str, str]], library: OperatorLibrary) -> list[tuple[str, str]]:
-    """The operators that are used, and those that their decompositions use."""
-    found: dict[tuple[str, str], None] = {}
-    waiting = sorted(used)
-    while waiting:
-        key = waiting.pop()
-        definition = library.definitions.get(key)
-        if key in found or definition is None:
-            continue
-        found[key] = None
-        if definition.function is not None:
-            waiting += [(node.domain, node.op_type) for node in definition.function.node]
-    return [key for key in found if library.definitions[key].function is not None]
 
 
 def _ports(schema: object) -> tuple[object, ...]:
