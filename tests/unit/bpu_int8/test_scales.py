@@ -32,3 +32,17 @@ def test_what_an_average_reads_keeps_a_scale_of_its_own(pool):
     assert scales["a"] > 3 * scales["b"]
     assert compiled.coverage().startswith("bpu-int8 3/")
     assert compiled.verification.worst_snr_db > 25
+
+
+RESIZE = """<ir_version: 10, opset_import: ["": 11]>
+g (float[1,4,8,8] x) => (float[1,4,16,16] y)
+<float[4,4,1,1] w, float[4,4,1,1] v, float[4] s = {1, 1, 2, 2}, float[0] r> {
+  [one] a = Conv (x, w)
+  [up] b = Resize <mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (a, r, s)
+  [two] y = Conv (b, v) }"""
+
+
+def test_the_scales_of_a_resize_are_not_said_to_have_missed_a_type():
+    plan = dovetail.plan(open_text(RESIZE, "m"), "bpu-int8:march=bayes")
+    said = [(remark.kind, remark.why) for remark in plan.remarks if remark.node == "up"]
+    assert said == [("passed", "int8[symmetric], the type of its input")]

@@ -141,6 +141,12 @@ def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     went_low = variable.chosen.quantised or variable.format is variable.low
     if variable.policy in ("keep", "none") or variable.policy == "pass" and not variable.inputs:
         return
+    if (
+        variable.policy in ("pass", "passive")
+        and not variable.outputs
+        and all(one.constant for _, one in variable.inputs)
+    ):
+        return  # scales of a Resize and the like, which follow nothing
     if variable.policy == "recurse" and not went_low:
         return  # control flow keeps its types unless a solver decides otherwise
     ctx.remark(
