@@ -161,6 +161,10 @@ class Model:
         where = f" from {self.path}" if self.path is not None else ""
         return f"<Model{where}>" if self.untouched else f"<Model '{self.graph.name}'{where}: {len(self.graph)} nodes>"
 
+    def runnable(self) -> Model:
+        """Return the model in operators that engines run: itself, or a copy lowered by its dialect."""
+        return self if self.dialect is None else self.dialect.runnable(self)
+
     def text(self) -> str:
         """Return the model as text, as the dialect of its operators prints it.
 

@@ -122,6 +122,15 @@ class Dialect(Protocol):
         It shows types and placements of nodes; large tensors are printed without their data.
         """
 
+    def runnable(self, model: Model) -> Model:
+        """The model in operators that engines run: itself, or a lowered copy that shares the weights.
+
+        A result is compared with this form of its original.
+
+        Raises:
+            DovetailError: Some operators cannot be lowered.
+        """
+
     def read_annotations(self, model: Model) -> None:
         """Annotate the nodes of a model from a file with what an earlier compilation wrote of them: placements, kinds
         and origins.

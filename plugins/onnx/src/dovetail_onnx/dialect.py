@@ -29,6 +29,10 @@ class OnnxDialect:
 
         return print_model(model)
 
+    def runnable(self, model: Model) -> Model:
+        """The model itself."""
+        return model
+
     def read_annotations(self, model: Model) -> None:
         """Read the placements, kinds and origins of nodes from their `metadata_props`."""
         from dovetail_onnx.annotations import read_annotations

@@ -25,6 +25,7 @@ def reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]]
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
 
+    model = model.runnable()
     return Executor(model, engines_of([ctx.host], ctx.registry), regions=slices(model.graph)).run
 
 

@@ -72,6 +72,7 @@ def _host(model: Model) -> Run:
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
 
+    model = model.runnable()
     registry = load_plugins().registry
     engines = engines_of([load_chosen(registry, BackendChoice(HOST))], registry)
     executor = Executor(model, engines, {"optimise": "none"}, regions=slices(model.graph))

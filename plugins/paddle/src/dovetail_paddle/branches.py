@@ -1,0 +1,114 @@
+"""Merge conditional blocks with opposite conditions, which legacy programs have for the branches of an `if`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["merge_branches"]
+
+
+def merge_branches(nodes: Sequence[ir.Node]) -> list[ir.Node]:
+    """Merge two conditional blocks with opposite conditions into one `if`.
+
+    Legacy programs have a block for each branch, and `select_input` takes the result of the one that ran:
+
+        a = if(c) {...}   b = if(logical_not(c)) {...}   r = select_input(cast(c), [b, a])
+
+    Blocks whose results somebody else reads, too, stay as they are.
+    """
+    merged: list[ir.Node] = []
+    pairs: dict[tuple[int, int], list[ir.Node]] = {}
+    for node in nodes:
+        found = _branches(node)
+        if found is not None:
+            pairs.setdefault((id(found[0].producer()), id(found[1].producer())), []).append(node)
+    gone: set[int] = set()
+    made: dict[int, ir.Node] = {}
+    for selects in pairs.values():
+        when, otherwise = _branches(selects[0])
+        if not all(_only_selected(value.producer(), selects) for value in (when, otherwise)):
+            continue
+        readers = [reader for select in selects for reader in _readers(select)]
+        gone.update(map(id, (*readers, when.producer(), otherwise.producer())))
+        made[id(selects[0])] = _merged(selects)
+    for node in nodes:
+        if id(node) in made:
+            merged.append(made[id(node)])
+        elif id(node) not in gone:
+            merged.append(node)
+    return merged
+
+
+def _branches(select: ir.Node) -> tuple[ir.Value, ir.Value] | None:
+    """What a `select_input` chooses from: results of an `if` with its condition, and of one with the opposite."""
+    if select.op_type != "select_input":
+        return None
+    cast, given = select.inputs[0].producer(), _given(select)
+    if cast is None or cast.op_type != "cast" or len(given) != 2 or None in given:
+        return None
+    otherwise, when = given
+    condition = cast.inputs[0]
+    first, second = when.producer(), otherwise.producer()
+    if first is None or second is None or first.op_type != "if" or second.op_type != "if":
+        return None
+    negation = second.inputs[0].producer()
+    opposite = negation is not None and negation.op_type == "logical_not" and negation.inputs[0] is condition
+    return (when, otherwise) if opposite and first.inputs[0] is condition else None
+
+
+def _given(select: ir.Node) -> Sequence[ir.Value | None]:
+    """What a `select_input` chooses from: operands of its own, or those of the list that it reads."""
+    listed = select.inputs[1].producer() if len(select.inputs) == 2 else None
+    return select.inputs[1:] if listed is None else listed.inputs
+
+
+def _readers(select: ir.Node) -> list[ir.Node]:
+    """A `select_input`, and the list that it reads if there is one."""
+    listed = select.inputs[1].producer() if len(select.inputs) == 2 else None
+    return [select] if listed is None else [select, listed]
+
+
+def _only_selected(node: ir.Node, selects: Sequence[ir.Node]) -> bool:
+    readers = {id(reader) for select in selects for reader in _readers(select)}
+    return all(id(user) in readers for value in node.outputs for user, _ in value.uses())
+
+
+def _merged(selects: Sequence[ir.Node]) -> ir.Node:
+    import onnx_ir as ir
+
+    chosen = [_branches(select) for select in selects]
+    when, otherwise = (value.producer() for value in chosen[0])
+    graphs = []
+    for node, position in ((when, 0), (otherwise, 1)):
+        graph = node.attributes["then_branch"].as_graph()
+        kept = [graph.outputs[pair[position].index()] for pair in chosen]
+        graph.outputs[:] = kept
+        graphs.append(graph)
+    condition = when.inputs[0]
+    attributes = {
+        name: ir.AttrGraph(name, graph) for name, graph in zip(("then_branch", "else_branch"), graphs, strict=True)
+    }
+    outputs = [select.outputs[0] for select in selects]
+    metadata = dict(when.metadata_props)
+    for select in selects:
+        for dead in _readers(select):
+            for index in range(len(dead.inputs)):
+                dead.replace_input_with(index, None)
+    made = []
+    for old in outputs:
+        value = ir.Value(name=old.name, type=old.type, shape=old.shape)
+        old.name = f"{old.name}.selected"
+        made.append((old, value))
+    node = ir.Node(
+        "pd_op", "if", [condition], attributes.values(), outputs=[value for _, value in made], name=when.name
+    )
+    node.metadata_props.update(metadata)
+    for old, value in made:
+        old.replace_all_uses_with(value, replace_graph_outputs=True)
+    for dead in (when, otherwise):
+        dead.replace_input_with(0, None)
+    return node

@@ -1,0 +1,1 @@
+"""Legacy programs (`.pdmodel`): their dataclasses, reader and text."""

@@ -1,0 +1,1 @@
+"""Lowering of `pd_op` graphs to ONNX."""

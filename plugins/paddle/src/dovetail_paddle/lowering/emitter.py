@@ -1,0 +1,178 @@
+"""Emit ONNX nodes, and keep which value each value of the `pd_op` graph has become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.planning.placement import set_origin
+
+from dovetail_paddle.lowering.constants import constant_of
+from dovetail_paddle.pd_graph import BUILTIN, attribute
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+__all__ = ["OPSET", "OPSET_BFLOAT16", "Emitter"]
+
+OPSET = 18
+"""The version of the default domain that is emitted: an opset that every engine reads."""
+OPSET_BFLOAT16 = 22
+"""The version for programs with bfloat16, which convolutions and pooling take from this one on."""
+
+_SHARED_UP_TO = 1024  # bytes; equal constants of this size are one initializer
+
+
+class Emitter:
+    """Collects nodes, graph by graph, and the initializers of the main graph.
+
+    Args:
+        opset: The version of the default domain.
+
+    Attributes:
+        opset: The same.
+        names: Names of values and nodes.
+        nodes: The nodes of the graph that is being emitted.
+        initializers: Constants and parameters; they are those of the main graph, and bodies capture them.
+        source: The node of the `pd_op` graph that is being lowered.
+    """
+
+    def __init__(self, opset: int = OPSET) -> None:
+        self.opset = opset
+        self.names = FreshNames()
+        self.nodes: list[ir.Node] = []
+        self.initializers: list[ir.Value] = []
+        self.source: ir.Node | None = None
+        self._values: dict[ir.Value, ir.Value] = {}
+        self._lists: dict[ir.Value, list[ir.Value]] = {}
+        self._constants: dict[tuple, ir.Value] = {}
+        self._wide: dict[ir.Value, ir.Value] = {}
+        self._integers: dict[ir.Value, ir.Value] = {}
+
+    def __call__(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        outputs: int = 1,
+        domain: str = "",
+    ) -> Any:
+        """Append a node; return its output, or a tuple if there are several.
+
+        Attributes that are None are left out.
+        """
+        import onnx_ir as ir
+
+        label = self.source.name if self.source is not None else op_type
+        made = [
+            ir.AttrGraph(name, value) if isinstance(value, ir.Graph) else attribute(name, value)
+            for name, value in (attributes or {}).items()
+            if value is not None
+        ]
+        name = self.names.fresh(label)
+        values = [ir.Value(name=self.names.fresh(f"{name}.{op_type}")) for _ in range(outputs)]
+        node = ir.Node(domain, op_type, list(inputs), made, outputs=values, name=name)
+        if self.source is not None:
+            node.metadata_props.update(self.source.metadata_props)
+            set_origin(node, (label,))
+        self.nodes.append(node)
+        return values[0] if outputs == 1 else tuple(values)
+
+    def constant(self, array: np.ndarray, name: str = "") -> ir.Value:
+        """An initializer; equal small ones are shared."""
+        import onnx_ir as ir
+
+        key = (array.dtype.name, array.shape, array.tobytes()) if array.nbytes <= _SHARED_UP_TO else None
+        if key in self._constants:
+            return self._constants[key]
+        tensor = ir.Tensor(array, name=self.names.fresh(name or "constant"))
+        value = ir.Value(
+            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor
+        )
+        self.initializers.append(value)
+        if key is not None:
+            self._constants[key] = value
+        return value
+
+    def ints(self, items: Sequence[int]) -> ir.Value:
+        """A constant list of int64."""
+        import numpy as np
+
+        return self.constant(np.array(items, np.int64))
+
+    def scalar(self, number: float, dtype: ir.DataType) -> ir.Value:
+        """A constant scalar of an element type."""
+        import numpy as np
+
+        return self.constant(np.array(number).astype(dtype.numpy()))
+
+    def cast(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+        """A cast to an element type."""
+        return self("Cast", [value], {"to": int(dtype)})
+
+    def narrow(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+        """An int64 value as the integer type that the program declares; `wide` undoes it without a node."""
+        import onnx_ir as ir
+
+        if dtype == ir.DataType.INT64:
+            return value
+        narrowed = self.cast(value, dtype)
+        self._wide[narrowed] = value
+        return narrowed
+
+    def wide(self, value: ir.Value) -> ir.Value | None:
+        """The int64 value that `value` was narrowed from; None if it was not."""
+        return self._wide.get(value)
+
+    def as_floats(self, integers: ir.Value, dtype: ir.DataType) -> ir.Value:
+        """Quantized integers as the floats that the program declares; `integers` undoes it without a node."""
+        floats = self.cast(integers, dtype)
+        self._integers[floats] = integers
+        return floats
+
+    def integers(self, value: ir.Value) -> ir.Value | None:
+        """The quantized integers that `value` holds as floats; None if it holds none."""
+        return self._integers.get(value)
+
+    def lowered(self, value: ir.Value) -> ir.Value:
+        """What a value of the `pd_op` graph has become; constants become initializers when they are first used."""
+        found = self._values.get(value)
+        if found is None:
+            array = constant_of(value)
+            if array is None:
+                raise KeyError(f"'{value.name}' has not been lowered")
+            found = self._values[value] = self.constant(array, value.name)
+        return found
+
+    def items(self, value: ir.Value) -> list[ir.Value] | None:
+        """What a list of the `pd_op` graph has become; None if it is no list, such as a tensor array."""
+        producer = value.producer()
+        if producer is not None and (producer.domain, producer.op_type) == (BUILTIN, "combine"):
+            return [self.lowered(item) for item in producer.inputs]
+        return self._lists.get(value)
+
+    def bind(self, value: ir.Value, lowered: ir.Value) -> None:
+        """Record what a value has become, and give it the name and the element type of the original."""
+        self._values[value] = lowered
+        producer = lowered.producer()
+        if producer is not None and lowered.type is None:
+            lowered.name = self.names.fresh(value.name)
+        if lowered.type is None:
+            lowered.type = value.type
+
+    def bind_list(self, value: ir.Value, items: Sequence[ir.Value]) -> None:
+        """Record what a list has become."""
+        self._lists[value] = list(items)
+
+    @contextmanager
+    def body(self) -> Iterator[list[ir.Node]]:
+        """Collect the nodes that are emitted meanwhile for a body."""
+        outer, self.nodes = self.nodes, []
+        try:
+            yield self.nodes
+        finally:
+            self.nodes = outer

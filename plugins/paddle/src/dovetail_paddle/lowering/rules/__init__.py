@@ -1,0 +1,50 @@
+"""Rules, one small function per operator, grouped by family; each gives what the results become.
+
+A rule gets the operator and the emitter. It returns the value of the only result, or a tuple with one entry per result,
+where None stands for a result that inference never reads; a result that is a list is a list of values. What has no form
+in ONNX raises `NotLowered` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.op import PdOp
+
+__all__ = ["Rule", "rules"]
+
+Rule = Callable[["PdOp", "Emitter"], Any]
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    """Return the rules of all families by operator."""
+    from dovetail_paddle.lowering.rules import (
+        activation,
+        arrays,
+        convolution,
+        creation,
+        detection,
+        elementwise,
+        indexing,
+        layout,
+        linear,
+        norm,
+        pooling,
+        quantise,
+        recurrent,
+        reduction,
+        resize,
+        shape,
+        sorting,
+    )
+
+    families = (
+        activation, arrays, convolution, creation, detection, elementwise, indexing, layout, linear, norm, pooling,
+        quantise, recurrent, reduction, resize, shape, sorting,
+    )  # fmt: skip
+    return {name: rule for family in families for name, rule in family.RULES.items()}

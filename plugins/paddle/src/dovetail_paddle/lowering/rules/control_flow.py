@@ -1,0 +1,77 @@
+"""`while` and `if`, whose bodies are lowered with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_paddle.lowering.op import extents
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.graphs import Lowering
+
+__all__ = ["lower_if", "lower_while"]
+
+
+def lower_while(node: ir.Node, lowering: Lowering) -> None:
+    """`while` as a Loop without a bound on its iterations."""
+    import onnx_ir as ir
+
+    emit = lowering.emit
+    body = node.attributes["body"].as_graph()
+    first = _condition(node.inputs[0], emit)
+    carried = [emit.lowered(value) for value in node.inputs[1:]]
+    iteration = ir.Value(name=emit.names.fresh("iteration"), type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
+    going = ir.Value(name=emit.names.fresh("going"), type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
+    inputs = []
+    for value in body.inputs:
+        held = ir.Value(name=emit.names.fresh(value.name), type=value.type)
+        emit.bind(value, held)
+        inputs.append(held)
+    with emit.body() as nodes:
+        lowering.nodes(body)
+        emit.source = node
+        again = _condition(body.outputs[0], emit) if not lowering.problems else None
+        if again is None:
+            return
+        outputs = _own(again, nodes, emit), *lowering.results(body.outputs[1:], nodes)
+    outputs[0].type = ir.TensorType(ir.DataType.BOOL)
+    graph = ir.Graph([iteration, going, *inputs], list(outputs), nodes=nodes, name=body.name)
+    emit.source = node
+    made = emit("Loop", [None, first, *carried], {"body": graph}, outputs=len(carried))
+    for value, lowered in zip(node.outputs, (made,) if len(carried) == 1 else made, strict=True):
+        emit.bind(value, lowered)
+
+
+def lower_if(node: ir.Node, lowering: Lowering) -> None:
+    """`if` as an If."""
+    import onnx_ir as ir
+
+    emit = lowering.emit
+    condition = _condition(node.inputs[0], emit)
+    branches = {}
+    for name in ("then_branch", "else_branch"):
+        branch = node.attributes[name].as_graph()
+        with emit.body() as nodes:
+            lowering.nodes(branch)
+            if lowering.problems:
+                return
+            outputs = lowering.results(branch.outputs, nodes)
+        branches[name] = ir.Graph([], outputs, nodes=nodes, name=branch.name)
+    emit.source = node
+    made = emit("If", [condition], branches, outputs=len(node.outputs))
+    for value, lowered in zip(node.outputs, (made,) if len(node.outputs) == 1 else made, strict=True):
+        emit.bind(value, lowered)
+
+
+def _condition(value: ir.Value, emit: Emitter) -> ir.Value:
+    """A condition without axes, which older programs give one."""
+    lowered = emit.lowered(value)
+    return lowered if extents(value) == () else emit("Reshape", [lowered, emit.ints([])])
+
+
+def _own(value: ir.Value, nodes: list[ir.Node], emit: Emitter) -> ir.Value:
+    """A value that a node of this graph gives."""
+    return value if any(value is output for node in nodes for output in node.outputs) else emit("Identity", [value])

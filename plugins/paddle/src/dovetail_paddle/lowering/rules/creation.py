@@ -1,0 +1,145 @@
+"""Tensors out of nothing but extents and numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_paddle.element_types import onnx_type
+from dovetail_paddle.lowering.constants import check_size
+from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.shapes import as_int64, int_list, shape_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.rules import Rule
+
+__all__ = ["RULES"]
+
+
+def _filled(shape: ir.Value, number: float, dtype: ir.DataType, emit: Emitter) -> ir.Value:
+    """A tensor of one number."""
+    import numpy as np
+
+    content = np.array([number]).astype(dtype.numpy())
+    if shape.const_value is not None:
+        check_size(*shape.const_value.numpy().tolist())
+        return emit.constant(np.full(tuple(shape.const_value.numpy().tolist()), content[0], dtype.numpy()))
+    return emit("ConstantOfShape", [shape], {"value": content})
+
+
+def _type(op: PdOp, name: str = "dtype") -> ir.DataType:
+    found = onnx_type(op.attr(name)) or op.result_dtype()
+    if found is None:
+        raise NotLowered("the element type of its result is not known")
+    return found
+
+
+def full_like(op: PdOp, emit: Emitter) -> ir.Value:
+    """A number with the extents of another tensor."""
+    dtype = onnx_type(op.attr("dtype")) or op.dtype("x")
+    return _filled(shape_of(op, "x", emit), op.number("value"), dtype, emit)
+
+
+def full_with_tensor(op: PdOp, emit: Emitter) -> ir.Value:
+    """A number with computed extents."""
+    dtype, known = _type(op), op.constant("value")
+    shape = int_list(op, "shape", emit)
+    if known is not None:
+        return _filled(shape, known.reshape(-1)[0].item(), dtype, emit)
+    value = op["value"]
+    if op.original("value").dtype != dtype:
+        value = emit.cast(value, dtype)
+    return emit("Expand", [value, shape])
+
+
+def empty(op: PdOp, emit: Emitter) -> ir.Value:
+    """Any numbers: zeros."""
+    return _filled(int_list(op, "shape", emit), 0, _type(op), emit)
+
+
+def full_batch_size_like(op: PdOp, emit: Emitter) -> ir.Value:
+    """A number with given extents, of which one is that of another tensor."""
+    from dovetail_paddle.lowering.shapes import extent, joined
+
+    wanted, at = list(op.attr("shape")), op.attr("output_dim_idx")
+    parts = [
+        emit.ints(wanted[:at]), extent(op, "input", op.attr("input_dim_idx"), emit), emit.ints(wanted[at + 1 :]),
+    ]  # fmt: skip
+    return _filled(joined(parts, emit), op.attr("value"), _type(op), emit)
+
+
+def arange(op: PdOp, emit: Emitter) -> ir.Value:
+    """Numbers at equal distances."""
+    import numpy as np
+
+    dtype = op.result_dtype() or _type(op)
+    known = [op.constant(name) for name in ("start", "end", "step")]
+    if all(item is not None for item in known):
+        first, last, step = (item.reshape(-1)[0].item() for item in known)
+        check_size(max((last - first) / step, 0))
+        return emit.constant(np.arange(*(item.reshape(-1)[0] for item in known)).astype(dtype.numpy()))
+    operands = []
+    for name, item in zip(("start", "end", "step"), known, strict=True):
+        if item is not None:
+            operands.append(emit.scalar(item.reshape(-1)[0], dtype))
+            continue
+        value = op[name]
+        if op.original(name).dtype != dtype:
+            wide = emit.wide(value)
+            value = wide if wide is not None and dtype.name == "INT64" else emit.cast(value, dtype)
+        operands.append(value if op.shape(name) == () else emit("Reshape", [value, emit.ints([])]))
+    return emit("Range", operands)
+
+
+def eye(op: PdOp, emit: Emitter) -> ir.Value:
+    """An identity matrix."""
+    import numpy as np
+
+    rows, columns = int(op.number("num_rows")), int(op.number("num_columns"))
+    check_size(rows, max(columns, 1))
+    return emit.constant(np.eye(rows, columns if columns > 0 else rows, dtype=_type(op).numpy()))
+
+
+def linspace(op: PdOp, emit: Emitter) -> ir.Value:
+    """A number of values at equal distances, both ends included."""
+    import numpy as np
+
+    start, stop, number = (op.number(name) for name in ("start", "stop", "number"))
+    check_size(number)
+    return emit.constant(np.linspace(start, stop, int(number)).astype(_type(op).numpy()))
+
+
+def triangle_indices(upper: bool) -> Rule:
+    """The rule of the indices of a triangle of a matrix."""
+
+    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+        import numpy as np
+
+        extents = [op.attr(name) for name in (("row", "col") if upper else ("rows", "cols"))]
+        check_size(*extents)
+        found = (np.triu if upper else np.tril)(np.ones(extents), op.attr("offset")).nonzero()
+        return emit.constant(np.stack(found).astype(_type(op).numpy()))
+
+    return rule
+
+
+def sequence_mask(op: PdOp, emit: Emitter) -> ir.Value:
+    """Ones up to each length."""
+    import numpy as np
+
+    longest = int(op.number("max_len"))
+    if longest <= 0:
+        raise NotLowered("its result is as long as the longest sequence, which is not known")
+    check_size(longest)
+    lengths = emit("Unsqueeze", [as_int64(op.original("x"), emit), emit.ints([-1])])
+    inside = emit("Less", [emit.constant(np.arange(longest)), lengths])
+    return emit.cast(inside, _type(op, "out_dtype"))
+
+
+RULES = {
+    "full_like": full_like, "full_with_tensor": full_with_tensor, "full_batch_size_like": full_batch_size_like,
+    "arange": arange, "eye": eye, "empty": empty, "linspace": linspace, "tril_indices": triangle_indices(False),
+    "triu_indices": triangle_indices(True), "sequence_mask": sequence_mask,
+}  # fmt: skip

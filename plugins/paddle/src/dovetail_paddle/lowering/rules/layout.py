@@ -1,0 +1,240 @@
+"""Operators that move elements: transposition, concatenation, splitting, padding, flipping, and blocks of pixels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_paddle.lowering.op import NotLowered, PdOp
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_paddle.lowering.emitter import Emitter
+
+__all__ = ["RULES"]
+
+_END = (1 << 63) - 1
+
+
+def transpose(op: PdOp, emit: Emitter) -> ir.Value:
+    """Axes in another order."""
+    perm = [axis % len(op.attr("perm")) for axis in op.attr("perm")]
+    return op["x"] if perm == list(range(len(perm))) else emit("Transpose", [op["x"]], {"perm": perm})
+
+
+def concat(op: PdOp, emit: Emitter) -> ir.Value:
+    """Tensors one after the other; extents that were narrowed stay int64."""
+    items, axis = op.items("x"), int(op.number("axis"))
+    if len(items) == 1:
+        return items[0]
+    wide = [emit.wide(item) for item in items]
+    if any(item is not None for item in wide) and all(
+        item is not None or items[at].const_value is not None for at, item in enumerate(wide)
+    ):
+        joined = [
+            item if item is not None else emit.constant(items[at].const_value.numpy().astype("int64"))
+            for at, item in enumerate(wide)
+        ]
+        return emit.narrow(emit("Concat", joined, {"axis": axis}), op.result_dtype())
+    return emit("Concat", items, {"axis": axis})
+
+
+def stack(op: PdOp, emit: Emitter) -> ir.Value:
+    """Tensors along a new axis."""
+    axis = op.attr("axis")
+    items = [emit("Unsqueeze", [item, emit.ints([axis])]) for item in op.items("x")]
+    return items[0] if len(items) == 1 else emit("Concat", items, {"axis": axis})
+
+
+def split(op: PdOp, emit: Emitter) -> list[ir.Value]:
+    """Parts of given extents, of which one may be -1."""
+    sections, axis = op.ints("sections"), op.axis(int(op.number("axis")), "x")
+    if len(sections) == 1:
+        return [op["x"]]
+    if -1 in sections:
+        shape = op.shape("x")
+        if shape is None or shape[axis] is None:
+            raise NotLowered("the extent of one part is open, and so is that of its input")
+        rest = shape[axis] - sum(part for part in sections if part >= 0)
+        sections = [rest if part < 0 else part for part in sections]
+    return list(emit("Split", [op["x"], emit.ints(sections)], {"axis": axis}, outputs=len(sections)))
+
+
+def equal_parts(op: PdOp, emit: Emitter, count: int, axis: int, argument: str) -> list[ir.Value]:
+    """Equal parts along an axis."""
+    if count == 1:
+        return [op[argument]]
+    return list(emit("Split", [op[argument]], {"axis": axis, "num_outputs": count}, outputs=count))
+
+
+def split_with_num(op: PdOp, emit: Emitter) -> list[ir.Value]:
+    """A number of equal parts."""
+    return equal_parts(op, emit, op.attr("num"), op.axis(int(op.number("axis")), "x"), "x")
+
+
+def unbind(op: PdOp, emit: Emitter) -> list[ir.Value]:
+    """The slices along an axis, without it."""
+    argument = op.operator.operands[0].name
+    axis, shape = op.axis(op.attr("axis"), argument), op.shape(argument)
+    count = op.attr("num") if op.name == "unstack" and op.attr("num") > 0 else shape[axis]
+    if count is None:
+        raise NotLowered("the number of its slices is open")
+    parts = equal_parts(op, emit, count, axis, argument)
+    return [emit("Squeeze", [part, emit.ints([axis])]) for part in parts]
+
+
+def pad3d(op: PdOp, emit: Emitter) -> ir.Value:
+    """Padding of the last axes, given from the last one on."""
+    mode = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[op.attr("mode")]
+    known, rank = op.known_ints("paddings"), op.rank("x")
+    last = op.attr("data_format").endswith("C")
+    if known is None:
+        raise NotLowered("its paddings are computed, and are not supported")
+    count = len(known) // 2
+    axes = [rank - 1 - last - at for at in range(count)]
+    begins, ends = [0] * rank, [0] * rank
+    for at, axis in enumerate(axes):
+        begins[axis], ends[axis] = known[2 * at], known[2 * at + 1]
+    if mode == "wrap":
+        value = op["x"]
+        for axis in axes:
+            value = _wrapped(value, axis, begins[axis], ends[axis], emit)
+        return value
+    inputs = [op["x"], emit.ints([*begins, *ends])]
+    if mode == "constant":
+        inputs.append(emit.scalar(op.attr("pad_value"), op.dtype("x")))
+    return emit("Pad", inputs, {"mode": mode})
+
+
+def _wrapped(value: ir.Value, axis: int, begin: int, end: int, emit: Emitter) -> ir.Value:
+    """One axis, continued by its other end."""
+    parts = [value]
+    if begin:
+        parts.insert(0, emit("Slice", [value, emit.ints([-begin]), emit.ints([_END]), emit.ints([axis])]))
+    if end:
+        parts.append(emit("Slice", [value, emit.ints([0]), emit.ints([end]), emit.ints([axis])]))
+    return value if len(parts) == 1 else emit("Concat", parts, {"axis": axis})
+
+
+def pad(op: PdOp, emit: Emitter) -> ir.Value:
+    """Padding of every axis, with begin and end of one after the other."""
+    pads = op.attr("paddings")
+    value = emit.scalar(op.number("pad_value"), op.dtype("x"))
+    return emit("Pad", [op["x"], emit.ints([*pads[::2], *pads[1::2]]), value])
+
+
+def flip(op: PdOp, emit: Emitter) -> ir.Value:
+    """Axes in reverse."""
+    axes = op.ints("axis")
+    count = len(axes)
+    starts, ends, steps = ([number] * count for number in (-1, -_END, -1))
+    return emit("Slice", [op["x"], *map(emit.ints, (starts, ends, axes, steps))])
+
+
+def roll(op: PdOp, emit: Emitter) -> ir.Value:
+    """Axes moved, with what leaves at one end coming in at the other."""
+    shifts, axes, value = op.ints("shifts"), op.attr("axis"), op["x"]
+    if not axes:
+        flat = emit("Reshape", [value, emit.ints([-1])])
+        return emit("Reshape", [_rolled(flat, shifts[0], 0, None, emit), emit("Shape", [value])])
+    shape = op.shape("x")
+    for shift, axis in zip(shifts, axes, strict=True):
+        value = _rolled(value, shift, axis, None if shape is None else shape[axis], emit)
+    return value
+
+
+def _rolled(value: ir.Value, shift: int, axis: int, extent: int | None, emit: Emitter) -> ir.Value:
+    if extent:
+        shift %= extent
+    if shift == 0:
+        return value
+    tail = emit("Slice", [value, emit.ints([-shift]), emit.ints([_END]), emit.ints([axis])])
+    head = emit("Slice", [value, emit.ints([0]), emit.ints([-shift]), emit.ints([axis])])
+    return emit("Concat", [tail, head], {"axis": axis})
+
+
+def pixel_shuffle(op: PdOp, emit: Emitter) -> ir.Value:
+    """Channels to blocks of pixels."""
+    from dovetail_paddle.lowering.rules.convolution import channels_first
+
+    factor = op.attr("upscale_factor")
+    return channels_first(op, "x", emit, lambda x: emit("DepthToSpace", [x], {"blocksize": factor, "mode": "CRD"}))
+
+
+def pixel_unshuffle(op: PdOp, emit: Emitter) -> ir.Value:
+    """Blocks of pixels to channels, in the order that undoes `pixel_shuffle`."""
+    factor, shape = op.attr("downscale_factor"), op.shape("x")
+    if shape is None or None in shape[1:] or op.attr("data_format") != "NCHW":
+        raise NotLowered("it needs known extents and channels first")
+    _, channels, height, width = shape
+    small = [channels, height // factor, factor, width // factor, factor]
+    value = emit("Reshape", [op["x"], emit.ints([-1, *small])])
+    value = emit("Transpose", [value], {"perm": [0, 1, 3, 5, 2, 4]})
+    return emit("Reshape", [value, emit.ints([-1, channels * factor * factor, height // factor, width // factor])])
+
+
+def shuffle_channel(op: PdOp, emit: Emitter) -> ir.Value:
+    """Channels of groups, one of each in turn."""
+    group, shape = op.attr("group" if op.name == "shuffle_channel" else "groups"), op.shape("x")
+    last = op.name == "channel_shuffle" and op.attr("data_format") != "NCHW"
+    if shape is None or None in shape[1:] or last:
+        raise NotLowered("it needs known extents")
+    _, channels, height, width = shape
+    value = emit("Reshape", [op["x"], emit.ints([-1, group, channels // group, height, width])])
+    value = emit("Transpose", [value], {"perm": [0, 2, 1, 3, 4]})
+    return emit("Reshape", [value, emit.ints([-1, channels, height, width])])
+
+
+def unfold(op: PdOp, emit: Emitter) -> ir.Value:
+    """Windows as columns: a convolution with one filter for each position in the window."""
+    import numpy as np
+
+    shape, kernel = op.shape("x"), op.attr("kernel_sizes")
+    if shape is None or shape[1] is None:
+        raise NotLowered("the number of its channels is open")
+    channels, size = shape[1], kernel[0] * kernel[1]
+    one = np.eye(size, dtype=op.dtype("x").numpy()).reshape(size, 1, *kernel)
+    filters = emit.constant(np.tile(one, (channels, 1, 1, 1)))
+    pads = op.attr("paddings")
+    attributes = {
+        "group": channels,
+        "strides": op.attr("strides"),
+        "dilations": op.attr("dilations"),
+        "pads": pads if len(pads) == 4 else [*pads, *pads],
+    }
+    return emit("Reshape", [emit("Conv", [op["x"], filters], attributes), emit.ints([0, 0, -1])])
+
+
+def repeat_interleave(op: PdOp, emit: Emitter) -> ir.Value:
+    """Every slice along an axis several times in a row."""
+    times, axis, shape = op.attr("repeats"), op.axis(op.attr("axis"), "x"), op.shape("x")
+    if shape[axis] is None:
+        raise NotLowered("the extent of its axis is open")
+    index = emit.ints([at for at in range(shape[axis]) for _ in range(times)])
+    return emit("Gather", [op["x"], index], {"axis": axis})
+
+
+def view_shape(op: PdOp, emit: Emitter) -> ir.Value:
+    """A reshape to known extents."""
+    return emit("Reshape", [op["input"], emit.ints(op.attr("dims"))])
+
+
+def triangle(upper: bool):
+    """The rule of a triangle of a matrix."""
+
+    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+        import numpy as np
+
+        diagonal = emit.constant(np.array(op.attr("diagonal"), np.int64))
+        return emit("Trilu", [op["x"], diagonal], {"upper": int(upper)})
+
+    return rule
+
+
+RULES = {
+    "transpose": transpose, "concat": concat, "stack": stack, "split": split, "split_with_num": split_with_num,
+    "unbind": unbind, "unstack": unbind, "pad3d": pad3d, "pad": pad, "flip": flip, "reverse": flip, "roll": roll,
+    "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "shuffle_channel": shuffle_channel,
+    "channel_shuffle": shuffle_channel, "repeat_interleave": repeat_interleave, "view_shape": view_shape,
+    "unfold": unfold, "tril": triangle(False), "triu": triangle(True),
+}  # fmt: skip

@@ -1,0 +1,127 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.shapes import as_rank, joined, shape_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_paddle.lowering.emitter import Emitter
+
+__all__ = ["RULES"]
+
+
+def _turned(op: PdOp, argument: str, turned: bool, emit: Emitter) -> ir.Value:
+    value = op[argument]
+    if not turned or op.rank(argument) < 2:
+        return value
+    axes = list(range(op.rank(argument)))
+    return emit("Transpose", [value], {"perm": [*axes[:-2], axes[-1], axes[-2]]})
+
+
+def matmul(op: PdOp, emit: Emitter) -> ir.Value:
+    """A product of matrices, each transposed or not."""
+    operands = [_turned(op, name, op.attr(f"transpose_{name}"), emit) for name in ("x", "y")]
+    made = emit("MatMul", operands)
+    both_lists = op.shape("x") is not None and op.shape("y") is not None and op.rank("x") == op.rank("y") == 1
+    return as_rank(made, 0, op.result_shape(), emit) if both_lists else made
+
+
+def product(op: PdOp, emit: Emitter) -> ir.Value:
+    """A product as ONNX has it."""
+    second = op.operator.operands[1].name
+    return emit("MatMul", [op["x"], op[second]])
+
+
+def _flattened(op: PdOp, argument: str, axis: int, emit: Emitter) -> ir.Value:
+    return op[argument] if op.rank(argument) == 2 and axis == 1 else emit("Flatten", [op[argument]], {"axis": axis})
+
+
+def _by_flattening(op: PdOp, first: str, columns: int, second: str, columns2: int, emit: Emitter) -> ir.Value:
+    """A product of tensors as matrices, whose first axes are the rows."""
+    rank, rank2 = op.rank(first), op.rank(second)
+    if rank - columns == 1 and rank2 == 2 and columns2 == 1:
+        return emit("MatMul", [op[first], op[second]])
+    x, y = _flattened(op, first, columns, emit), _flattened(op, second, columns2, emit)
+    made = emit("MatMul", [x, y])
+    if columns == 1 and rank2 - columns2 == 1:
+        return made
+    parts = [shape_of(op, first, emit, 0, columns), shape_of(op, second, emit, columns2, rank2)]
+    return emit("Reshape", [made, joined(parts, emit)])
+
+
+def matmul_with_flatten(op: PdOp, emit: Emitter) -> ir.Value:
+    """A product of tensors as matrices."""
+    return _by_flattening(op, "x", op.attr("x_num_col_dims"), "y", op.attr("y_num_col_dims"), emit)
+
+
+def fc(op: PdOp, emit: Emitter) -> ir.Value:
+    """A fully connected layer with its activation."""
+    made = _by_flattening(op, "input", op.attr("in_num_col_dims"), "w", 1, emit)
+    if op.original("bias") is not None:
+        made = emit("Add", [made, op["bias"]])
+    activation = op.attr("activation_type")
+    if activation not in ("", "relu"):
+        raise NotLowered(f"its activation '{activation}' is not supported")
+    return emit("Relu", [made]) if activation else made
+
+
+def addmm(op: PdOp, emit: Emitter) -> ir.Value:
+    """`alpha * x @ y + beta * input`."""
+    attributes = {"alpha": float(op.attr("alpha")), "beta": float(op.attr("beta"))}
+    return emit("Gemm", [op["x"], op["y"], op["input"]], attributes)
+
+
+def dot(op: PdOp, emit: Emitter) -> ir.Value:
+    """The inner product of lists, row by row."""
+
+    result = op.result_shape()
+    keep = result is not None and len(result) == op.rank("x")
+    multiplied = emit("Mul", [op["x"], op["y"]])
+    return emit("ReduceSum", [multiplied, emit.ints([-1])], {"keepdims": int(keep)})
+
+
+def einsum(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
+    """A sum of products by an equation."""
+    return emit("Einsum", op.items("x"), {"equation": op.attr("equation")}), None, None
+
+
+def baddbmm(op: PdOp, emit: Emitter) -> ir.Value:
+    """`alpha * x @ y + beta * input`, matrix by matrix."""
+    made, added, dtype = emit("MatMul", [op["x"], op["y"]]), op["input"], op.dtype("x")
+    if op.attr("alpha") != 1:
+        made = emit("Mul", [made, emit.scalar(op.attr("alpha"), dtype)])
+    if op.attr("beta") != 1:
+        added = emit("Mul", [added, emit.scalar(op.attr("beta"), dtype)])
+    return emit("Add", [made, added])
+
+
+def flash_attn(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None, None]:
+    """Attention over [batch, step, head, feature]."""
+    import numpy as np
+
+    shape, dtype = op.shape("q"), op.dtype("q")
+    if shape is None or shape[3] is None or op.attr("return_softmax"):
+        raise NotLowered("the number of its features is open, or it returns its weights")
+    q, k, v = (emit("Transpose", [op[name]], {"perm": [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]}) for name in "qkv")
+    weights = emit("MatMul", [emit("Mul", [q, emit.scalar(shape[3] ** -0.5, dtype)]), k])
+    if op.original("attn_mask") is not None:
+        weights = emit("Add", [weights, op["attn_mask"]])
+    if op.attr("causal"):
+        steps, others = shape[1], op.shape("k")[1]
+        if steps is None or others is None:
+            raise NotLowered("it is causal, and the number of its steps is open")
+        hidden = np.triu(np.full((steps, others), -1e4, np.float32), 1 + others - steps)
+        weights = emit("Add", [weights, emit.constant(hidden.astype(dtype.numpy()))])
+    made = emit("MatMul", [emit("Softmax", [weights], {"axis": -1}), v])
+    return emit("Transpose", [made], {"perm": [0, 2, 1, 3]}), None, None, None
+
+
+RULES = {
+    "matmul": matmul, "bmm": product, "mv": product, "matmul_with_flatten": matmul_with_flatten, "fc": fc,
+    "addmm": addmm, "dot": dot, "einsum": einsum, "baddbmm": baddbmm, "flash_attn": flash_attn,
+}  # fmt: skip

@@ -1,0 +1,100 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.rules.convolution import channels_first, padding
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_paddle.lowering.emitter import Emitter
+
+__all__ = ["RULES"]
+
+
+def pooling(spatial: int):
+    """The rule of pooling over a number of axes."""
+
+    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+        kernel = op.ints("kernel_size")
+        average = op.attr("pooling_type") == "avg"
+        everything = op.attr("global_pooling") or (op.attr("adaptive") and all(extent == 1 for extent in kernel))
+
+        def lower(x: ir.Value) -> ir.Value:
+            if everything:
+                return emit("GlobalAveragePool" if average else "GlobalMaxPool", [x])
+            if op.attr("adaptive"):
+                return _adaptive(op, x, kernel, average, emit)
+            attributes = {
+                "kernel_shape": kernel,
+                "strides": op.attr("strides"),
+                "ceil_mode": int(op.attr("ceil_mode")),
+                **padding(op, spatial),
+            }
+            if average:
+                attributes["count_include_pad"] = int(not op.attr("exclusive"))
+            return emit("AveragePool" if average else "MaxPool", [x], attributes)
+
+        return channels_first(op, "x", emit, lower)
+
+    return rule
+
+
+def _spatial_extents(op: PdOp) -> list[int | None]:
+    shape = op.shape("x")
+    if shape is None:
+        raise NotLowered("the rank of its input is not known")
+    last = "data_format" in op.operator.argument and op.attr("data_format").endswith("C")
+    return list(shape[1:-1] if last else shape[2:])
+
+
+def _adaptive(op: PdOp, x: ir.Value, wanted: list[int], average: bool, emit: Emitter) -> ir.Value:
+    """Pooling to given extents: regular windows where they divide the input's, else one axis after the other."""
+
+    have = _spatial_extents(op)
+    if None in have:
+        raise NotLowered("it pools to given extents, and those of its input are open: fix them with --fix-shape")
+    if all(extent % parts == 0 for extent, parts in zip(have, wanted, strict=True)):
+        window = [extent // parts for extent, parts in zip(have, wanted, strict=True)]
+        return emit("AveragePool" if average else "MaxPool", [x], {"kernel_shape": window, "strides": window})
+    for axis, (extent, parts) in enumerate(zip(have, wanted, strict=True), start=2):
+        bounds = [(part * extent // parts, -(-(part + 1) * extent // parts)) for part in range(parts)]
+        pieces = []
+        for begin, end in bounds:
+            piece = emit("Slice", [x, emit.ints([begin]), emit.ints([end]), emit.ints([axis])])
+            if average:
+                pieces.append(emit("ReduceMean", [piece, emit.ints([axis])], {"keepdims": 1}))
+            else:
+                pieces.append(emit("ReduceMax", [piece, emit.ints([axis])], {"keepdims": 1}))
+        x = pieces[0] if len(pieces) == 1 else emit("Concat", pieces, {"axis": axis})
+    return x
+
+
+def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
+    """Maxima with their positions in the plane of a channel."""
+    shape = op.shape("x")
+    kernel = op.attr("kernel_size")
+    if not op.node.outputs[1].uses():
+        everything = op.attr("global_pooling") or (op.attr("adaptive") and all(extent == 1 for extent in kernel))
+        if everything:
+            return emit("GlobalMaxPool", [op["x"]]), None
+        if op.attr("adaptive"):
+            return _adaptive(op, op["x"], kernel, False, emit), None
+    if op.attr("global_pooling"):
+        kernel = list(shape[2:])
+    if op.attr("adaptive") or shape is None or None in shape[1:]:
+        raise NotLowered("positions of maxima need known extents and windows")
+    pads = op.attr("paddings")
+    attributes = {
+        "kernel_shape": kernel, "strides": op.attr("strides"), "pads": [*pads, *pads],
+        "ceil_mode": int(op.attr("ceil_mode")),
+    }  # fmt: skip
+    values, indices = emit("MaxPool", [op["x"]], attributes, outputs=2)
+    plane = emit("Mod", [indices, emit.ints([shape[2] * shape[3]])])
+    return values, emit.narrow(plane, op.result_dtype(1))
+
+
+RULES = {"pool2d": pooling(2), "pool3d": pooling(3), "max_pool2d_with_index": with_index}

@@ -1,0 +1,176 @@
+"""Quantization: Paddle's scales are the largest magnitudes, ONNX's are those of one step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_paddle.lowering.op import NotLowered, PdOp
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.rules import Rule
+
+__all__ = ["RULES"]
+
+
+def _largest(op: PdOp) -> int:
+    """The largest quantized value."""
+    if op.attr("bit_length") != 8:
+        raise NotLowered(f"it quantizes to {op.attr('bit_length')} bits, and 8 are supported")
+    return 127
+
+
+def _step(op: PdOp, argument: str, emit: Emitter, *, scalar: bool) -> ir.Value:
+    """The scale of one step, of a scale that is the largest magnitude."""
+    import numpy as np
+
+    known, largest = op.constant(argument), _largest(op)
+    if known is not None:
+        step = known.astype(np.float32) / np.float32(largest)
+        step[step == 0] = np.finfo(np.float32).tiny  # nothing but zeros
+        return emit.constant(step.reshape(()) if scalar else step.reshape(-1))
+    step = emit("Div", [op[argument], emit.scalar(largest, op.dtype(argument))])
+    return emit("Reshape", [step, emit.ints([] if scalar else [-1])])
+
+
+def _zero(step: ir.Value, scalar: bool, emit: Emitter) -> ir.Value:
+    import numpy as np
+
+    if scalar:
+        return emit.constant(np.array(0, np.int8))
+    if step.shape is None:
+        raise NotLowered("the number of its scales is not known")
+    return emit.constant(np.zeros(tuple(step.shape), np.int8))
+
+
+def linear(onnx_name: str) -> Rule:
+    """The rule of `quantize_linear` and `dequantize_linear`."""
+
+    def rule(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None, None]:
+        import numpy as np
+        import onnx_ir as ir
+
+        axis, known = op.attr("quant_axis"), op.constant("scale")
+        scalar = axis < 0 or (known is not None and known.size == 1)
+        offset = op.constant("zero_point")
+        if offset is not None and offset.any():
+            raise NotLowered("its zero point is not zero")
+        step = _step(op, "scale", emit, scalar=scalar)
+        zero = _zero(step, scalar, emit)
+        value, held = op["x"], op.constant("x")
+        if onnx_name == "DequantizeLinear":
+            integers = emit.integers(value)
+            if integers is not None:
+                value = integers
+            elif held is not None and held.dtype != np.int8:
+                value = emit.constant(np.clip(np.rint(held), -128, 127).astype(np.int8), f"{value.name}.int8")
+            elif op.dtype("x").is_floating_point():
+                value = emit.cast(value, ir.DataType.INT8)
+        made = emit(onnx_name, [value, step, zero], {} if scalar else {"axis": axis})
+        if onnx_name == "QuantizeLinear" and op.dtype("x") == op.result_dtype():
+            made = emit.as_floats(made, op.dtype("x"))
+        return made, None, None, None
+
+    return rule
+
+
+def _quantized(array: np.ndarray, scale: np.ndarray, axis: int | None) -> np.ndarray:
+    import numpy as np
+
+    form = [-1 if axis == at else 1 for at in range(array.ndim)] if axis is not None else [1] * array.ndim
+    step = np.maximum(scale.reshape(form), np.finfo(np.float32).tiny)
+    return np.clip(np.rint(array / step * np.float32(127)), -127, 127)
+
+
+def _scale_of(array: np.ndarray, axis: int | None) -> np.ndarray:
+    import numpy as np
+
+    axes = None if axis is None else tuple(at for at in range(array.ndim) if at != axis)
+    return np.abs(array).max(axis=axes).astype(np.float32).reshape(-1)
+
+
+def _pair(op: PdOp, step: ir.Value, zero: ir.Value, emit: Emitter) -> ir.Value:
+    return emit("DequantizeLinear", [emit("QuantizeLinear", [op["x"], step, zero]), step, zero])
+
+
+def with_given_scale(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, None, None]:
+    """Quantized and dequantized by the scale that training has left."""
+    step = _step(op, "in_scale", emit, scalar=True)
+    return _pair(op, step, _zero(step, True, emit), emit), op["in_scale"], None, None
+
+
+def weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+    """Quantized and dequantized by the magnitudes of the tensor itself, which is a parameter."""
+    import numpy as np
+
+    array = op.constant("x")
+    axis = op.attr("quant_axis") if "quant_axis" in op.operator.argument else None
+    _largest(op)
+    if array is None:
+        if axis is not None:
+            raise NotLowered("it takes its scales from a computed tensor, channel by channel")
+        top = emit("ReduceMax", [emit("Abs", [op["x"]])], {"keepdims": 0})
+        step = emit("Div", [top, emit.scalar(127, op.dtype("x"))])
+        return _pair(op, step, _zero(step, True, emit), emit), emit("Reshape", [top, emit.ints([1])])
+    scale = _scale_of(array, axis)
+    held = _quantized(array.astype(np.float32), scale, axis).astype(np.int8)
+    step = scale / np.float32(127)
+    step[step == 0] = np.finfo(np.float32).tiny
+    value = emit.constant(held, f"{op.original('x').name}.int8")
+    scalar = axis is None
+    steps = emit.constant(step.reshape(()) if scalar else step)
+    made = emit("DequantizeLinear", [value, steps, _zero(steps, scalar, emit)], {} if scalar else {"axis": axis})
+    return made, emit.constant(scale)
+
+
+def integers_by_given_scale(op: PdOp, emit: Emitter) -> tuple[ir.Value, ...]:
+    """Quantized to integers that are floats, as older programs compute with them."""
+    step = _step(op, "in_scale", emit, scalar=True)
+    made = emit.cast(emit("QuantizeLinear", [op["x"], step, _zero(step, True, emit)]), op.dtype("x"))
+    return made, op["in_scale"], *[None] * (len(op.operator.outputs) - 2)
+
+
+def integer_weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+    """A parameter quantized to integers that are floats."""
+    import numpy as np
+
+    array = op.constant("x")
+    if array is None:
+        raise NotLowered("it takes its scale from a computed tensor")
+    _largest(op)
+    axis = op.attr("quant_axis") if "quant_axis" in op.operator.argument else None
+    scale = _scale_of(array, axis)
+    held = _quantized(array.astype(np.float32), scale, axis).astype(array.dtype)
+    return emit.constant(held, f"{op.original('x').name}.integers"), emit.constant(scale)
+
+
+def dequantize(op: PdOp, emit: Emitter) -> ir.Value:
+    """Integers that are floats, multiplied by the scale of one step."""
+    dtype = op.dtype("x")
+    return emit("Mul", [op["x"], emit("Div", [op["scale"], emit.scalar(op.attr("max_range"), dtype)])])
+
+
+def dequantize_channels(op: PdOp, emit: Emitter) -> ir.Value:
+    """The same with a scale for each channel, and one of the activation."""
+    scales, dtype, value = op.items("scales"), op.dtype("x"), op["x"]
+    bits, rank = op.attr("quant_bits"), op.rank("x")
+    axis = op.attr("quant_axis") if len(scales) == 1 else op.attr("x_num_col_dims")
+    for at, scale in enumerate(scales):
+        step = emit("Div", [scale, emit.scalar(2 ** (bits[at] - 1) - 1, dtype)])
+        form = [-1 if place == axis else 1 for place in range(rank)] if at == 0 else [1] * rank
+        value = emit("Mul", [value, emit("Reshape", [step, emit.ints(form)])])
+    return value
+
+
+RULES = {
+    "quantize_linear": linear("QuantizeLinear"), "dequantize_linear": linear("DequantizeLinear"),
+    "fake_quantize_dequantize_moving_average_abs_max": with_given_scale,
+    "fake_quantize_dequantize_abs_max": weights, "fake_channel_wise_quantize_dequantize_abs_max": weights,
+    "fake_quantize_moving_average_abs_max": integers_by_given_scale,
+    "fake_quantize_range_abs_max": integers_by_given_scale, "fake_quantize_abs_max": integer_weights,
+    "fake_channel_wise_quantize_abs_max": integer_weights, "fake_dequantize_max_abs": dequantize,
+    "fake_channel_wise_dequantize_max_abs": dequantize_channels,
+}  # fmt: skip

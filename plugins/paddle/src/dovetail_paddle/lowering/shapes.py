@@ -1,0 +1,96 @@
+"""Extents, as constants where they are known and as values where they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dovetail_paddle.lowering.constants import constant_of
+from dovetail_paddle.lowering.op import NotLowered, PdOp, extents
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_paddle.lowering.emitter import Emitter
+
+__all__ = ["as_int64", "as_list", "as_rank", "extent", "int_list", "shape_of"]
+
+
+def as_int64(value: ir.Value, emit: Emitter) -> ir.Value:
+    """The lowered value of an integer of the `pd_op` graph as int64."""
+    import onnx_ir as ir
+
+    known = constant_of(value)
+    if known is not None:
+        return emit.constant(known.astype("int64"))
+    lowered = emit.lowered(value)
+    if value.dtype == ir.DataType.INT64:
+        return lowered
+    wide = emit.wide(lowered)
+    return wide if wide is not None else emit.cast(lowered, ir.DataType.INT64)
+
+
+def as_list(value: ir.Value, emit: Emitter) -> ir.Value:
+    """An integer as a list of int64 with one element, or a list as it is."""
+    known = constant_of(value)
+    if known is not None:
+        return emit.ints([int(item) for item in known.reshape(-1)])
+    lowered = as_int64(value, emit)
+    return (
+        lowered
+        if (shape := extents(value)) is not None and len(shape) == 1
+        else emit("Reshape", [lowered, emit.ints([-1])])
+    )
+
+
+def int_list(op: PdOp, argument: str, emit: Emitter) -> ir.Value:
+    """An operand that is a list of integers, or a list of tensors with one each, as one list of int64."""
+    value = op.original(argument)
+    if value is None:
+        raise NotLowered(f"it has no operand '{argument}'")
+    producer = value.producer()
+    if constant_of(value) is None and producer is not None and producer.op_type == "combine":
+        return joined([as_list(item, emit) for item in producer.inputs], emit)
+    return as_list(value, emit)
+
+
+def joined(parts: Sequence[ir.Value], emit: Emitter) -> ir.Value:
+    """One list of several; neighbors that are known are one constant."""
+    merged: list[ir.Value] = []
+    known: list[int] = []
+    for part in parts:
+        if part.const_value is not None:
+            known += part.const_value.numpy().reshape(-1).tolist()
+            continue
+        if known:
+            merged.append(emit.ints(known))
+            known = []
+        merged.append(part)
+    if known:
+        merged.append(emit.ints(known))
+    return merged[0] if len(merged) == 1 else emit("Concat", merged, {"axis": 0})
+
+
+def shape_of(op: PdOp, argument: str, emit: Emitter, start: int = 0, end: int | None = None) -> ir.Value:
+    """The extents of an operand from one axis to another as a list of int64."""
+    shape = op.shape(argument)
+    if shape is not None and None not in shape[start:end]:
+        return emit.ints(shape[start:end])
+    return emit("Shape", [op[argument]], {"start": start or None, "end": end})
+
+
+def extent(op: PdOp, argument: str, axis: int, emit: Emitter) -> ir.Value:
+    """One extent of an operand as a list of one int64."""
+    axis = op.axis(axis, argument)
+    return shape_of(op, argument, emit, axis, axis + 1)
+
+
+def as_rank(value: ir.Value, have: int, wanted: Sequence[int | None] | None, emit: Emitter) -> ir.Value:
+    """A scalar as the list of one element that older programs declare for it, and the other way round."""
+    if wanted is None or len(wanted) == have:
+        return value
+    if have == 0 and len(wanted) == 1:
+        return emit("Reshape", [value, emit.ints([1])])
+    if have == 1 and len(wanted) == 0:
+        return emit("Reshape", [value, emit.ints([])])
+    return value

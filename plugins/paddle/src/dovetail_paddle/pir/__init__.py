@@ -1,0 +1,1 @@
+"""Programs of Paddle 3 (`.json`), which hold `pd_op` operators already."""

@@ -1,0 +1,154 @@
+"""Signatures of `pd_op` operators, out of `pd_ops.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dovetail.plugin import Source
+    from dovetail_operators.entries import Entry
+
+__all__ = ["Argument", "Operator", "Output", "operators", "plain_name"]
+
+_FILE = Path(__file__).parent / "pd_ops.yaml"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of an operator.
+
+    Attributes:
+        name: Its name.
+        kind: Its type, as in `Tensor`, `int[]`, `IntArray`.
+        default: Its default, as the grammar reads it; None if it has none.
+        optional: Whether a tensor may be missing.
+    """
+
+    name: str
+    kind: str
+    default: Any = None
+    optional: bool = False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor, or a list of them."""
+        return self.kind.startswith("Tensor")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list of tensors."""
+        return self.kind == "Tensor[]"
+
+    @property
+    def is_operand(self) -> bool:
+        """Whether it is an operand: a tensor, or an attribute that may be one."""
+        return self.is_tensor or self.kind == "IntArray" or self.kind.startswith("Scalar(")
+
+    @property
+    def element(self) -> str:
+        """The type of an attribute, or of its elements: `int`, `float`, `bool`, `str` or `dtype`."""
+        kind = self.kind.removeprefix("Scalar(").removesuffix(")").removesuffix("[]")
+        words = {"double": "float", "int64_t": "int", "IntArray": "int", "DataType": "dtype", "Scalar": "float"}
+        return words.get(kind, kind)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is an attribute with several elements."""
+        return self.kind == "IntArray" or (self.kind.endswith("[]") and not self.is_tensor)
+
+    def default_value(self) -> bool | int | float | str | list | None:
+        """The default as a value; None if there is none."""
+        if self.default is None:
+            return None
+        if self.is_array:
+            return list(self.default)
+        return self.default.removeprefix("DataType::").lower() if self.element == "dtype" else self.default
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of an operator.
+
+    Attributes:
+        name: Its name.
+        is_list: Whether it is a list of tensors.
+    """
+
+    name: str
+    is_list: bool = False
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The signature of an operator.
+
+    Attributes:
+        name: Its name.
+        arguments: Its arguments in order.
+        outputs: Its results in order.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    outputs: tuple[Output, ...]
+
+    @cached_property
+    def operands(self) -> tuple[Argument, ...]:
+        """Tensors in order, and then the attributes that may be tensors."""
+        tensors = [argument for argument in self.arguments if argument.is_tensor]
+        others = [argument for argument in self.arguments if argument.is_operand and not argument.is_tensor]
+        return (*tensors, *others)
+
+    @cached_property
+    def attributes(self) -> tuple[Argument, ...]:
+        """The arguments that are attributes and nothing else."""
+        return tuple(argument for argument in self.arguments if not argument.is_operand)
+
+    @cached_property
+    def operand_index(self) -> dict[str, int]:
+        """The position of each operand by name."""
+        return {argument.name: index for index, argument in enumerate(self.operands)}
+
+    @cached_property
+    def argument(self) -> dict[str, Argument]:
+        """The arguments by name."""
+        return {argument.name: argument for argument in self.arguments}
+
+
+def plain_name(name: str) -> str:
+    """Return the name of an operator without the `_` that marks its in-place form."""
+    return name.removesuffix("_")
+
+
+@cache
+def operators() -> Mapping[str, Operator]:
+    """Return the operators of `pd_ops.yaml` by name."""
+    return read_signatures(_FILE)
+
+
+def read_signatures(source: Source) -> dict[str, Operator]:
+    """Read a file of operators.
+
+    Raises:
+        DovetailError: Entries are at fault; a line for each.
+    """
+    from dovetail_operators.reading import read_operators
+
+    return {name: _operator(entry) for name, entry in read_operators(source, "pd_op").entries.items()}
+
+
+def _operator(entry: Entry) -> Operator:
+    arguments = tuple(
+        Argument(
+            argument.name,
+            argument.type,
+            argument.default if argument.has_default else None,
+            argument.name in entry.optional,
+        )
+        for argument in entry.args
+    )
+    return Operator(entry.name, arguments, tuple(Output(output.name, output.is_list) for output in entry.outputs))

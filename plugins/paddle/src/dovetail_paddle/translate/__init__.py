@@ -1,0 +1,1 @@
+"""Translation of legacy programs into `pd_op` graphs."""

@@ -1,0 +1,238 @@
+"""Transcribers of operators that differ from the entry in `op_compat.yaml` in one step or another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_paddle.element_types import of_number
+from dovetail_paddle.legacy.program import Attribute, LegacyOp
+from dovetail_paddle.pd_graph import TensorInfo, attribute
+from dovetail_paddle.signatures import Argument, Operator, operators
+from dovetail_paddle.translate.transcriber import OpTranscriber, Scope
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["SPECIAL"]
+
+
+class Elementwise(OpTranscriber):
+    """Arithmetic on two tensors: `axis` says where the extents of Y lie in those of X, as they do with extents of 1."""
+
+    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+        """Reshape Y if its extents are not the last ones of X."""
+        value = super().operand(argument, op, scope)
+        axis = op.attributes.get("axis", -1)
+        if argument.name != "y" or value is None or not isinstance(axis, int) or axis < 0:
+            return value
+        x, y = (scope.info(op.input(name) or "").shape for name in ("X", "Y"))
+        if x is None or y is None:
+            return value
+        after = len(x) - axis - len(y)
+        if after <= 0:
+            return value
+        form = self.constant_list(op, [0] * len(y) + [1] * after, scope)
+        info = TensorInfo(scope.info(op.input("Y") or "").dtype, (*y, *[1] * after))
+        node = scope.graphs.node("reshape", [value, form], {}, [(f"{value.name}.aligned", info)], source=op.source)
+        return scope.append(node).outputs[0]
+
+    @staticmethod
+    def constant_list(op: LegacyOp, items: list[int], scope: Scope) -> ir.Value:
+        """A constant list of numbers."""
+        attributes = {"value": attribute("value", items, "int", True), "dtype": attribute("dtype", "int64")}
+        results = [(f"{op.type}.shape", TensorInfo("int64", (len(items),)))]
+        return scope.append(scope.graphs.node("full_int_array", [], attributes, results)).outputs[0]
+
+
+class Reduction(OpTranscriber):
+    """Reductions over all axes, by an attribute that `pd_op` says with no axis."""
+
+    def attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+        """No axis if all are reduced; a type only where another one is wanted."""
+        if argument.name == "axis" and op.attributes.get("reduce_all"):
+            return []
+        value = super().attribute(argument, op, scope)
+        if argument.name == "axis" and isinstance(value, int):
+            return [value]
+        if argument.element == "dtype" and isinstance(value, int):
+            return of_number(value) or "undefined"
+        return value
+
+
+class Split(OpTranscriber):
+    """`split` by a number of equal parts is another operator than `split` by extents."""
+
+    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+        """Choose by what is given."""
+        number = op.attributes.get("num", 0)
+        by_number = number and not op.attributes.get("sections") and not op.inputs.get("SectionsTensorList")
+        return operators()["split_with_num" if by_number else "split"]
+
+    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+        """Parts along the first axis, unless another one is named."""
+        return 0 if argument.name == "axis" else super().missing_attribute(argument, op, scope)
+
+
+class FillConstant(OpTranscriber):
+    """Constants, whose value is text where a float does not hold it."""
+
+    def transcribe(self, op: LegacyOp, scope: Scope) -> None:
+        """Make `full`, or `full_with_tensor` if extents or value are computed."""
+        import numpy as np
+
+        from dovetail_paddle.element_types import onnx_type
+
+        forms = self.entry.tensor_forms
+        dtype = of_number(op.attributes.get("dtype", 5)) or "float32"
+        names = op.outputs.get("Out", [])
+        text = op.attributes.get("str_value") or op.attributes.get("value", 0.0)
+        try:
+            number = float(text) if "float" in dtype or not _is_integer(text) else int(text)
+        except (TypeError, ValueError):
+            raise scope.refuse(op, f"has {text!r} as its value, which is no number") from None
+        array = np.array(number).astype(onnx_type(dtype).numpy())
+        computed = any(op.inputs.get(name) for form in forms.values() for name in (form.tensor, form.tensors) if name)
+        shape = op.attributes.get("shape", [])
+        attributes = {"dtype": attribute("dtype", dtype)}
+        results = [(name, scope.info(name)) for name in names[:1]]
+        if not computed:
+            attributes["shape"] = attribute("shape", shape, "int", True)
+            attributes["value"] = attribute("value", array)
+            node = scope.graphs.node("full", [], attributes, results, source=op.source)
+        else:
+            arguments = operators()["full_with_tensor"].argument
+            extents = self.attribute_as_input(arguments["shape"], op, scope)
+            given = op.inputs.get("ValueTensor", [])
+            if given:
+                value = scope.get(given[0], op)
+            else:
+                constant = {
+                    "shape": attribute("shape", [], "int", True),
+                    "value": attribute("value", array),
+                    "dtype": attribute("dtype", dtype),
+                }
+                made = scope.graphs.node("full", [], constant, [(f"{names[0]}.value", TensorInfo(dtype, ()))])
+                value = scope.append(made).outputs[0]
+            node = scope.graphs.node("full_with_tensor", [value, extents], attributes, results, source=op.source)
+        scope.set(names[0], scope.append(node).outputs[0])
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
+
+
+class AssignValue(OpTranscriber):
+    """Constants with several elements, in an attribute of their own for each type in older programs."""
+
+    _FIELDS = ("values", "fp32_values", "fp64_values", "int32_values", "int64_values", "bool_values", "int8_values")
+
+    def made_attribute(self, argument: Argument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Attr:
+        """Keep the elements as a tensor, which is exact."""
+        import numpy as np
+
+        from dovetail_paddle.element_types import onnx_type
+
+        if argument.name != "values":
+            return super().made_attribute(argument, value, op, scope)
+        dtype = onnx_type(of_number(op.attributes.get("dtype", 5)) or "float32")
+        return attribute("values", np.array(value, dtype.numpy()))
+
+    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+        """The elements, from where there are some."""
+        if argument.name != "values":
+            return super().missing_attribute(argument, op, scope)
+        return next((found for name in self._FIELDS if (found := op.attributes.get(name))), [])
+
+
+class TrilTriu(OpTranscriber):
+    """One operator for both triangles."""
+
+    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+        """Choose by the attribute."""
+        return operators()["tril" if op.attributes.get("lower", True) else "triu"]
+
+
+class ArrayWrite(OpTranscriber):
+    """Writing to an array: the array is read before it is written, or made if nothing has written to it yet."""
+
+    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+        """The array is an operand, which is an output alone in legacy programs."""
+        if argument.name != "array":
+            return super().operand(argument, op, scope)
+        name = op.outputs["Out"][0]
+        found = scope.find(name)
+        return found if found is not None else new_array(name, scope)
+
+    def create(self, operator, operands, attributes, op, scope):
+        """The result is a whole array."""
+        name = op.outputs["Out"][0]
+        info = TensorInfo(scope.info(name).dtype, None, True)
+        return scope.append(scope.graphs.node(operator.name, operands, {}, [(name, info)], source=op.source))
+
+    def record(self, operator, node, op, scope):
+        """The variable is the array."""
+        scope.set(op.outputs["Out"][0], node.outputs[0])
+
+
+class OfArray(OpTranscriber):
+    """Operators on whole arrays, which are lists without being combined."""
+
+    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+        """Take the array as it is."""
+        if argument.is_list:
+            name = op.input(self.entry.inputs.get(argument.name, argument.name))
+            found = scope.find(name) if name else None
+            return found if found is not None or name is None else new_array(name, scope)
+        return super().operand(argument, op, scope)
+
+
+def new_array(name: str, scope: Scope) -> ir.Value:
+    """An empty array for a variable."""
+    info = TensorInfo(scope.info(name).dtype, None, True)
+    attributes = {"dtype": attribute("dtype", info.dtype or "float32")}
+    value = scope.append(scope.graphs.node("create_array", [], attributes, [(name, info)])).outputs[0]
+    scope.set(name, value)
+    return value
+
+
+class Assign(OpTranscriber):
+    """An assignment gives a variable the value of another: nothing is computed."""
+
+    def transcribe(self, op: LegacyOp, scope: Scope) -> None:
+        """Record the value, with no operator: in SSA form the copy is of no use."""
+        name = op.input("X")
+        if name is None or not op.outputs.get("Out"):
+            raise scope.refuse(op, "has no input or no output")
+        scope.set(op.outputs["Out"][0], scope.get(name, op))
+
+
+class Arange(OpTranscriber):
+    """Ranges: of the type that the program declares for the result."""
+
+    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+        """The type of the result."""
+        if argument.name == "dtype":
+            return scope.info(op.outputs["Out"][0]).dtype
+        return super().missing_attribute(argument, op, scope)
+
+
+_ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "mod", "floordiv", "pow", "fmax", "fmin")
+
+SPECIAL: dict[str, type[OpTranscriber]] = {
+    **{f"elementwise_{name}": Elementwise for name in _ELEMENTWISE},
+    **dict.fromkeys(("equal", "not_equal", "less_than", "less_equal", "greater_than", "greater_equal"), Elementwise),
+    **{f"reduce_{name}": Reduction for name in ("sum", "mean", "max", "min", "prod", "any", "all")},
+    "frobenius_norm": Reduction,
+    "logsumexp": Reduction,
+    "split": Split,
+    "fill_constant": FillConstant,
+    "assign_value": AssignValue,
+    "tril_triu": TrilTriu,
+    "write_to_array": ArrayWrite,
+    "read_from_array": OfArray,
+    "lod_array_length": OfArray,
+    "tensor_array_to_tensor": OfArray,
+    "assign": Assign,
+    "range": Arange,
+}
+"""Transcribers by legacy operator; all others are an `OpTranscriber`."""
