@@ -1,13 +1,14 @@
 """Accuracy and speed in int8: ppl-int8 beside ONNX Runtime's quantize_static and NNCF, on trained nets and real inputs.
 
     python bench/int8.py --wheels FOLDER [--nets NAME ...] [--models FILE ...] [--nncf PYTHON] [--skip-speed]
-                         [--repeat 40] [--cpu-time] [--json FILE] [--read FILE ...]
+                         [--one-shape] [--repeat 40] [--cpu-time] [--json FILE] [--read FILE ...]
 
 The nets and their inputs are those of `trained.py`; half of the inputs calibrate (16 at most), the others are judged.
 MODEL is any other ONNX file, with random inputs of the extents in `MODEL.npz`. All results are QDQ files that ONNX
 Runtime runs as a whole. quantize_static gets the file after its own preprocessing, with uint8 activations and int8
 weights by channel; of its calibration methods, and of NNCF's presets, the best one counts for each output. NNCF runs in
-a Python of its own.
+a Python of its own. Where inputs differ in their shapes, quantize_static has no percentiles and no entropy;
+`--one-shape` pads all of them with zeros to the largest.
 
 The first table has a row per float output: SNR against float32, and the share of rows with the same best class where
 the output has classes, of ppl-int8 by its own strategy and by `conservative`, which also takes heads and tails. A star
@@ -55,6 +56,7 @@ NETS = (
     "digits", "PP-OCRv4 recogniser", "PP-OCRv4 detector", "PP-OCRv2 direction", "PP-OCRv6 recogniser",
     "PP-OCRv6 detector", "ddddocr", "ddddocr detector", "captcha CRNN", "NudeNet 320n", "document layout",
     "page orientation", "OriNet", "open NSFW", "malware as pictures", "speech embedding", "basic-pitch", "DeepCut",
+    "PP-OCRv5 recogniser", "PP-OCRv5 detector", "AECMOS", "AECMOS scenarioless", "AECMOS 48 kHz",
 )  # fmt: skip
 
 
@@ -73,7 +75,7 @@ def measured(name: str, options: argparse.Namespace) -> dict:
     """Everything about one net, by its name or the path of its file."""
     net, wheels, failures = BY_NAME.get(name) or random_net(name), Wheels(options.wheels), {}
     model = wheels.file(net.wheel, net.path) if net.wheel else Path(net.path)
-    streams = net.streams(wheels)
+    streams = _padded(net.streams(wheels)) if options.one_shape else net.streams(wheels)
     test, others = streams[0::2], streams[1::2]
     float32 = candidates.onnxruntime_float32(model)
     expected = judging.computed(float32.run, test, net.carried)
@@ -98,6 +100,18 @@ def measured(name: str, options: argparse.Namespace) -> dict:
         speed = {} if options.skip_speed else _speed(files, float32, test[0][0], options)
     return {"net": net.name, "classes": net.classes, "samples": sum(map(len, test)), "quality": quality,
             "seconds": seconds, "facts": facts, "speed": speed, "failures": failures}  # fmt: skip
+
+
+def _padded(streams: list[list[dict]]) -> list[list[dict]]:
+    """The same inputs with zeros behind them, up to the largest extents."""
+    every = [feeds for stream in streams for feeds in stream]
+    largest = {name: np.max([feeds[name].shape for feeds in every], axis=0) for name in every[0]}
+
+    def padded(name: str, array: np.ndarray) -> np.ndarray:
+        behind = largest[name] - array.shape
+        return np.pad(array, [(0, count) for count in behind]) if array.ndim else array
+
+    return [[{name: padded(name, array) for name, array in feeds.items()} for feeds in stream] for stream in streams]
 
 
 def _makers(model: Path, data: list, folder: Path, options: argparse.Namespace):
@@ -191,6 +205,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=[], metavar="FILE")
     parser.add_argument("--methods", nargs="+", default=list(quantisers.STATIC), choices=quantisers.STATIC)
     parser.add_argument("--nncf", metavar="PYTHON", help="a Python that has NNCF")
+    parser.add_argument("--one-shape", action="store_true", help="pad inputs to the largest of them")
     parser.add_argument("--skip-speed", action="store_true")
     parser.add_argument("--repeat", type=int, default=40, help="rounds of each pair")
     parser.add_argument("--cpu-time", action="store_true", help="on one thread, counting its own seconds")

@@ -6,10 +6,10 @@ import numpy as np
 from scipy.signal import spectrogram
 
 from trained_nets.net import Net, Stream, single
-from trained_nets.sounds import brain_waves, log_mel, music, speech
+from trained_nets.sounds import brain_waves, decibel_mel, log_mel, music, speech
 from trained_nets.wheels import Wheels
 
-SILERO, OPENWAKEWORD = "silero-vad==6.2.3", "openwakeword==0.4.0"
+SILERO, OPENWAKEWORD, SPEECHMOS = "silero-vad==6.2.3", "openwakeword==0.4.0", "speechmos==0.0.1.1"
 
 
 def _silero(rate_input: bool):
@@ -91,6 +91,32 @@ def _melodies(wheels: Wheels) -> list[Stream]:
     return single("serving_default_input_2:0", (sound[:43844].astype(np.float32)[None, :, None] for sound in sounds))
 
 
+def _echoes(rate: int, hidden: int, marked: bool):
+    """The far end, the microphone with its echo, and what a canceler leaves of it, with markers of who talks."""
+
+    def streams(wheels: Wheels) -> list[Stream]:
+        found, count, size = [], 4 * rate, 512 * rate // 16000
+        for index in range(16):
+            chance = np.random.default_rng(index)
+            near, far = (np.resize(speech(wheels, each, rate), count) for each in (index, (index + 5) % 16))
+            room = chance.normal(size=rate // 20) * np.exp(-np.arange(rate // 20) / (rate // 100))
+            echo = 0.1 * np.convolve(far, room)[:count]
+            talks, echoes = ((1, 0), (0, 1), (1, 1))[index % 3]
+            left = talks * near + chance.uniform(0.02, 0.5) * echoes * echo
+            bands = [
+                np.vstack([
+                    decibel_mel(sound, 160, rate, size + 1, size // 2).T,
+                    np.full((20 * marked, 160), mark), np.zeros((20 * marked, 160)),
+                ])
+                for sound, mark in ((far, echoes), (talks * near + echoes * echo, talks), (left, 1))
+            ]  # fmt: skip
+            zero = np.zeros((4, 1, hidden), np.float32)
+            found.append([{"input": np.stack(bands)[None].astype(np.float32), "h0": zero}])
+        return found
+
+    return streams
+
+
 def _seizures(wheels: Wheels) -> list[Stream]:
     found = []
     for seed in range(32):
@@ -123,6 +149,12 @@ NETS = (
         "commands; embedded speech", lambda wheels: _wake_words(wheels, "onnx::Flatten_0", 34)),
     Net("basic-pitch", "basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx",
         "constant-Q transform and convolutions; made notes and speech", _melodies),
+    Net("AECMOS", SPEECHMOS, "speechmos/aecmos_models/Run_1663915512_Stage_0.onnx",
+        "convolutions with Swish, and GRU; spoken sentences with echoes", _echoes(16000, 64, True)),
+    Net("AECMOS scenarioless", SPEECHMOS, "speechmos/aecmos_models/Run_1663829550_Stage_0.onnx",
+        "the same, without markers of who talks", _echoes(16000, 64, False)),
+    Net("AECMOS 48 kHz", SPEECHMOS, "speechmos/aecmos_models/Run_1668423760_Stage_0.onnx",
+        "the same, wider", _echoes(48000, 96, True)),
     Net("seizures", "brainmaze-eeg-models==0.1.0", "brainmaze_eeg_models/seizure/_models/modelA_paper.onnx",
         "convolutions and LSTM; made electroencephalograms", _seizures, classes=("probs",)),
 )  # fmt: skip
