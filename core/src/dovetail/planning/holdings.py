@@ -42,6 +42,8 @@ class Observer(Protocol):
     An observer that needs nothing but extrema may have a method `extrema(low, high)`, too. It is called instead of
     `update` where an engine computes them, with the smallest and the largest number of one batch, one each per scale;
     they are NaN if a number is infinite or NaN.
+
+    One with `follows_maxima = True` sees, of a value of which only maxima are read (MaxPool, ReduceMax), those alone.
     """
 
     def update(self, array: np.ndarray) -> None:

@@ -20,6 +20,7 @@ from dovetail_quantize.adopting import is_adopted, range_of_source, repeated
 from dovetail_quantize.bias_range import weight_scale_for_bias
 from dovetail_quantize.integers import expressible
 from dovetail_quantize.known_parameters import KnownParameters, ObserversTogether, known_parameters
+from dovetail_quantize.maxima import values_shown
 from dovetail_quantize.named_observer import NamedObserver, chosen_observer
 from dovetail_quantize.observing import observe
 from dovetail_quantize.products import product_of_scales
@@ -216,16 +217,15 @@ class _Calibration:
         observers = []
         wanted: dict[str, list[ObserversTogether]] = {}
         for group, choice in groups:
-            leaders = group[0].leaders
             table = self._ctx.registry.observer
-            named = [NamedObserver(leaders[0], table, each) for each in known.wanted(choice)]
-            together = ObserversTogether(named)
+            named = [NamedObserver(group[0].leaders[0], table, each) for each in known.wanted(choice)]
             observers.append((group, named))
-            for one in leaders:
-                if (weight := weight_of(one.value)) is not None:
-                    together.update(weight.numpy())
-                else:
-                    wanted.setdefault(one.value.name, []).append(together)
+            for values, shown in values_shown([one.value for one in group[0].leaders], named):
+                for value in values:
+                    if (weight := weight_of(value)) is not None:
+                        shown.update(weight.numpy())
+                    else:
+                        wanted.setdefault(value.name, []).append(shown)
         seen = observe(self._model, wanted, self._ctx)
         if not seen.batches:
             raise DovetailError(

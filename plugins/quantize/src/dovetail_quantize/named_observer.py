@@ -39,6 +39,7 @@ class NamedObserver:
         extrema: Takes the extrema of a batch, or None if the observer needs all numbers.
         choice: Name and options of the observer.
         observer: The observer itself.
+        follows_maxima: Whether it wants to see the maxima of a value where nothing else of it is read.
 
     Raises:
         DovetailError: There is no such observer, it has no such option, or it cannot be made for this value.
@@ -50,6 +51,7 @@ class NamedObserver:
         made = resolve_observer(self.choice, table)
         self.observer = self._called("cannot be made for", lambda: made(held.format, **dict(self.choice.options)))
         self.extrema = self._extrema if hasattr(self.observer, "extrema") else None
+        self.follows_maxima: bool = getattr(self.observer, "follows_maxima", False)
 
     def update(self, array: Any) -> None:
         """Show it some numbers."""

@@ -28,7 +28,7 @@ class MeanSquaredError(CountingObserver):
     Definition: of ranges that are `minmax`'s shrunk toward zero, the one whose integers have the smallest mean squared
     difference from the numbers. Candidates are eight per octave over eight octaves, and then finer ones around the
     best; with a zero point, both ends together at first, and then each by itself. A candidate replaces `minmax` if it
-    is better, in a histogram by a percent at least.
+    is better, in a histogram by a percent at least. Where only maxima of a value are read, these are the numbers.
 
     Source: Sung et al., "Resiliency of Deep Neural Networks under Quantization", 2015; Choukroun et al., "Low-bit
     Quantization of Neural Networks for Efficient Inference", 2019.
@@ -36,6 +36,8 @@ class MeanSquaredError(CountingObserver):
     Args:
         format_: The format that parameters are wanted for.
     """
+
+    follows_maxima = True
 
     def parameters(self) -> Parameters:
         """The parameters for what was seen.
