@@ -20,7 +20,7 @@ __all__ = ["op_info", "quant_info"]
 
 _BITS = 8
 _LOWEST, _HIGHEST = -128, 127
-_PRODUCTS, _ACTIVATIONS = ("Conv", "Gemm"), ("Clip", "Relu")
+_PRODUCTS, _ACTIVATIONS = ("Conv", "Gemm"), ("Clip", "LeakyRelu", "Relu", "Sigmoid")
 
 
 def quant_info(region: EmittedRegion) -> dict[str, dict[str, Any]]:

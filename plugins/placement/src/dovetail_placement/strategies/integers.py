@@ -89,8 +89,9 @@ class IntegerStrategy(abc.ABC):
     """Claims nodes that a backend's file accepts in integers; subclasses select them.
 
     Nodes that compute extents or indices are never claimed in integers, nor control flow. With `follow`, a Relu or Clip
-    goes where its producer goes, and so do Shape, TopK and NonMaxSuppression. When all backends have claimed, nodes
-    that follow another one are given back if that is somewhere else after all.
+    goes where its producer goes, and so do Shape, TopK and NonMaxSuppression; a LeakyRelu goes with a
+    producer that the backend computes together with it (`fuses`), for between them are no integers. When all backends
+    have claimed, nodes that follow another one are given back if that is somewhere else after all.
     """
 
     follow = True
@@ -140,7 +141,7 @@ class IntegerStrategy(abc.ABC):
     def _left_behind(self, claim: Claim, candidates: Candidates, gone: set[ir.Node]) -> ir.Node | None:
         """The producer that a claimed node follows, if the backend has not got that."""
         node = claim.node
-        if claim.pinned or not _follows(candidates, node):
+        if claim.pinned or not (_follows(candidates, node) or self.follow and _fused(candidates, node)):
             return None
         producer = candidates.producer(node)
         if producer is None:
@@ -149,6 +150,16 @@ class IntegerStrategy(abc.ABC):
         here = owner is not None and owner[0] == candidates.view.backend.name and producer not in gone
         # Without `follow`, an activation behind something that cannot be in integers was selected for its own sake.
         return None if here or not (self.follow or candidates.takes(producer)) else producer
+
+
+def _fused(candidates: Candidates, node: ir.Node) -> bool:
+    """Whether the backend computes a node together with the product in front of it, and its bends cost no accuracy."""
+    producer = candidates.producer(node) if node.op_type in candidates.groups["bent"] else None
+    if producer is None or len(producer.outputs) != 1 or len(producer.outputs[0].uses()) != 1:
+        return False
+    if producer.outputs[0].is_graph_output() or not (candidates.takes(node) and candidates.takes(producer)):
+        return False
+    return any(node.op_type in rule.fuses for rule in candidates.view.verdict(producer).rules.values())
 
 
 def _follows(candidates: Candidates, node: ir.Node) -> bool:
@@ -160,6 +171,8 @@ def _with_followers(candidates: Candidates, selected: set[ir.Node]) -> set[ir.No
     found = set(selected)
     for node in candidates.graph.nodes:
         if not _follows(candidates, node):
+            if node not in found and _fused(candidates, node) and candidates.producer(node) in found:
+                found.add(node)
             continue
         producer = candidates.producer(node)
         if producer not in found:
