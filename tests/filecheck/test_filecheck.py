@@ -39,23 +39,25 @@ def test_every_registered_pass_has_a_file():
 
 @pytest.fixture(scope="session")
 def package(tmp_path_factory):
-    """A package with the backend files beside this one."""
+    """A package with the backend files, operators and kernels beside this one."""
     root = tmp_path_factory.mktemp("backends")
     (root / "dovetail_filecheck").mkdir()
     (root / "dovetail_filecheck" / "__init__.py").write_text("")
-    for file in HERE.glob("*.backend.yaml"):
+    for file in (*HERE.glob("*.yaml"), *HERE.glob("acme_*.py")):
         shutil.copy(file, root / "dovetail_filecheck")
     return root / "dovetail_filecheck"
 
 
 @pytest.fixture(autouse=True)
 def backends_beside(package, monkeypatch):
-    """Let `--backend NAME` find `NAME.backend.yaml` beside this file."""
+    """Let `--backend NAME` find `NAME.backend.yaml` beside this file, and the operators of the domain acme."""
     real = loader.load_plugins
 
     def load(*arguments, **keywords):
         plugins = real(*arguments, **keywords)
-        for file in package.glob("*.yaml"):
+        plugins.registry.operators("acme", "dovetail_filecheck:acme.ops.yaml")
+        plugins.registry.kernel("acme-scale", "dovetail_filecheck.acme_kernels:Scale")
+        for file in package.glob("*.backend.yaml"):
             plugins.registry.backend(file.name.partition(".")[0], f"dovetail_filecheck:{file.name}")
         return plugins
 

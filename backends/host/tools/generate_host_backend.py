@@ -133,7 +133,7 @@ def text_of(rules: dict[tuple[str, str], dict[str, Types]]) -> str:
         "ops:",
         *(line for value, operators in sorted(groups.items()) for line in entries(sorted(operators), value)),
         "place: {strategy: host}",
-        "emit: {engines: [onnxruntime-cpu, reference]}",
+        "emit: {engines: [onnxruntime-cpu, reference, kernels]}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.engine import make_engine
 
 if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend, BackendSummary
@@ -66,7 +67,7 @@ def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
 
 def _engine_info(name: str, registry: Registry) -> tuple[str, bool, str]:
     try:
-        ok, why = registry.engine[name]().available()
+        ok, why = make_engine(registry, name).available()
     except (DovetailError, ImportError) as error:
         return name, False, str(error).partition("\n")[0]
     return name, ok, why

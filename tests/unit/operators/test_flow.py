@@ -1,5 +1,9 @@
 """A vendor's operator, defined in YAML: opened, checked, decomposed or taken whole, run and explained."""
 
+import os
+import subprocess
+import sys
+
 import dovetail
 import numpy as np
 import onnx
@@ -145,3 +149,30 @@ def test_models_without_such_operators_are_left_alone(with_operators, domain):
         '<ir_version: 8, opset_import: ["": 18]> g (float[2] x) => (float[2] y) { y = Relu (x) }'
     ), plugins=plugins)  # fmt: skip
     assert not model.ir.functions and model.revision == 0
+
+
+def test_two_domains_may_have_an_operator_of_one_name(with_operators, domain):
+    """onnx's reference lists schemas by name when it is imported, so this runs in a process of its own."""
+    code = f"""
+import onnx, dovetail
+from dovetail.plugin import load_plugins
+from dovetail_operators.opening import register_schemas
+plugins = load_plugins()
+for name in {plugins_of(with_operators, domain)!r}:
+    plugins.registry.operators(name.partition(':')[0], name)
+register_schemas(plugins.registry)
+import onnx.reference
+"""
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+
+
+def plugins_of(with_operators, domain):
+    """The files of two domains with an operator `twice` each, and one called as ONNX's Relu."""
+    found = []
+    for number in range(2):
+        text = SWISH.format(domain=f"{domain}x{number}").replace("twice", "Relu" if number else "scaled_twice")
+        plugins = with_operators(text, name=f"acme.{number}")
+        found.append(plugins.registry.operators.entry(f"acme.{number}").target)
+    return found

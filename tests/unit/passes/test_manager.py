@@ -189,6 +189,23 @@ def test_a_pass_that_takes_anything_is_verified_even_if_it_changes_nothing(words
         Pipeline([Tolerant()]).run(words("bad", "keep"))
 
 
+def test_a_model_that_is_handed_on_to_such_a_pass_is_verified_behind_that(words):
+    @dataclass(frozen=True)
+    class Elsewhere(Drop):
+        name: ClassVar[str] = "elsewhere"
+        takes_anything: ClassVar[bool] = True
+
+        def run(self, model, ctx):
+            return False
+
+    @dataclass(frozen=True)
+    class Tolerant(Drop):
+        name: ClassVar[str] = "tolerant"
+        takes_anything: ClassVar[bool] = True
+
+    assert Pipeline([Elsewhere(), Tolerant()]).run(words("bad")).changed
+
+
 def test_an_unexpected_error_names_pass_and_plugin_and_keeps_its_cause(words, shelve):
     out = io.StringIO()
     registry = shelve(Crash)

@@ -47,6 +47,7 @@ class Pass:
         after: Passes that run before it if they are installed.
         before: Passes that run after it if they are installed.
         takes_anything: It accepts models that do not verify; a pipeline that starts with it starts unverified.
+            A model that it leaves as it was is verified, unless the next pass takes anything, too.
     """
 
     name: ClassVar[str]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.frontends import give_dialect
+from dovetail.passes.base import Pass
 from dovetail.passes.decide_loop import DecideLoop
 from dovetail.passes.guards import Interface, call_hook
 from dovetail.passes.instrumentation import ALL, Instrumentation
@@ -49,6 +50,7 @@ class Manager:
         self._watch = instrumentation or Instrumentation()
         self._stopped_after = ""
         self._position = 0
+        self._handed_on = False
         self._where = ""  # of the region that a nested pipeline is in, for messages
 
     def run(self, model: Model) -> Result:
@@ -74,6 +76,9 @@ class Manager:
         while position is not None and position < len(self._pipeline):
             step = self._pipeline.steps[position]
             self._position = position
+            following = next(iter(self._pipeline.steps[position + 1 :]), None)
+            # What is handed on as it was to a pass that takes anything, too, is verified behind that.
+            self._handed_on = isinstance(following, Pass) and following.takes_anything
             self._progress(str(step) if isinstance(step, (Fixpoint, Nested)) else step.name, position)
             loop.enter(position)
             result.passes.append(self._step(step))
@@ -200,7 +205,7 @@ class Manager:
         result.changed = changed or model.revision != revision
         if changed and model.revision == revision:
             model.touch()
-        if result.changed or pass_.takes_anything:
+        if result.changed or pass_.takes_anything and not self._handed_on:
             start = time.perf_counter()
             try:
                 self._verify()

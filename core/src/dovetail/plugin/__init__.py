@@ -69,9 +69,20 @@ _PUBLIC = {
     **dict.fromkeys(("Artifact", "Call", "EmittedRegion", "Emitter", "StandIn"), "dovetail.plugin.emitter"),
     "Edit": "dovetail.planning.edits",
     **dict.fromkeys(
-        ("Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"),
+        (
+            "Availability",
+            "Engine",
+            "EngineError",
+            "Evaluator",
+            "Executed",
+            "Reads",
+            "RegionModel",
+            "SelectiveEngine",
+            "Session",
+        ),
         "dovetail.plugin.engine",
     ),
+    "Kernel": "dovetail.plugin.kernel",
 }
 __all__ = sorted(_PUBLIC)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,20 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
+    from dovetail.plugin.registry import Registry
 
-__all__ = ["Availability", "Engine", "EngineError", "Evaluator", "Executed", "Reads", "RegionModel", "Session"]
+__all__ = [
+    "Availability",
+    "Engine",
+    "EngineError",
+    "Evaluator",
+    "Executed",
+    "Reads",
+    "RegionModel",
+    "SelectiveEngine",
+    "Session",
+    "make_engine",
+]
 
 
 class EngineError(DovetailError):
@@ -125,6 +138,23 @@ class Engine(Protocol):
         """
 
 
+class SelectiveEngine(ABC):
+    """The base of engines that run operators which the other engines of a backend do not know.
+
+    Such an engine is asked first for a region with a node that it takes. The host accepts these nodes, too, although
+    its file does not list them.
+    """
+
+    @classmethod
+    @abstractmethod
+    def of(cls, registry: Registry) -> SelectiveEngine:
+        """Make the engine, given everything that plugins registered."""
+
+    @abstractmethod
+    def takes(self, node: ir.Node) -> bool:
+        """Whether it runs this node, and other engines do not."""
+
+
 class Evaluator(Protocol):
     """What an engine may offer besides: computing one node at once, for passes that fold constants."""
 
@@ -141,3 +171,13 @@ class Evaluator(Protocol):
         Raises:
             EngineError: There is no implementation, it refuses these inputs, or a result has not the declared type.
         """
+
+
+def make_engine(registry: Registry, name: str) -> Engine:
+    """The engine that is registered as `name`.
+
+    Raises:
+        DovetailError: Nobody registered the name, or its module does not import.
+    """
+    made = registry.engine[name]
+    return made.of(registry) if isinstance(made, type) and issubclass(made, SelectiveEngine) else made()

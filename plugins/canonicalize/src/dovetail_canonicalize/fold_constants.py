@@ -35,8 +35,8 @@ _NEVER = frozenset({
 class FoldConstants(Pass):
     """Evaluate nodes with constant inputs, and turn Constant nodes into initializers.
 
-    Given:  %s = Shape(%x) with the extents of %x known, or %c = Add(1, 2)
-    Result: %s and %c are initializers.
+    Given:  %s = Shape(%x) with the extents of %x known, or %c = Add(1, 2), or %l = CastLike(3, %x)
+    Result: %s, %c and %l are initializers.
 
     Options:
         limit: The largest result to fold, in bytes; larger ones would increase the size of the model.
@@ -58,6 +58,7 @@ class FoldConstants(Pass):
             ctx.remark("missed", "", "no-evaluator", why, suggest="pip install dovetail-host")
         for _, graph in model.graphs():
             for node in graph:
+                changed |= _cast_to_known(node)
                 results = self._fold(node, model, overridable, evaluator)
                 if results is None:
                     continue
@@ -115,6 +116,22 @@ class FoldConstants(Pass):
             if known and value.dtype.name != "STRING":
                 size += math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
         return size > self.limit
+
+
+def _cast_to_known(node: ir.Node) -> bool:
+    """Make a CastLike a Cast where the type is known: it then depends on one value only, and backends know it."""
+    import onnx_ir as ir
+
+    if node.op_type != "CastLike" or node.domain not in ("", "ai.onnx") or node.inputs[1] is None:
+        return False
+    dtype = node.inputs[1].dtype
+    if dtype is None:
+        return False
+    node.op_type = "Cast"
+    node.replace_input_with(1, None)
+    node.resize_inputs(1)
+    node.attributes["to"] = ir.AttrInt64("to", dtype.value)
+    return True
 
 
 def _constant_array(value: ir.Value, overridable: set[int], limit: int) -> np.ndarray | None:

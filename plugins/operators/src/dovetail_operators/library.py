@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 
 from dovetail_operators.bodies import function_of
-from dovetail_operators.entries import Entry, OperatorFile
+from dovetail_operators.entries import Argument, Entry, OperatorFile
 from dovetail_operators.flattening import flattened
 from dovetail_operators.inference import inference_of, inference_of_body
 from dovetail_operators.reading import read_operators
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Definition", "OperatorLibrary", "defined", "library_of"]
 
+Infer = Callable[[Any], None]
 _WAY_OUT = "uninstall one of them, or leave one out with --no-plugin"
 
 
@@ -33,15 +35,22 @@ class Definition:
         owner: The distribution that brings its file.
         schema: Its ONNX schema.
         function: Its decomposition; None without one.
+        infer: How onnx infers its results; None if its file says nothing about them.
     """
 
     entry: Entry
     owner: str
     schema: onnx.defs.OpSchema
     function: onnx.FunctionProto | None
+    infer: Infer | None
+
+    def in_domain(self, domain: str, more: tuple[Argument, ...]) -> onnx.defs.OpSchema:
+        """The schema of the same operator in another domain, with further attributes."""
+        entry = replace(self.entry, args=(*self.entry.inputs, *more, *self.entry.attributes))
+        return _with_inference(schema_of(entry, domain, 1), self.infer)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OperatorLibrary:
     """Definitions by domain and name.
 
@@ -61,7 +70,7 @@ class OperatorLibrary:
         """
         made = defined(file)
         self.versions[file.domain] = max(file.version, self.versions.get(file.domain, 1))
-        for entry, schema, function in made:
+        for entry, schema, function, infer in made:
             key = file.domain, entry.name
             other = self.definitions.get(key)
             if other is not None:
@@ -70,15 +79,17 @@ class OperatorLibrary:
                     f"{owner} ({entry.where})",
                     _WAY_OUT,
                 )
-            self.definitions[key] = Definition(entry, owner, schema, function)
+            self.definitions[key] = Definition(entry, owner, schema, function, infer)
 
     def get(self, domain: str, name: str) -> Definition | None:
         """The definition of an operator; None if no file has it."""
         return self.definitions.get((domain, name))
 
 
-def defined(file: OperatorFile) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.FunctionProto | None]]:
-    """Schema and decomposition of every entry of a file.
+def defined(
+    file: OperatorFile,
+) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.FunctionProto | None, Infer | None]]:
+    """Schema, decomposition and inference of every entry of a file.
 
     Raises:
         DovetailError: One cannot be made; all problems are named, a line each.
@@ -100,13 +111,16 @@ def defined(file: OperatorFile) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.Fu
         except ValueError as error:
             problems.append(f"{entry.where}: '{entry.name}': {error}")
             continue
-        schema = schema_of(entry, file.domain, file.version)
-        if infer is not None:
-            schema.set_type_and_shape_inference_function(infer)
-        made.append((entry, schema, function))
+        made.append((entry, _with_inference(schema_of(entry, file.domain, file.version), infer), function, infer))
     if problems:
         raise DovetailError("\n  ".join(problems), "correct the file; every line above names a place in it")
     return made
+
+
+def _with_inference(schema: onnx.defs.OpSchema, infer: Infer | None) -> onnx.defs.OpSchema:
+    if infer is not None:
+        schema.set_type_and_shape_inference_function(infer)
+    return schema
 
 
 def _functions(file: OperatorFile, problems: list[str]) -> dict[tuple[str, str], onnx.FunctionProto]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from dovetail_operators.library import OperatorLibrary, library_of
 from dovetail_operators.schemas import attribute_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import onnx
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.plugin.registry import Registry
 
-__all__ = ["add_functions", "register_schemas"]
+__all__ = ["add_functions", "register", "register_schemas"]
 
 
 def register_schemas(registry: Registry) -> None:
@@ -23,20 +27,27 @@ def register_schemas(registry: Registry) -> None:
     Raises:
         DovetailError: A file is at fault, or two distributions define one operator.
     """
-    if not len(registry.operators):
-        return
+    if len(registry.operators):
+        register(definition.schema for definition in library_of(registry).definitions.values())
+
+
+def register(schemas: Iterable[onnx.defs.OpSchema]) -> None:
+    """Register schemas with onnx; one that differs from what is there replaces it."""
     import onnx
     from dovetail_onnx.signatures import find
 
+    schemas = list(schemas)
+    if not all(onnx.defs.has(schema.name, schema.since_version, schema.domain) for schema in schemas):
+        # onnx's reference takes its own list of schemas when it is imported, and fails if two domains share a name.
+        importlib.import_module("onnx.reference.op_run")
     changed = False
-    for (domain, name), definition in library_of(registry).definitions.items():
-        version = definition.schema.since_version
-        if onnx.defs.has(name, version, domain):
-            known = onnx.defs.get_schema(name, version, domain)
-            if known.doc == definition.schema.doc and _ports(known) == _ports(definition.schema):
+    for schema in schemas:
+        if onnx.defs.has(schema.name, schema.since_version, schema.domain):
+            known = onnx.defs.get_schema(schema.name, schema.since_version, schema.domain)
+            if known.doc == schema.doc and _ports(known) == _ports(schema):
                 continue
-            onnx.defs.deregister_schema(name, known.since_version, domain)
-        onnx.defs.register_schema(definition.schema)
+            onnx.defs.deregister_schema(schema.name, known.since_version, schema.domain)
+        onnx.defs.register_schema(schema)
         changed = True
     if changed:
         find.cache_clear()

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.planning.placement import HOST
+from dovetail.plugin.engine import make_engine
 
 from dovetail_placement.judges import Judges
 
@@ -68,7 +69,7 @@ class ConversionPlacement:
             found = []
             for name in backend.engines:
                 try:
-                    found.append(self._ctx.registry.engine[name]().reads.types)
+                    found.append(make_engine(self._ctx.registry, name).reads.types)
                 except DovetailError:
                     continue
             self._engines[backend.name] = found

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.planning.verdict import Verdict
+from dovetail.plugin import SelectiveEngine
+from dovetail.plugin.engine import make_engine
 from dovetail.plugin.isolation import described
 from dovetail_lowering import can_lower
 
@@ -66,8 +68,9 @@ class Judges:
         # The host runs what is left, whatever its table of kernels was made for.
         newer = backend is not self._ctx.host and self._model.opset > backend.opset[1]
         target = backend.opset[1] if newer else None
-        # Any engine of the host runs the body of a function.
+        # Any engine of the host runs the body of a function, and some run operators that only they know.
         functions = self._model.ir.functions if backend is self._ctx.host else {}
+        selective = self._selective_engines(backend) if backend is self._ctx.host else []
         lowered: dict[ir.Node, Refusal | None] = {}  # whether a region ends with the node makes no difference
 
         def asked(node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
@@ -75,6 +78,8 @@ class Judges:
                 if functions and node.op_identifier() in functions:
                     return Verdict(True)
                 verdict = judge(node, region)
+                if verdict.ok is False and any(engine.takes(node) for engine in selective):
+                    return Verdict(True)
                 if target is None or verdict.ok is False:
                     return verdict
                 if node not in lowered:
@@ -90,6 +95,18 @@ class Judges:
                 raise DovetailError(why, f"report it to {owner}, or leave the backend out") from error
 
         return asked
+
+    def _selective_engines(self, backend: Backend) -> list[SelectiveEngine]:
+        """The engines of a backend that say of every node whether they run it; one that does not import is left out."""
+        found = []
+        for name in backend.engines:
+            try:
+                engine = make_engine(self._ctx.registry, name)
+            except DovetailError:
+                continue
+            if isinstance(engine, SelectiveEngine):
+                found.append(engine)
+        return found
 
 
 def _guarded_fact(name: str, table: Table) -> Fact:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.engine import make_engine
 
 from dovetail_runtime.guard import GuardedEngine
 
@@ -34,7 +35,7 @@ def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, lis
         for name in backend.engines:
             try:
                 owner = registry.engine.entry(name).owner
-                engines.append(GuardedEngine(registry.engine[name](), owner, backend.chosen))
+                engines.append(GuardedEngine(make_engine(registry, name), owner, backend.chosen))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.artifacts import artifact_of
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import from_source
-from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail_regions.inlining import calls
 
@@ -54,6 +54,27 @@ class GuardedEngine:
     def loads_artifacts(self) -> bool:
         """Whether it wants the files of compiled regions, and the calls that stand for them."""
         return bool(getattr(self._engine, "loads_artifacts", False))
+
+    def takes(self, node: ir.Node) -> bool:
+        """Whether it runs a node that the other engines of its backend do not know.
+
+        Raises:
+            EngineError: It fails to say.
+        """
+        if not isinstance(self._engine, SelectiveEngine):
+            return False
+        try:
+            with foreign_output(self.label):
+                return bool(self._engine.takes(node))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self.failure(error, f"cannot say whether it runs node '{node.name}'") from error
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether it runs nodes that the other engines of its backend do not know."""
+        return isinstance(self._engine, SelectiveEngine)
 
     @property
     def reads(self) -> Reads:

@@ -92,7 +92,7 @@ class RegionRunner:
         self.refusals: list[Refusal] = []
         self._declared = [declared(value) for value in region.outputs]
         self._model = model
-        self._waiting = list(engines)
+        self._waiting = _selective_first(engines, model)
         self._options = options
         self._note = note
         self._lock = threading.RLock()
@@ -224,6 +224,13 @@ class RegionRunner:
     def described(self) -> str:
         """The region in words: `region 1 (cpu-bf16, 3 nodes from 'conv_1')`."""
         return described(self.region)
+
+
+def _selective_first(engines: Sequence[GuardedEngine], model: RegionModel) -> list[GuardedEngine]:
+    """The engines in their order, with those first that run a node of the region which the others do not know."""
+    chosen = [one for one in engines if one.is_selective and any(map(one.takes, model.model.nodes()))]
+    others = [one for one in engines if not one.is_selective]
+    return [*chosen, *others] or list(engines)
 
 
 def described(region: Region) -> str:

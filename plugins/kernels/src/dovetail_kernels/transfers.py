@@ -1,0 +1,146 @@
+"""Conversions that a kernel needs in front of it and behind it: of type and of layout, shared by all readers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.ir.editing import insert_after_value, replace_uses_except
+from dovetail.ir.types import FLOATS, dtype_name, from_name
+from dovetail.planning.placement import get_placement, set_placement
+
+from dovetail_kernels.keys import ANY
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.fresh_names import FreshNames
+    from dovetail_operators.entries import Entry
+
+    from dovetail_kernels.library import Choice
+
+__all__ = ["Transfers"]
+
+_TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+class Transfers:
+    """Inserts conversions around nodes, one per value and kind.
+
+    Args:
+        names: Gives new values and nodes their names.
+
+    Attributes:
+        count: How many there are.
+    """
+
+    def __init__(self, names: FreshNames):
+        self.count = 0
+        self._names = names
+        self._made: dict[tuple[int, int, object], ir.Value] = {}
+        self._kept: list[ir.Value] = []  # identities stay valid
+
+    def around(self, node: ir.Node, entry: Entry | None, choice: Choice) -> None:
+        """Give a node inputs in the type and layout of its kernel, and its readers results as they were."""
+        as_they_are = entry.skip_transform if entry is not None else frozenset()
+        names = [arg.name for arg in entry.inputs] if entry is not None else []
+        cast = entry.support_trans_dtype if entry is not None else frozenset()
+        turned = choice.key.layout == "NHWC"
+        for index, value in enumerate(node.inputs):
+            name = names[min(index, len(names) - 1)] if names else ""
+            if value is None or name in as_they_are:
+                continue
+            if _changes_type(value, choice, name in cast):
+                value = self._cast(node, value, choice.key.type)
+            if turned and _has_four_axes(value):
+                value = self._transposed(node, value, _TO_NHWC)
+            node.replace_input_with(index, value)
+        for value in list(node.outputs):
+            if turned and _has_four_axes(value):
+                self._behind(value, "Transpose", {"perm": _TO_NCHW}, f"{value.name}/NHWC", _turned(value, _TO_NHWC))
+            if choice.key.type != choice.wanted.type and _is_of(value, choice.wanted.type):
+                kind = from_name(choice.key.type)
+                self._behind(
+                    value, "Cast", {"to": value.dtype.value}, f"{value.name}/{choice.key.type}", value.shape, kind
+                )
+
+    def _cast(self, node: ir.Node, value: ir.Value, to: str) -> ir.Value:
+        return self._before(node, value, "Cast", {"to": from_name(to).value}, to, value.shape, from_name(to))
+
+    def _transposed(self, node: ir.Node, value: ir.Value, order: tuple[int, ...]) -> ir.Value:
+        return self._before(node, value, "Transpose", {"perm": order}, "NHWC", _turned(value, order), value.dtype)
+
+    def _before(
+        self,
+        reader: ir.Node,
+        value: ir.Value,
+        op_type: str,
+        attributes: dict,
+        to: str,
+        shape: ir.Shape,
+        dtype: ir.DataType,
+    ) -> ir.Value:
+        import onnx_ir as ir
+
+        key = (id(value), id(reader.graph), to)
+        if key not in self._made:
+            name = self._names.fresh(f"{value.name}/{to}")
+            made = ir.node(op_type, [value], attributes, name=name)
+            made.outputs[0].name, made.outputs[0].shape, made.outputs[0].type = name, shape, ir.TensorType(dtype)
+            insert_after_value(reader.graph, value, made)
+            set_placement(made, get_placement(reader))
+            self._kept += (value, made.outputs[0])
+            self._made[key] = made.outputs[0]
+            self.count += 1
+        return self._made[key]
+
+    def _behind(
+        self,
+        value: ir.Value,
+        op_type: str,
+        attributes: dict,
+        name: str,
+        shape: ir.Shape,
+        dtype: ir.DataType | None = None,
+    ) -> None:
+        """Let a conversion give what `value` was: it takes the name and the readers, and `value` becomes its input."""
+        import onnx_ir as ir
+
+        producer, name = value.producer(), self._names.fresh(name)
+        made = ir.node(op_type, [value], attributes, name=name)
+        result = made.outputs[0]
+        result.shape, result.type = value.shape, value.type
+        producer.graph.insert_after(producer, made)
+        set_placement(made, get_placement(producer))
+        replace_uses_except(value, result, keep=(made,))
+        for index, output in enumerate(producer.graph.outputs):
+            if output is value:
+                producer.graph.outputs[index] = result
+        value.name, result.name = name, value.name
+        value.shape = shape
+        if dtype is not None:
+            value.type = ir.TensorType(dtype)
+        self.count += 1
+
+
+def _changes_type(value: ir.Value, choice: Choice, may_be_cast: bool) -> bool:
+    """Whether an input is not in the type of the key, and has to be: floats are, and what has the wanted type."""
+    if choice.key.type == ANY or value.dtype is None:
+        return False
+    held = dtype_name(value.dtype)
+    if held == choice.key.type:
+        return False
+    both_floats = held in FLOATS and choice.key.type in FLOATS
+    return both_floats or may_be_cast or held == choice.wanted.type
+
+
+def _is_of(value: ir.Value, name: str) -> bool:
+    return value.dtype is not None and dtype_name(value.dtype) == name
+
+
+def _has_four_axes(value: ir.Value) -> bool:
+    return value.shape is not None and len(value.shape) == 4
+
+
+def _turned(value: ir.Value, order: tuple[int, ...]) -> ir.Shape:
+    import onnx_ir as ir
+
+    return ir.Shape([value.shape[axis] for axis in order])
