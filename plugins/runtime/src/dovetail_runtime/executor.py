@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +14,16 @@ from typing import TYPE_CHECKING
 from dovetail.artifacts import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError, NoEngineError
 from dovetail.plugin import Engine, Executed, RegionModel
+from dovetail.suggestions import did_you_mean
 from dovetail_regions.extraction import extract
 from dovetail_regions.inlining import calls, inline_regions
 from dovetail_regions.regions import Region, annotated_regions, ready_regions
 
+from dovetail_runtime.dependencies import Dependencies
 from dovetail_runtime.feeds import DeclaredInputs
 from dovetail_runtime.guard import GuardedEngine, guarded
+from dovetail_runtime.pace import WAYS, Pace
+from dovetail_runtime.parallel_run import ParallelRun
 from dovetail_runtime.region_runner import Refusal, RegionRunner, described
 from dovetail_runtime.serialise import needs_file
 
@@ -40,6 +47,8 @@ class Executor:
         engines_of: The engines of every backend, in order of preference.
         options: Passed to every engine (`threads`, `profile`, ...); each takes what it knows. `spin` is false by
             default where there are several regions: threads that one region leaves spinning slow the next one down.
+            `parallel` is the executor's own: independent regions run at the same time (`on`), never (`off`), or as it
+            was faster in the first runs (`auto`, the default).
         backend_of: The backend of a node, instead of its placement's.
         regions: The regions to run it in; without them those that the placements name, or formed by backend.
         artifacts: The files that emitters made of regions.
@@ -70,11 +79,14 @@ class Executor:
         self._model = model
         self._artifacts = artifacts
         self.options = dict(options or {})
+        self._pace = Pace(_way(self.options))
         self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")
         self._caveats: dict[str, str] = {}
         self._usable = {name: self._available(engines) for name, engines in engines_of.items()}
         self.runners = [self._load(region) for region in self.regions if region.outputs]
         self._last_use = _last_uses(self.regions)
+        self._dependencies = Dependencies.of([runner.region for runner in self.runners])
+        self._threads: ThreadPoolExecutor | None = None
         self._inputs = DeclaredInputs(model.graph)
         self._outputs = {value.name: value for value in model.graph.outputs}
 
@@ -100,13 +112,30 @@ class Executor:
         """
         values = self._inputs.checked(inputs)
         if self.timeline is None:
-            for _ in self._steps(values, self._outputs):
-                pass
+            self._run(values, None)
         else:
             with self.timeline.run(values) as recorded:
-                for _ in self._steps(values, self._outputs, recorded):
-                    pass
+                self._run(values, recorded)
         return {name: values[name] if name in values else _constant(value) for name, value in self._outputs.items()}
+
+    def _run(self, values: dict[str, np.ndarray], recorded: Run | None) -> None:
+        """Run all regions, in one thread or in several."""
+        independent = self._dependencies.width > 1
+        parallel, start = independent and self._pace.next(), time.perf_counter()
+        if parallel:
+            threads = self._workers()
+            ParallelRun(self.runners, self._dependencies, values, self._outputs, threads, recorded).run()
+        else:
+            for _ in self._steps(values, self._outputs, recorded):
+                pass
+        if independent:
+            self._pace.took(parallel, time.perf_counter() - start)
+
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            most = min(self._dependencies.width - 1, os.cpu_count() or 1)
+            self._threads = ThreadPoolExecutor(max(1, most), thread_name_prefix="dovetail")
+        return self._threads
 
     def steps(self, inputs: Mapping[str, object]) -> Iterator[tuple[RegionRunner, Mapping[str, np.ndarray]]]:
         """Run region by region; a value is there until the last region that reads it has run, and one step more.
@@ -203,6 +232,18 @@ def _is_onnx(path: Path | None) -> bool:
 
 def _regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] | None) -> list[Region]:
     return annotated_regions(graph) if backend_of is None else ready_regions(graph, backend_of)
+
+
+def _way(options: Mapping[str, object]) -> str:
+    """What the option `parallel` says.
+
+    Raises:
+        DovetailError: It is no word that it may be.
+    """
+    way = str(options.get("parallel", WAYS[0]))
+    if way not in WAYS:
+        raise DovetailError(f"parallel={way!r} is not one of {', '.join(WAYS)}{did_you_mean(way, WAYS)}")
+    return way
 
 
 def _last_uses(regions: Sequence[Region]) -> list[list[str]]:

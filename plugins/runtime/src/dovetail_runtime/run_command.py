@@ -11,6 +11,8 @@ from dovetail.cli.output import print_json, say
 from dovetail_commands.terminal import say_note, table
 from dovetail_files.writing import replacing
 
+from dovetail_runtime.pace import WAYS
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -22,6 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
     parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz|FOLDER", help="one array per input")
     parser.add_argument("--executor", default="", metavar="NAME", help="what runs it, instead of region by region")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads of each engine; all cores by default")
+    parser.add_argument(
+        "--parallel",
+        choices=WAYS,
+        default=WAYS[0],
+        help="independent regions at the same time: as it is faster (auto, the default), always (on) or never (off)",
+    )
     parser.add_argument(
         "--trace", type=output, metavar="OUT.json", help="write when each region ran, for Perfetto or chrome://tracing"
     )
@@ -37,6 +46,9 @@ def run(args: argparse.Namespace) -> int:
     from dovetail_runtime.timeline import trace
 
     compiled = api.load(args.result, plugins_of(args))
+    compiled.options["parallel"] = args.parallel
+    if args.threads is not None:
+        compiled.options["threads"] = args.threads
     if args.trace:
         with trace(compiled, args.trace, args.executor) as timeline:
             given = compiled.run_on(args.data, executor=args.executor)

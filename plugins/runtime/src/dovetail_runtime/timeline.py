@@ -35,7 +35,8 @@ class Timeline:
         self._events: list[dict[str, Any]] = []
         self._start = time.perf_counter_ns()
         self._lock = threading.Lock()
-        self._threads: dict[int, str] = {}
+        # The system gives the number of a thread that has ended to another one, so the name is part of the key.
+        self._threads: dict[tuple[int, str], int] = {}
         self._runs = 0
 
     @contextmanager
@@ -44,7 +45,7 @@ class Timeline:
         with self._lock:
             self._runs += 1
             number = self._runs
-            self._threads.setdefault(threading.get_ident(), threading.current_thread().name)
+            self._thread()
         run = Run(self, sum(map(_bytes, inputs.values())))
         begun = time.perf_counter_ns()
         try:
@@ -67,14 +68,20 @@ class Timeline:
 
     def _enter(self, event: dict[str, Any]) -> None:
         with self._lock:
-            self._events.append({**event, "pid": _PROCESS, "tid": threading.get_ident()})
+            self._events.append({**event, "pid": _PROCESS, "tid": self._thread()})
+
+    def _thread(self) -> int:
+        """The number of this thread in the document."""
+        return self._threads.setdefault(
+            (threading.get_ident(), threading.current_thread().name), len(self._threads) + 1
+        )
 
     def document(self) -> dict[str, Any]:
         """The timeline in the trace event format: spans in microseconds, counters, and names of threads."""
         with self._lock:
             names = [
                 {"name": "thread_name", "ph": "M", "pid": _PROCESS, "tid": thread, "args": {"name": name}}
-                for thread, name in self._threads.items()
+                for (_, name), thread in self._threads.items()
             ]
             return {"traceEvents": [*names, *self._events], "displayTimeUnit": "ms"}
 
@@ -93,6 +100,7 @@ class Run:
 
     def __init__(self, timeline: Timeline, live: int):
         self._timeline, self._live = timeline, live
+        self._lock = threading.Lock()
         self.peak = live
 
     @contextmanager
@@ -113,9 +121,10 @@ class Run:
         self._change(-_bytes(value))
 
     def _change(self, difference: int) -> None:
-        self._live += difference
-        self.peak = max(self.peak, self._live)
-        self._timeline.count("live", self._live)
+        with self._lock:
+            self._live += difference
+            self.peak = max(self.peak, self._live)
+            self._timeline.count("live", self._live)
 
 
 @contextmanager
