@@ -16,7 +16,9 @@ _PUBLIC = {
     "peek_backend": "dovetail_schemas.peek",
     "SchemaError": "dovetail_schemas.errors",
     "Judge": "dovetail_schemas.legality",
-    **dict.fromkeys(("OperatorFacts", "load_operator_facts"), "dovetail_schemas.operator_facts"),
+    **dict.fromkeys(
+        ("OperatorFacts", "load_operator_facts", "parse_operator_facts"), "dovetail_schemas.operator_facts"
+    ),
     **dict.fromkeys(("POLICIES", "Policies", "load_policies"), "dovetail_schemas.policy_file"),
     "Rule": "dovetail_schemas.rules",
     "TypeSpec": "dovetail_schemas.type_specs",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,12 +10,13 @@ from dovetail.plugin import Source
 
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.operators import known_names
-from dovetail_schemas.policy_file import parse_ports, split_operator
-from dovetail_schemas.yaml_source import Entries, load_tree
+from dovetail_schemas.policy_file import split_operator
+from dovetail_schemas.yaml_source import Entries, Scalar, load_tree
 
-__all__ = ["EdgeKind", "OperatorFacts", "load_operator_facts"]
+__all__ = ["EdgeKind", "OperatorFacts", "load_operator_facts", "parse_operator_facts"]
 
 EdgeKind = Literal["data", "shape", "index", "state"]
+_KEYS = ("groups", "kinds", "if-integer", "links")
 _KINDS = ("shape", "index", "state")
 _VALUES = ("data", "state")
 _Ports = Mapping[tuple[str, str, str], EdgeKind]
@@ -27,7 +28,7 @@ class OperatorFacts:
     """What is true of operators on every backend.
 
     Attributes:
-        groups: Names of operators, by group.
+        groups: Names of operators, by group; of another domain than ONNX's as `acme::scale`.
     """
 
     groups: Mapping[str, frozenset[str]]
@@ -35,6 +36,23 @@ class OperatorFacts:
     _outputs: _Ports = field(repr=False)
     _if_integer: frozenset[tuple[str, str, str]] = field(repr=False)
     _links: _Links = field(repr=False)
+
+    def is_in(self, group: str, domain: str, op_type: str) -> bool:
+        """Whether an operator belongs to a group."""
+        name = op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
+        return name in self.groups.get(group, ())
+
+    def joined(self, others: Sequence[OperatorFacts]) -> OperatorFacts:
+        """These facts and those of others, which are about other operators."""
+        every = (self, *others)
+        names = dict.fromkeys(name for one in every for name in one.groups)
+        return OperatorFacts(
+            {name: frozenset().union(*(one.groups.get(name, ()) for one in every)) for name in names},
+            {port: kind for one in every for port, kind in one._inputs.items()},
+            {port: kind for one in every for port, kind in one._outputs.items()},
+            frozenset().union(*(one._if_integer for one in every)),
+            {port: targets for one in every for port, targets in one._links.items()},
+        )
 
     def input_kind(self, domain: str, op_type: str, port: str, *, integer: bool = True) -> EdgeKind:
         """What flows into a port.
@@ -83,60 +101,95 @@ def load_operator_facts(source: Source) -> OperatorFacts:
         SchemaError: An unknown key, operator or port, a port with two kinds, or a link that does not lead from an input
             to outputs.
     """
-    tree = load_tree(source).only("operator facts", ("groups", "kinds", "if-integer", "links"))
-    inputs: dict[tuple[str, str, str], EdgeKind] = {}
-    outputs: dict[tuple[str, str, str], EdgeKind] = {}
-    for kind, table in _table(tree, "kinds").only("kinds", _KINDS):
-        for key, ports in table.entries(kind.raw):
+    return parse_operator_facts(load_tree(source).only("operator facts", _KEYS))
+
+
+def parse_operator_facts(
+    tree: Entries, domain: str = "", signatures: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None
+) -> OperatorFacts:
+    """Read operator facts.
+
+    Args:
+        tree: The keys `groups`, `kinds`, `if-integer` and `links`.
+        domain: The domain of operators that are named without one.
+        signatures: Names of the inputs and outputs of the operators that facts may be about; without it, of all that
+            onnx knows.
+
+    Raises:
+        SchemaError: As for `load_operator_facts`.
+    """
+    return _Reader(domain, signatures).read(tree.only("facts", _KEYS))
+
+
+class _Reader:
+    """Reads the facts about the operators of one domain, or about all that onnx knows."""
+
+    def __init__(self, domain: str, signatures: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None):
+        self._domain, self._signatures = domain, signatures
+
+    def read(self, tree: Entries) -> OperatorFacts:
+        inputs: dict[tuple[str, str, str], EdgeKind] = {}
+        outputs: dict[tuple[str, str, str], EdgeKind] = {}
+        for kind, table in _table(tree, "kinds").only("kinds", _KINDS):
+            for key, ports in table.entries(kind.raw):
+                operator, known_inputs, known_outputs = self._operator(key)
+                words = ports.words(kind.raw)
+                for port in words:
+                    sides = [side for side, known in ((inputs, known_inputs), (outputs, known_outputs))
+                             if known is None or port.raw in known]  # fmt: skip
+                    if not sides:
+                        allowed = (*known_inputs, *known_outputs)
+                        raise port.error(f"{operator[1]} has no port '{port.raw}'{near_miss(port.raw, allowed)}")
+                    for side in sides:
+                        if side.setdefault((*operator, port.raw), kind.raw) != kind.raw:
+                            raise port.error(f"'{port.raw}' of {operator[1]} is given two kinds")
+        return OperatorFacts(self._groups(tree), inputs, outputs, self._if_integer(tree), self._links(tree))
+
+    def _operator(self, key: Scalar) -> tuple[tuple[str, str], Collection[str] | None, Collection[str] | None]:
+        """Domain and type of an operator, and the names of its inputs and outputs; None where all names are good."""
+        if self._signatures is None:
             domain, op_type = split_operator(key)
-            parse_ports((domain, op_type), ports.words(kind.raw))
             names = known_names(domain, op_type)
-            for port in ports.words(kind.raw):
-                entry = (domain, op_type, port.raw)
-                sides = [side for side, known in ((inputs, names and names.inputs), (outputs, names and names.outputs))
-                         if known is None or port.raw in known]  # fmt: skip
-                for side in sides:
-                    if side.setdefault(entry, kind.raw) != kind.raw:
-                        raise port.error(f"'{port.raw}' of {op_type} is given two kinds")
-    return OperatorFacts(_groups(tree), inputs, outputs, _if_integer(tree), _links(tree))
+            return (domain, op_type), names and names.inputs, names and names.outputs
+        if key.raw not in self._signatures:
+            raise key.error(f"the file has no operator '{key.raw}'{near_miss(key.raw, self._signatures)}")
+        return (self._domain, key.raw), *self._signatures[key.raw]
+
+    def _groups(self, tree: Entries) -> dict[str, frozenset[str]]:
+        found = {}
+        for name, members in _table(tree, "groups"):
+            names = set()
+            for word in members.words("groups"):
+                (domain, op_type), *_ = self._operator(word)
+                names.add(f"{domain}::{op_type}" if domain else op_type)
+            found[name.raw] = frozenset(names)
+        return found
+
+    def _if_integer(self, tree: Entries) -> frozenset[tuple[str, str, str]]:
+        found = set()
+        for key, ports in _table(tree, "if-integer"):
+            operator, known_inputs, known_outputs = self._operator(key)
+            for word in ports.words("if-integer"):
+                allowed = None if known_inputs is None else (*known_inputs, *known_outputs)
+                if allowed is not None and word.raw not in allowed:
+                    raise word.error(f"{operator[1]} has no port '{word.raw}'{near_miss(word.raw, allowed)}")
+                found.add((*operator, word.raw))
+        return frozenset(found)
+
+    def _links(self, tree: Entries) -> dict[tuple[str, str, str], frozenset[str]]:
+        found = {}
+        for key, table in _table(tree, "links"):
+            (domain, op_type), known_inputs, known_outputs = self._operator(key)
+            for port, outputs in table.entries(f"links of {key.raw}"):
+                words = outputs.words(port.raw, empty=True)
+                known = [(port, known_inputs, "input"), *((word, known_outputs, "output") for word in words)]
+                for word, allowed, side in known:
+                    if allowed is not None and word.raw not in allowed:
+                        raise word.error(f"{op_type} has no {side} '{word.raw}'{near_miss(word.raw, allowed)}")
+                found[domain, op_type, port.raw] = frozenset(word.raw for word in words)
+        return found
 
 
 def _table(tree: Entries, key: str) -> Entries:
     node = tree.get(key)
     return node.entries(key) if node else Entries(tree.file, tree.line, ())
-
-
-def _groups(tree: Entries) -> dict[str, frozenset[str]]:
-    found = {}
-    for name, members in _table(tree, "groups"):
-        words = members.words("groups")
-        for word in words:
-            split_operator(word)
-        found[name.raw] = frozenset(word.raw for word in words)
-    return found
-
-
-def _if_integer(tree: Entries) -> frozenset[tuple[str, str, str]]:
-    found = set()
-    for key, ports in _table(tree, "if-integer"):
-        operator = split_operator(key)
-        found |= {(*operator, port) for port in parse_ports(operator, ports.words("if-integer"))}
-    return frozenset(found)
-
-
-def _links(tree: Entries) -> dict[tuple[str, str, str], frozenset[str]]:
-    found = {}
-    for key, table in _table(tree, "links"):
-        domain, op_type = split_operator(key)
-        names = known_names(domain, op_type)
-        for port, outputs in table.entries(f"links of {key.raw}"):
-            words = outputs.words(port.raw, empty=True)
-            known = [
-                (port, names and names.inputs, "input"),
-                *((word, names and names.outputs, "output") for word in words),
-            ]
-            for word, allowed, side in known:
-                if allowed is not None and word.raw not in allowed:
-                    raise word.error(f"{op_type} has no {side} '{word.raw}'{near_miss(word.raw, allowed)}")
-            found[domain, op_type, port.raw] = frozenset(word.raw for word in words)
-    return found

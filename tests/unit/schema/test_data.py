@@ -118,7 +118,7 @@ def test_the_groups(schemas):
     groups = facts(schemas).groups
     assert {"Reshape", "Concat"} <= groups["data-movement"]
     assert set(groups) == {
-        "data-movement", "pooling", "compare", "products", "activations", "fused", "quantizers", "dequantizers",
+        "data-movement", "pooling", "compare", "products", "activations", "bent", "fused", "quantizers", "dequantizers",
         "extents", "index-sources", "random",
     }  # fmt: skip
 

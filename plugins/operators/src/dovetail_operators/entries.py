@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dovetail_schemas import OperatorFacts
 
 __all__ = ["Argument", "Call", "Candidates", "Entry", "InferMeta", "Kernel", "OperatorFile", "Output"]
 
@@ -185,6 +189,7 @@ class OperatorFile:
         gradients: Its gradients, by name.
         functions: The module in which its functions are, if it names one.
         opset: The opset of ONNX in which texts under `composite:` are written.
+        facts: What strategies know of its operators: groups, and what flows on their ports; None if it says nothing.
     """
 
     domain: str
@@ -193,3 +198,4 @@ class OperatorFile:
     gradients: dict[str, Entry] = field(default_factory=dict)
     functions: str = ""
     opset: int = 18
+    facts: OperatorFacts | None = None

@@ -19,6 +19,7 @@ from dovetail_operators.schemas import schema_of
 if TYPE_CHECKING:
     import onnx
     from dovetail.plugin.registry import Registry
+    from dovetail_schemas import OperatorFacts
 
 __all__ = ["Definition", "OperatorLibrary", "defined", "library_of"]
 
@@ -57,10 +58,12 @@ class OperatorLibrary:
     Attributes:
         definitions: The definitions.
         versions: The version of every domain.
+        facts: What strategies know of the operators, one for each file that says something.
     """
 
     definitions: dict[tuple[str, str], Definition] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
+    facts: list[OperatorFacts] = field(default_factory=list)
 
     def enter(self, file: OperatorFile, owner: str) -> None:
         """Add the operators of a file.
@@ -69,6 +72,8 @@ class OperatorLibrary:
             DovetailError: Another distribution defines one of them, or an entry is at fault.
         """
         made = defined(file)
+        if file.facts is not None:
+            self.facts.append(file.facts)
         self.versions[file.domain] = max(file.version, self.versions.get(file.domain, 1))
         for entry, schema, function, infer in made:
             key = file.domain, entry.name

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
+from dovetail_schemas import parse_operator_facts
 from dovetail_schemas.errors import SchemaError, near_miss
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, load_document
 
@@ -30,7 +32,7 @@ __all__ = ["read_operators"]
 
 T = TypeVar("T")
 
-_FILE_KEYS = ("domain", "version", "opset", "functions", "operators")
+_FILE_KEYS = ("domain", "version", "opset", "functions", "facts", "operators")
 _KEYS = (
     "op", "backward_op", "forward", "args", "output", "infer_meta", "kernel", "backward", "invoke", "inplace", "view",
     "optional", "intermediate", "no_need_buffer", "data_transform", "composite", "support_dygraph_mode",
@@ -47,7 +49,7 @@ def read_operators(source: Source, domain: str = "") -> OperatorFile:
     Args:
         source: The file: a list of entries as Paddle's `ops.yaml` has it, or a mapping with `domain`, `version`,
             `opset` (of ONNX, in texts under `composite:`), `functions` (the module that has the functions which entries
-            name) and `operators`.
+            name), `facts` (in the form of `ops/onnx.yaml`) and `operators`.
         domain: The domain of the operators where the file does not name one.
 
     Raises:
@@ -74,9 +76,20 @@ def read_operators(source: Source, domain: str = "") -> OperatorFile:
     for entry in known.values():
         reader.problems += entry_problems(entry)
     reader.problems += gradient_problems(file)
+    if isinstance(tree, Entries) and (node := tree.get("facts")) is not None:
+        try:
+            file = replace(file, facts=parse_operator_facts(node.entries("facts"), domain, _ports(file)))
+        except SchemaError as error:
+            reader.problems.append(error.message)
     if reader.problems:
         raise DovetailError("\n  ".join(reader.problems), "correct the file; every line above names a place in it")
     return file
+
+
+def _ports(file: OperatorFile) -> dict[str, tuple[list[str], list[str]]]:
+    """The names of inputs and outputs of every operator."""
+    entries = file.entries.values()
+    return {one.name: ([arg.name for arg in one.inputs], [output.name for output in one.outputs]) for one in entries}
 
 
 def _version(tree: Entries, key: str, default: int) -> int:

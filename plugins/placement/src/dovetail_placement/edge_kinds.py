@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.plugin.registry import Registry
     from dovetail_schemas import OperatorFacts
 
-__all__ = ["EdgeKinds", "MarkEdgeKinds"]
+__all__ = ["EdgeKinds", "Facts", "MarkEdgeKinds", "facts_of", "operator_facts"]
 
 
 class EdgeKinds:
@@ -46,7 +47,7 @@ class EdgeKinds:
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> EdgeKinds:
         """Analyse the current revision of `model`."""
-        return cls(model, ctx.analysis(FlatGraph, model), operator_facts())
+        return cls(model, ctx.analysis(FlatGraph, model), facts_of(ctx.registry))
 
     def of_node(self, node: ir.Node) -> str:
         """Return what the node computes: `shape`, `index` or `data`; `data` if its outputs differ."""
@@ -98,7 +99,7 @@ class EdgeKinds:
             kinds.add(self._comes_from.get(id(value), "data"))
         if kinds == {"shape"}:
             return "shape"
-        if kinds and kinds <= {"shape", "index"} and node.op_type in self._facts.groups.get("data-movement", ()):
+        if kinds and kinds <= {"shape", "index"} and self._facts.is_in("data-movement", node.domain, node.op_type):
             return "index"
         return None
 
@@ -146,6 +147,31 @@ def operator_facts() -> OperatorFacts:
     from dovetail_schemas import load_operator_facts
 
     return load_operator_facts(files("dovetail_schemas") / "ops" / "onnx.yaml")
+
+
+def facts_of(registry: Registry) -> OperatorFacts:
+    """The operator facts that all backends share, with those of installed files of operators."""
+    if not len(registry.operators):
+        return operator_facts()
+    from dovetail_operators.library import library_of
+
+    return operator_facts().joined(library_of(registry).facts)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The operator facts as an analysis, for strategies: `view.analysis(Facts).facts`.
+
+    Attributes:
+        facts: The facts.
+    """
+
+    facts: OperatorFacts
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> Facts:
+        """Return the facts of everything that is registered."""
+        return cls(facts_of(ctx.registry))
 
 
 @dataclass(frozen=True)

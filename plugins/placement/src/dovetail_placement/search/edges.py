@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dovetail.ir.flat_graph import FlatGraph
 
-from dovetail_placement.edge_kinds import operator_facts
+from dovetail_placement.edge_kinds import facts_of
 from dovetail_placement.search.sockets import Sockets, carries_numbers
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SearchGraph:
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> SearchGraph:
         """Walk the current revision of `model`."""
-        return cls(model, ctx.analysis(FlatGraph, model), operator_facts())
+        return cls(model, ctx.analysis(FlatGraph, model), facts_of(ctx.registry))
 
     def edges(self, direction: Direction) -> Mapping[ir.Node, list[Edge]]:
         """The edges of each node that lead in a direction."""

@@ -35,5 +35,5 @@ class Aggressive(IntegerStrategy):
 
     def why_not(self, candidates: Candidates) -> Reasons:
         """Whatever is left reads no number of a product."""
-        products = ", ".join(sorted(candidates.groups["products"]))
+        products = candidates.products
         return lambda node: (f"it computes nothing from the result of a product ({products})", ())

@@ -40,7 +40,7 @@ class Conservative(IntegerStrategy):
         def reason(node: ir.Node) -> tuple[str, tuple[ir.Node, ...]]:
             obstacle = before.get(node)
             if obstacle is None:
-                return f"no product ({', '.join(sorted(candidates.groups['products']))}) comes before it", ()
+                return f"no product ({candidates.products}) comes before it", ()
             return f"it is behind '{obstacle.name}' ({obstacle.op_type}), which is not in integers", (obstacle,)
 
         return reason

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.planning.claim import Claim, Claims, claim_of
 
-from dovetail_placement.edge_kinds import operator_facts
+from dovetail_placement.edge_kinds import Facts
 from dovetail_placement.search import SearchGraph, ShapeArithmetic
 from dovetail_placement.search.sockets import carries_numbers
 from dovetail_placement.strategies.refusals import remark_refusal
@@ -29,13 +29,13 @@ class Candidates:
     Attributes:
         view: What the strategy sees.
         graph: What searches walk on.
-        groups: Names of operators by group, as in `ops/onnx.yaml`.
+        facts: What is known of operators, as in `ops/onnx.yaml` and in files of operators.
     """
 
     def __init__(self, view: View):
         self.view = view
         self.graph = view.analysis(SearchGraph)
-        self.groups = operator_facts().groups
+        self.facts = view.analysis(Facts).facts
         self.shape_arithmetic = view.analysis(ShapeArithmetic).nodes
         self._offered = set(view.nodes())
 
@@ -74,11 +74,20 @@ class Candidates:
 
     def is_product(self, node: ir.Node) -> bool:
         """Whether a node multiplies and adds: where integers save the most."""
-        return node.op_type in self.groups["products"]
+        return self.is_in("products", node)
 
     def is_index_source(self, node: ir.Node) -> bool:
         """Whether a node turns numbers into extents or indices."""
-        return node.op_type in self.groups["index-sources"]
+        return self.is_in("index-sources", node)
+
+    def is_in(self, group: str, node: ir.Node) -> bool:
+        """Whether the operator of a node belongs to a group."""
+        return self.facts.is_in(group, node.domain, node.op_type)
+
+    @property
+    def products(self) -> str:
+        """The operators that are products, for messages."""
+        return ", ".join(sorted(self.facts.groups["products"]))
 
     def producer(self, node: ir.Node) -> ir.Node | None:
         """The node that computes the first input; None for an input of the model and a constant."""
@@ -154,7 +163,7 @@ class IntegerStrategy(abc.ABC):
 
 def _fused(candidates: Candidates, node: ir.Node) -> bool:
     """Whether the backend computes a node together with the product in front of it, and its bends cost no accuracy."""
-    producer = candidates.producer(node) if node.op_type in candidates.groups["bent"] else None
+    producer = candidates.producer(node) if candidates.is_in("bent", node) else None
     if producer is None or len(producer.outputs) != 1 or len(producer.outputs[0].uses()) != 1:
         return False
     if producer.outputs[0].is_graph_output() or not (candidates.takes(node) and candidates.takes(producer)):
@@ -163,7 +172,7 @@ def _fused(candidates: Candidates, node: ir.Node) -> bool:
 
 
 def _follows(candidates: Candidates, node: ir.Node) -> bool:
-    return node.op_type in candidates.groups["activations"] or candidates.is_index_source(node)
+    return candidates.is_in("activations", node) or candidates.is_index_source(node)
 
 
 def _with_followers(candidates: Candidates, selected: set[ir.Node]) -> set[ir.Node]:

@@ -27,5 +27,5 @@ class Perseus(IntegerStrategy):
 
     def why_not(self, candidates: Candidates) -> Reasons:
         """Whatever is left exchanges no numbers with a product."""
-        products = ", ".join(sorted(candidates.groups["products"]))
+        products = candidates.products
         return lambda node: (f"no values connect it with a product ({products})", ())

@@ -26,5 +26,5 @@ class Pointwise(IntegerStrategy):
 
     def why_not(self, candidates: Candidates) -> Reasons:
         """Everything else is no product."""
-        products = ", ".join(sorted(candidates.groups["products"]))
+        products = candidates.products
         return lambda node: (f"{node.op_type} is no product ({products})", ())
