@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from tempfile import TemporaryDirectory
@@ -26,6 +27,7 @@ __all__ = ["OpenVinoSession"]
 
 _ALONE = {"reported": "reported-alone"}
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_LARGE = 1 << 16
 
 
 class OpenVinoSession:
@@ -54,17 +56,24 @@ class OpenVinoSession:
             raise DovetailError(
                 f"openvino-cpu gives {len(compiled.outputs)} outputs, the region has {len(self._outputs)}"
             )
+        self._written = {index: port for index, port in enumerate(compiled.outputs) if _is_large(port)}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name; safe to call from several threads at once. Results are copies."""
+        """Compute all outputs by name; safe to call from several threads at once. Results belong to the caller."""
         try:
             # The request reads the arrays in place, so they must live until it is done.
             held = [_to_tensor(inputs[name]) for name in self._inputs]
             request = self._take()
             for index, tensor in enumerate(held):
                 request.set_input_tensor(index, tensor)
+            made = {index: _new_array(port) for index, port in self._written.items()}
+            for index, array in made.items():
+                request.set_output_tensor(index, _to_tensor(array))
             request.infer()
-            results = {name: _to_array(request.get_output_tensor(i)) for i, name in enumerate(self._outputs)}
+            results = {
+                name: made[i] if i in made else _to_array(request.get_output_tensor(i))
+                for i, name in enumerate(self._outputs)
+            }
             self._idle.append(request)  # a request that failed is not reused
             return results
         except Exception as error:  # the binding raises RuntimeError and classes of its own
@@ -123,7 +132,18 @@ def _to_tensor(array: np.ndarray) -> ov.Tensor:
     if array.dtype.kind in "iu":
         # On some platforms NumPy has two 64-bit integer types of different names; the binding knows one of them.
         array = array.view(np.dtype(array.dtype.str))
-    return ov.Tensor(array)
+    return ov.Tensor(array, shared_memory=array.size > 0)
+
+
+def _is_large(port: ov.ConstOutput) -> bool:
+    """Whether results of a port are written into arrays of their own: a copy of them would take longer."""
+    shape = port.get_partial_shape()
+    return shape.is_static and port.get_element_type().size * math.prod(shape.to_shape()) >= _LARGE
+
+
+def _new_array(port: ov.ConstOutput) -> np.ndarray:
+    type_ = port.get_element_type()
+    return np.empty(list(port.get_partial_shape().to_shape()), _BFLOAT16 if type_ == ov.Type.bf16 else type_.to_dtype())
 
 
 def _to_array(tensor: ov.Tensor) -> np.ndarray:
