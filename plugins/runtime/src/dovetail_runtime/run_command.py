@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     from dovetail_runtime.timeline import trace
 
     compiled = api.load(args.result, plugins_of(args))
-    compiled.options["parallel"] = args.parallel
+    if args.parallel != WAYS[0]:
+        compiled.options["parallel"] = args.parallel
     if args.threads is not None:
         compiled.options["threads"] = args.threads
     if args.trace:
