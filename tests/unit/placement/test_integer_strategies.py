@@ -122,6 +122,28 @@ def test_shape_arithmetic_stays_out_of_integers_in_floats_too(strategy, plan_of)
         assert said(plan, name) == [("shape-arithmetic", "it computes extents or indices, which are never quantised")]
 
 
+TOKENS = """g (float[N,8] z) => (float[N,8,4,4] y) {
+    w = Constant <value = float[8,8,1,1] {ONES64}> ()  learned = Constant <value = float[1,8,4,4] {ONES128}> ()
+    zero = Constant <value_ints = [0]> ()  rest = Constant <value_ints = [8, 4, 4]> ()
+    n = Shape (z)  b = Gather (n, zero)  to = Concat <axis = 0> (b, rest)  token = Expand (learned, to)
+    c = Conv (token, w)  r = Relu (c)  y = Conv (r, w) }"""
+POSITIONS = """g (float[N,8] z) => (float[K,4] y) {
+    w = Constant <value = float[4,4] {ONES16}> ()  table = Constant <value = float[20,4] {ONES80}> ()
+    zero = Constant <value_int = 0> ()  one = Constant <value_int = 1> ()
+    n = Shape <end = 1> (z)  count = Squeeze (n)  places = Range (zero, count, one)  rows = Gather (table, places)
+    c = MatMul (rows, w)  r = Relu (c)  y = MatMul (r, w) }"""
+
+
+@pytest.mark.parametrize("strategy", ["conservative", "conv-to-conv", "aggressive", "pointwise", "all-in", "perseus"])
+@pytest.mark.parametrize(("text", "extents"), [(TOKENS, {"n", "b", "to"}), (POSITIONS, {"n", "count", "places"})])
+def test_what_was_learned_is_data_however_it_is_placed(strategy, text, extents, plan_of):
+    """A class token that is expanded to a batch, and a table of positions that is read by their numbers."""
+    for count in (16, 64, 80, 128):
+        text = text.replace(f"{{ONES{count}}}", f"{{{', '.join(['1.0'] * count)}}}")
+    plan = plan_of(text, strategy, operators=f"{OPERATORS}, MatMul")
+    assert {"c", "y"} <= on(plan) and not extents & on(plan)
+
+
 def test_integers_that_are_no_shapes_stay_out_too(plan_of):
     text = "g (float[2,4] x, int64[2] k) => (int64[2] y) { i = ArgMax <axis = 1, keepdims = 0> (x)  y = Add (i, k) }"
     plan = plan_of(text, "all-in")
