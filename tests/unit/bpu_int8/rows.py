@@ -35,7 +35,10 @@ STARTS = {
     "ReduceMean": [{}, {"axes": (2, 3)}],
     **{kind: [{}, {"b": "23"}] for kind in ("Add", "Sum")},
     **{kind: [{}, {"b": "023"}, {"b": "0123"}] for kind in ("Mul", "Div")},
-    **{kind: [{"rank_after": 4}] for kind in ("Flatten", "Reshape", "Squeeze", "Unsqueeze")},
+    **{
+        kind: [{"rank_after": 4}, {"rank_after": 4, "only_gemms_read": True}]
+        for kind in ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+    },
 }
 """Knobs from which the search for a row of an operator begins; the first that fits it is taken."""
 

@@ -56,6 +56,9 @@ class Sample:
             other = self.computed(results[0])
             self.after.append(ir.node("Add", [node.outputs[0], other]))
             typed(self.after[0].outputs[0], "sum", results[0], FLOAT)
+        if self.knobs.get("only_gemms_read"):
+            self.after.append(ir.node("Gemm", [node.outputs[0], self.constant(None, [1, 1])]))
+            typed(self.after[0].outputs[0], "product", [1, 1], FLOAT)
         last = self.after[-1] if self.after else node
         outputs = last.outputs if self.knobs.get("is_output", False) else ()
         ir.Graph([], outputs, nodes=[*self.before, node, *self.after], initializers=self.weights,
@@ -233,7 +236,7 @@ def joined(s):
 
 def parts(s):
     axis = min(s.axis, s.rank - 1)
-    first = [extent // 2 + s.uneven_parts if i == axis else extent for i, extent in enumerate(dims(s))]
+    first = [extent // 2 + s.indivisible_parts if i == axis else extent for i, extent in enumerate(dims(s))]
     second = [extent - first[i] if i == axis else extent for i, extent in enumerate(dims(s))]
     sizes = s.constant(np.array([first[axis], second[axis]]))
     return s.made("Split", [s.computed(dims(s)), sizes], {"axis": axis}, first, second)
@@ -385,7 +388,7 @@ SAMPLES = {
         for kind in ("ReduceMean", "ReduceSum", "ReduceMax")
     },
     "Concat": (joined, IMAGE | {"axis": 1}),
-    "Split": (parts, IMAGE | {"axis": 1, "uneven_parts": 0}),
+    "Split": (parts, IMAGE | {"axis": 1, "indivisible_parts": 0}),
     "Slice": (sliced, IMAGE),
     "Resize": (
         resized,
@@ -396,7 +399,7 @@ SAMPLES = {
     "DepthToSpace": (blocks("DepthToSpace"), IMAGE | {"blocksize": 2, "mode": "DCR"}),
     "LSTM": (recurrent, {"T": 3, "N": 1, "I": 4, "layout": 0, "W.constant": True, "R.constant": True}),
     **{
-        kind: (reshaped(kind), IMAGE | {"rank_after": None})
+        kind: (reshaped(kind), IMAGE | {"rank_after": None, "only_gemms_read": False})
         for kind in ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
     },
     "Gather": (gathered, IMAGE | {"indices.constant": True, "indices": "int64", "index_rank": 1, "rank_after": 0}),

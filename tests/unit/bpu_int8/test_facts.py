@@ -23,8 +23,16 @@ CASES = [
     ("changed_extents", "Tile", "(float[2,3] x) => (float[4,9] y) <int64[2] r = {2, 3}> { y = Tile (x, r) }", 2),
     ("changed_extents", "Expand", "(float[1,3] x) => (float[5,4,3] y) "
      "<int64[3] s = {5, 4, 3}> { y = Expand (x, s) }", 2),
-    ("uneven_parts", "Split", "(float[1,6] x) => (float[1,2] y, float[1,4] z) <int64[2] s = {2, 4}> "
-     "{ y, z = Split <axis = 1> (x, s) }", 2),
+    ("indivisible_parts", "Split", "(float[1,6] x) => (float[1,2] y, float[1,4] z) <int64[2] s = {2, 4}> "
+     "{ y, z = Split <axis = 1> (x, s) }", 1),
+    ("indivisible_parts", "Split", "(float[1,128] x) => (float[1,32] y, float[1,32] z, float[1,64] w) "
+     "<int64[3] s = {32, 32, 64}> { y, z, w = Split <axis = 1> (x, s) }", 0),
+    ("only_gemms_read", "Flatten", "(float[2,4,3,5] x) => (float[2,6] y) <float[60,6] w, float[2,60] a> "
+     "{ a = Flatten (x) y = Gemm (a, w) }", True),
+    ("only_gemms_read", "Flatten", "(float[2,4,3,5] x) => (float[2,6] y, float[2,60] a) <float[60,6] w> "
+     "{ a = Flatten (x) y = Gemm (a, w) }", False),
+    ("only_gemms_read", "Flatten", "(float[2,4,3,5] x) => (float[2,60] y) <float[2,60] a> "
+     "{ a = Flatten (x) y = Relu (a) }", False),
     ("largest_size", "Exp", "(float[3,7,5] x) => (float[3,7,5] y) { y = Exp (x) }", 105),
     ("second_size", "Pow", "(float[3] x) => (float[3] y) <float[1] e = {2.0}> { y = Pow (x, e) }", 1),
     ("operands", "Sum", "(float[3] x, float[3] z) => (float[3] y) { y = Sum (x, z, x) }", 3),

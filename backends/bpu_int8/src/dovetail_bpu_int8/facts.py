@@ -18,17 +18,18 @@ __all__ = [
     "image_channels",
     "image_height",
     "image_width",
+    "indivisible_parts",
     "largest_batch_extent",
     "largest_extent",
     "largest_matrix_extent",
     "largest_size",
     "not_computed",
+    "only_gemms_read",
     "operands",
     "reduced_extent",
     "residual_add",
     "same_ranks",
     "second_size",
-    "uneven_parts",
     "zeros",
 ]
 
@@ -128,14 +129,20 @@ def changed_extents(node: ir.Node) -> int | None:
     return sum(one != other for one, other in zip([1] * (len(after) - len(before)) + before, after, strict=True))
 
 
-def uneven_parts(node: ir.Node) -> int | None:
-    """By how much the largest part of a Split exceeds the smallest."""
+def indivisible_parts(node: ir.Node) -> int | None:
+    """How many parts of a Split have an extent of which that of the whole is no multiple."""
     before = extents_of(node.inputs[0])
     parts = [extents_of(value) for value in node.outputs]
     if before is None or any(part is None or len(part) != len(before) for part in parts):
         return None
-    along = [max(extents) - min(extents) for extents in zip(*parts, strict=True)]
-    return max(along, default=0)
+    return sum(any(whole % max(extent, 1) for whole, extent in zip(before, part, strict=True)) for part in parts)
+
+
+def only_gemms_read(node: ir.Node) -> bool:
+    """Whether matrix products alone read the result, as what they multiply."""
+    uses = list(node.outputs[0].uses())
+    inside = not node.outputs[0].is_graph_output()
+    return inside and bool(uses) and all(reader.op_type == "Gemm" and index == 0 for reader, index in uses)
 
 
 def reduced_extent(node: ir.Node) -> int | None:

@@ -16,6 +16,7 @@ from dovetail_operators.library import OperatorLibrary
 from dovetail_operators.library import library_of as operators_of
 
 from dovetail_kernels.keys import ANY, LAYOUTS, KernelKey, key_of, wider_types
+from dovetail_kernels.select_kernels import HOST_DEVICE
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "KernelLibrary", "RegisteredKernel", "function_of", "kernels_of"]
 
-HOST_DEVICE = "cpu"
 _DOMAINS = ("", "ai.onnx")
 
 

@@ -11,21 +11,33 @@ from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.placement import HOST, get_placement
 
-from dovetail_kernels.library import HOST_DEVICE, Choice, KernelLibrary, kernels_of
-from dovetail_kernels.transfers import Transfers
-
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["DOMAIN", "ENGINE", "KERNEL", "KEY", "SelectKernels", "is_lowered", "lower_to_kernels", "operator_of"]
+    from dovetail_kernels.library import Choice, KernelLibrary
+
+__all__ = [
+    "DOMAIN",
+    "ENGINE",
+    "HOST_DEVICE",
+    "KERNEL",
+    "KEY",
+    "SelectKernels",
+    "is_lowered",
+    "lower_to_kernels",
+    "operator_of",
+]
 
 DOMAIN = "kernel"
 """The domain of nodes that have their kernel; that of the operator follows: `kernel.acme`."""
 
 KERNEL, KEY = "kernel_name", "kernel_key"
 """Attributes of such a node: the name of the kernel, and its key as text."""
+
+HOST_DEVICE = "cpu"
+"""The device of the host."""
 
 ENGINE = "kernels"
 """The name of the engine."""
@@ -55,6 +67,8 @@ class SelectKernels(Pass):
         """
         if not len(ctx.registry.kernel):
             return False
+        from dovetail_kernels.library import kernels_of
+
         library = kernels_of(ctx.registry)
         devices = {backend.name: backend.device for backend in ctx.backends if ENGINE in backend.engines}
         devices[HOST] = HOST_DEVICE
@@ -96,6 +110,8 @@ def lower_to_kernels(
     Raises:
         DovetailError: A node has no kernel for its key, and nothing else computes it.
     """
+    from dovetail_kernels.transfers import Transfers
+
     functions = model.ir.functions
     chosen: list[tuple[ir.Node, Choice]] = []
     problems: list[str] = []

@@ -1,0 +1,137 @@
+"""A session of the engine `kernels`, and the instruction that calls a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dovetail.errors import DovetailError
+from dovetail.plugin import EngineError, Executed
+from dovetail.plugin.isolation import described
+from dovetail_runtime.declared import Declared, declared
+
+from dovetail_kernels.library import KernelLibrary, RegisteredKernel
+from dovetail_kernels.program import Environment, Instruction, Program, fails, names_read
+from dovetail_kernels.select_kernels import KERNEL, KEY, operator_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail_operators.entries import Entry
+
+__all__ = ["KernelSession", "kernel_call"]
+
+
+class KernelSession:
+    """A region as a program."""
+
+    def __init__(self, program: Program):
+        self._program = program
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute all outputs by name."""
+        return self._program.run({name: inputs[name] for name in self._program.inputs if name in inputs})
+
+    def executed(self) -> dict[str, Executed]:
+        """How every node was executed: those with kernels in the type of their key."""
+        return self._program.executed()
+
+
+class _KernelCall(Instruction):
+    """A node computed by its kernel."""
+
+    def __init__(self, node: ir.Node, registered: RegisteredKernel, key: str, entry: Entry | None):
+        self.node, self._registered, self._key = node, registered, key
+        self._inputs = tuple(value.name if value is not None else "" for value in node.inputs)
+        self._declared = [declared(value) for value in node.outputs]
+        self._attributes = _attributes(node, entry)
+        self.reads = names_read(node)
+        self.writes = tuple(value.name for value in node.outputs if value.name)
+        self._overwritten = _overwritten(node, entry)
+
+    def run(self, values: Environment, dying: frozenset[str]) -> None:
+        given = [values[name] if name else None for name in self._inputs]
+        kernel = self._registered.kernel
+        in_place = bool(self._overwritten) and self._overwritten <= dying and all(map(_is_alone, self._mine(values)))
+        try:
+            made = (kernel.run_in_place if in_place else kernel.run)(given, self._attributes)
+            results = [made] if isinstance(made, np.ndarray) else list(made)
+        except DovetailError:
+            raise
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise fails(self.node, f"{self._who} fails: {described(error)}") from error
+        if len(results) < len(self._declared):
+            raise fails(self.node, f"{self._who} gives {len(results)} of {len(self._declared)} outputs")
+        for expected, result in zip(self._declared, results, strict=False):
+            if expected.name:
+                array = self._checked(expected, result)
+                # What returns its input gives a second name to the same memory, and neither may be overwritten.
+                shared = not in_place and any(array is one for one in given)
+                values[expected.name] = array.view() if shared else array
+
+    def executed(self) -> dict[str, Executed]:
+        type_ = self._key.strip("<>").rpartition(", ")[2]
+        return {self.node.name or self.writes[0]: Executed("" if type_ == "any" else type_, "reported")}
+
+    def _mine(self, values: Environment) -> list[object]:
+        return [values[name] for name in self._overwritten]
+
+    @property
+    def _who(self) -> str:
+        return f"{self._registered.title} {self._key}"
+
+    def _checked(self, expected: Declared, result: object) -> np.ndarray:
+        """An output, if it has the declared type and shape.
+
+        Raises:
+            EngineError: It has not.
+        """
+        if not isinstance(result, (np.ndarray, np.generic)):
+            raise fails(self.node, f"{self._who} gives {type(result).__name__} for '{expected.name}', and no array")
+        array = np.asarray(result)
+        if not expected.has_type_of(array):
+            text = f"gives '{expected.name}' as {array.dtype.name}, the model declares {expected.type}"
+            raise fails(self.node, f"{self._who} {text}")
+        if not expected.has_shape(array.shape):
+            text = f"gives '{expected.name}' the shape {list(array.shape)}, the model declares {expected.shape}"
+            raise fails(self.node, f"{self._who} {text}")
+        return array
+
+
+def _is_alone(array: object) -> bool:
+    """Whether an array owns its memory, and may be changed."""
+    return isinstance(array, np.ndarray) and array.base is None and array.flags.writeable
+
+
+def kernel_call(node: ir.Node, library: KernelLibrary) -> _KernelCall:
+    name, key = node.attributes[KERNEL].as_string(), node.attributes[KEY].as_string()
+    registered = library.named(name)
+    domain, operator = operator_of(node)
+    if registered is None:
+        error = fails(node, f"the kernel '{name}' of '{domain}::{operator}' is not installed")
+        raise EngineError(
+            error.message, "install the distribution that brings it, or compile the model again", node.name
+        )
+    found = library.operators.get(domain, operator)
+    return _KernelCall(node, registered, key, found.entry if found is not None else None)
+
+
+def _attributes(node: ir.Node, entry: Entry | None) -> dict[str, object]:
+    """All attributes by name, with the defaults of the entry."""
+    given = {name: attribute.value for name, attribute in node.attributes.items() if name not in (KERNEL, KEY)}
+    defaults = {arg.name: arg.default for arg in entry.attributes if arg.has_default} if entry is not None else {}
+    return {**defaults, **given}
+
+
+def _overwritten(node: ir.Node, entry: Entry | None) -> frozenset[str]:
+    """The inputs that a kernel may overwrite by the entry; empty if one of them is a constant."""
+    if entry is None or not entry.inplace:
+        return frozenset()
+    ports = {arg.name: index for index, arg in enumerate(entry.inputs)}
+    indices = [ports[name] for name, _ in entry.inplace if name in ports and ports[name] < len(node.inputs)]
+    values = [node.inputs[index] for index in indices]
+    if not values or any(value is None for value in values):
+        return frozenset()
+    return frozenset(value.name for value in values)
