@@ -105,7 +105,12 @@ def _is_alone(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.base is None and array.flags.writeable
 
 
-def kernel_call(node: ir.Node, library: KernelLibrary) -> _KernelCall:
+def kernel_call(node: ir.Node, library: KernelLibrary) -> Instruction:
+    """The instruction of a node that has its kernel.
+
+    Raises:
+        EngineError: The kernel is not installed.
+    """
     name, key = node.attributes[KERNEL].as_string(), node.attributes[KEY].as_string()
     registered = library.named(name)
     domain, operator = operator_of(node)
