@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.plugin import EngineError
+from dovetail_rewriting.node_inference import refine_shapes
 
 from dovetail_canonicalize.declared_outputs import correct_outputs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -52,19 +55,20 @@ class FoldConstants(Pass):
         """Fold in graph order, so that folded results can feed later nodes."""
         changed = computed = False
         overridable = {id(value) for value in model.graph.inputs}
+        news: set[int] = set()  # values of which more is known than normalise could infer
         evaluator = _evaluator(ctx.registry)
         if evaluator is None:
             why = "only constants and extents are folded: no engine here evaluates single nodes"
             ctx.remark("missed", "", "no-evaluator", why, suggest="pip install dovetail-host")
         for _, graph in model.graphs():
             for node in graph:
-                changed |= _cast_to_known(node)
+                changed |= _cast_to_known(node) | _more_is_known(node, news, model.ir.opset_imports)
                 results = self._fold(node, model, overridable, evaluator)
                 if results is None:
                     continue
                 names = ctx.analysis(FreshNames, model)
                 for value, tensor in zip(node.outputs, results, strict=False):
-                    _become_initializer(graph, value, tensor, names)
+                    news.add(_become_initializer(graph, value, tensor, names))
                 if not any(value.uses() or value.is_graph_output() for value in node.outputs):
                     graph.remove(node, safe=True)
                 ctx.count("folded")
@@ -116,6 +120,22 @@ class FoldConstants(Pass):
             if known and value.dtype.name != "STRING":
                 size += math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
         return size > self.limit
+
+
+def _more_is_known(node: ir.Node, news: set[int], opsets: Mapping[str, int]) -> bool:
+    """Infer open extents of a node again where an input became a constant, or has extents that it had not.
+
+    Behind `x[:, x.shape[1] // 2:]`, say, the extents follow from constants that inference did not see as such.
+    """
+    # With `ceil_mode`, onnx infers wrong extents: see `pooling_extents`.
+    wrong = node.op_type in _NEVER or "ceil_mode" in node.attributes and bool(node.attributes.get_int("ceil_mode"))
+    if wrong or not any(id(value) in news for value in node.inputs):
+        return False
+    open_ones = [value for value in node.outputs if value.name and (value.shape is None or not value.shape.is_static())]
+    if not open_ones or not refine_shapes(node, opsets.get(node.domain, 1)):
+        return False
+    news.update(map(id, open_ones))
+    return True
 
 
 def _cast_to_known(node: ir.Node) -> bool:
@@ -185,17 +205,19 @@ def _shape(node: ir.Node) -> list[ir.TensorProtocol] | None:
     return [ir.tensor(numbers if node.op_type == "Shape" else np.int64(math.prod(extents)))]
 
 
-def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol, names: FreshNames) -> None:
+def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol, names: FreshNames) -> int:
+    """Let an initializer take the place of a value; returns its identity."""
     import onnx_ir as ir
 
     if not value.uses():
-        return
+        return id(value)
     name = value.name
     value.name = names.fresh(f"{name}_unfolded")
     constant = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
     tensor.name = name
     graph.register_initializer(constant)
     value.replace_all_uses_with(constant)
+    return id(constant)
 
 
 def _evaluator(registry: Registry) -> Evaluator | None:

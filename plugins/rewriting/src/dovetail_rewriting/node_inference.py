@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
 
-__all__ = ["infer_outputs"]
+__all__ = ["infer_outputs", "refine_shapes"]
 
 # Elements of constants whose values inference may need: axes and shapes, and scales.
 _MOST_INTEGERS, _MOST_FLOATS = 1024, 16
@@ -22,12 +23,52 @@ def infer_outputs(node: ir.Node, version: int) -> None:
         node: A node without bodies.
         version: The version of its domain that it is written in.
     """
+    import onnx_ir as ir
+
+    if all(value.type is not None for value in node.outputs):
+        return
+    for value, found in _inferred(node, version):
+        if value.type is None:
+            value.type = ir.serde.deserialize_type_proto_for_type(found)
+            if value.shape is None:
+                value.shape = ir.serde.deserialize_type_proto_for_shape(found)
+
+
+def refine_shapes(node: ir.Node, version: int) -> bool:
+    """Fill in extents of outputs that follow from what is known of the inputs by now, by onnx's inference of this node.
+
+    Extents that are known stay as they are.
+
+    Args:
+        node: A node without bodies.
+        version: The version of its domain that it is written in.
+
+    Returns:
+        Whether more is known than before.
+    """
+    import onnx_ir as ir
+
+    changed = False
+    for value, found in _inferred(node, version):
+        shape = ir.serde.deserialize_type_proto_for_shape(found)
+        if shape is None or value.shape is not None and len(shape) != len(value.shape):
+            continue
+        before = list(value.shape) if value.shape is not None else [None] * len(shape)
+        after = [new if isinstance(new, int) and not isinstance(old, int) else old for old, new in zip(before, shape)]
+        if value.shape is None or any(one is not other for one, other in zip(before, after)):
+            value.shape = ir.Shape([new if old is None else old for old, new in zip(after, shape)])
+            changed = True
+    return changed
+
+
+def _inferred(node: ir.Node, version: int) -> list[tuple[ir.Value, onnx.TypeProto]]:
+    """What onnx infers of the outputs of a node; nothing where an input has no type."""
     import onnx
     import onnx_ir as ir
 
     read = [value for value in node.inputs if value is not None]
-    if any(value.type is None for value in read) or all(value.type is not None for value in node.outputs):
-        return
+    if any(value.type is None for value in read):
+        return []
     # Values may have no names yet, so positions stand for them.
     names = {id(value): f"in{index}" for index, value in enumerate(node.inputs) if value is not None}
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
@@ -45,13 +86,9 @@ def infer_outputs(node: ir.Node, version: int) -> None:
         imports = [onnx.helper.make_opsetid(node.domain, version)]
         inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=imports)
     except Exception:  # no schema, or a C++ exception of any kind: no information
-        return
-    for index, value in enumerate(node.outputs):
-        found = inferred.get(f"out{index}")
-        if found is not None and value.type is None:
-            value.type = ir.serde.deserialize_type_proto_for_type(found)
-            if value.shape is None:
-                value.shape = ir.serde.deserialize_type_proto_for_shape(found)
+        return []
+    results = ((value, inferred.get(f"out{index}")) for index, value in enumerate(node.outputs))
+    return [(value, found) for value, found in results if found is not None]
 
 
 def _is_small(tensor: ir.TensorProtocol) -> bool:
