@@ -45,6 +45,7 @@ STARTS = {
 HINTS = {
     ("ConvTranspose", "H"): {"SH": 1, "PT": 1, "PB": 1},
     ("ConvTranspose", "W"): {"SW": 1, "PL": 1, "PR": 1},
+    ("ConvTranspose", "C*KH*KW"): {"KH": 6, "KW": 6},
     ("Conv", "M // group"): {"group": 2},
     ("Conv", "DH"): {"H": 16 * 17},
     ("Conv", "DW"): {"W": 16 * 17},
@@ -94,6 +95,9 @@ TURNS = {
     "WO": ("WO", "W"),
 }
 """Knobs that move a term in which a name stands, where no knob has that name."""
+
+COARSE = {"C*KH*KW": 12}
+"""Products of which the factors have small bounds: 65536 is taken, and next to it nothing that has such factors."""
 
 CHOICES = {
     "a": {"MatMul": [(), (1,), (1, 1), (1, 2), (2, 3), (128, 1), (129, 1), ("x",), (1, 3), "v"]},
@@ -322,6 +326,8 @@ def _exact(both, limit, side):
 def tolerance(limit, kept):
     """How far apart they may be: products do not take every value, and large ones few that have small factors."""
     large = kept.value if isinstance(kept.value, int) else 0
+    if limit.term.text in COARSE:
+        return large // COARSE[limit.term.text]
     return (large // 100 if large > 1 << 20 else max(2, large // 1000)) if limit.term.is_name else max(4, large // 100)
 
 

@@ -43,6 +43,7 @@ CASES = [
      "{ a = Flatten (x) y = Gemm (a, w) }", 3),
     ("image_width", "Gemm", "(float[2,60] x) => (float[2,6] y) <float[60,6] w> { y = Gemm (x, w) }", 1),
     ("broadcast_first_axis", "Add", "(float[2,3] x, float[3] z) => (float[2,3] y) { y = Add (x, z) }", True),
+    ("broadcast_first_axis", "Mul", "(float[4,3] x, float z) => (float[4,3] y) { y = Mul (x, z) }", False),
     ("broadcast_first_axis", "Add", "(float[1,3] x, float[3] z) => (float[1,3] y) { y = Add (x, z) }", False),
     ("broadcast_operands", "Max", "(float[2,1] x, float[1,3] z) => (float[2,3] y) { y = Max (x, z) }", 2),
     ("merged_rank", "Add", "(float[2,3,4,5,1] x, float[2,1,4,5,6] z) => (float[2,3,4,5,6] y) { y = Add (x, z) }", 4),

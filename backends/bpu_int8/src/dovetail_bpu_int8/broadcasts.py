@@ -17,9 +17,16 @@ __all__ = ["broadcast_first_axis", "broadcast_operands", "listed_broadcast", "me
 
 
 def broadcast_first_axis(node: ir.Node) -> bool | None:
-    """Whether an operand is broadcast along the first axis of the result."""
+    """Whether an operand is broadcast along the first axis of the result; a single number, which has no axes, is not.
+
+    Source: logs of the vendor's tool, where a product of a batch with a number is on the BPU.
+    """
     flags = _broadcast(node)
-    return None if flags is None else any(axes[0] for axes in flags if axes)
+    if flags is None:
+        return None
+    operands = [extents_of(value) for value in node.inputs if value is not None]
+    numbers = [all(extent == 1 for extent in extents) for extents in operands]
+    return any(axes[0] for axes, number in zip(flags, numbers, strict=True) if axes and not number)
 
 
 def broadcast_operands(node: ir.Node) -> int | None:
