@@ -39,6 +39,7 @@ STARTS = {
         kind: [{"rank_after": 4}, {"rank_after": 4, "only_gemms_read": True}]
         for kind in ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
     },
+    "Transpose": [{}, {"output_layout": True}],
 }
 """Knobs from which the search for a row of an operator begins; the first that fits it is taken."""
 

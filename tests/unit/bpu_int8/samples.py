@@ -298,6 +298,10 @@ def reshaped(kind):
         after = [] if s.rank_after == 0 else after
         if kind in ("Reshape", "Squeeze", "Unsqueeze"):
             made.append(s.constant(np.array(after)))
+        if kind == "Transpose" and s.output_layout:
+            made[0].producer().op_type = "Conv"
+            s.knobs["is_output"] = True
+            return s.made(kind, made, {"perm": [0, 2, 3, 1]}, [after[0], *after[2:], after[1]])
         return s.made(kind, made, {"perm": list(range(s.rank))} if kind == "Transpose" else {}, after)
 
     return build
@@ -399,7 +403,7 @@ SAMPLES = {
     "DepthToSpace": (blocks("DepthToSpace"), IMAGE | {"blocksize": 2, "mode": "DCR"}),
     "LSTM": (recurrent, {"T": 3, "N": 1, "I": 4, "layout": 0, "W.constant": True, "R.constant": True}),
     **{
-        kind: (reshaped(kind), IMAGE | {"rank_after": None, "only_gemms_read": False})
+        kind: (reshaped(kind), IMAGE | {"rank_after": None, "only_gemms_read": False, "output_layout": False})
         for kind in ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
     },
     "Gather": (gathered, IMAGE | {"indices.constant": True, "indices": "int64", "index_rank": 1, "rank_after": 0}),

@@ -18,6 +18,7 @@ _FACTS = (
     "not_computed",
     "only_gemms_read",
     "operands",
+    "output_layout",
     "reduced_extent",
     "residual_add",
     "same_ranks",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_placement.strategies.roles import Roles
 
+from dovetail_bpu_int8.facts import output_layout
 from dovetail_bpu_int8.unit_conv import why_no_unit_conv
 from dovetail_bpu_int8.unit_conv_option import UnitConvs
 from dovetail_bpu_int8.unused import remark_if_unused
@@ -54,9 +55,11 @@ class BpuRoles(Roles):
         return node in view.analysis(Wishes).on_bpu
 
     def may_end(self, view: View, node: ir.Node) -> bool:
-        """Whether an active node may be the last of its region: also if integers of it are wanted there."""
+        """Whether an active node may be the last of its region: also if it is the layout of an output, or integers of
+        it are wanted there.
+        """
         wishes = view.analysis(Wishes)
-        if super().may_end(view, node) or node in wishes.on_bpu:
+        if super().may_end(view, node) or node in wishes.on_bpu or output_layout(node):
             return True
         ends = any(wish.ports == MODEL_OUTPUTS for wish in wishes.formats.get(node, ()))
         return ends and any(value.is_graph_output() for value in node.outputs)

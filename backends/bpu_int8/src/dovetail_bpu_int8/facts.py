@@ -26,6 +26,7 @@ __all__ = [
     "not_computed",
     "only_gemms_read",
     "operands",
+    "output_layout",
     "reduced_extent",
     "residual_add",
     "same_ranks",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _LARGEST_READ = 1 << 20  # elements of a constant that are looked at
+_CHANNELS_LAST, _CONVOLUTIONS = (0, 2, 3, 1), ("Conv", "ConvTranspose")
 _FLATTENING = ("Flatten", "Reshape")
 
 
@@ -143,6 +145,14 @@ def only_gemms_read(node: ir.Node) -> bool:
     uses = list(node.outputs[0].uses())
     inside = not node.outputs[0].is_graph_output()
     return inside and bool(uses) and all(reader.op_type == "Gemm" and index == 0 for reader, index in uses)
+
+
+def output_layout(node: ir.Node) -> bool:
+    """Whether a Transpose to channels last gives an output of the model, of what a convolution computes."""
+    value, before = node.outputs[0], node.inputs[0].producer()
+    if node.op_type != "Transpose" or tuple(node.attributes.get_ints("perm", ())) != _CHANNELS_LAST:
+        return False
+    return value.is_graph_output() and not value.uses() and before is not None and before.op_type in _CONVOLUTIONS
 
 
 def reduced_extent(node: ir.Node) -> int | None:
