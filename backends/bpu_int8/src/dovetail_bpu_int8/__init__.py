@@ -39,6 +39,7 @@ def register(registry):
     registry.option("unit-conv", "dovetail_bpu_int8.unit_conv_option:UNIT_CONV")
     registry.option("bpu", "dovetail_bpu_int8.vendor.option:BPU")
     registry.command("hb-report", "dovetail_bpu_int8.vendor.report_command:HB_REPORT")
+    registry.command("hb-diff", "dovetail_bpu_int8.vendor.diff_command:HB_DIFF")
     registry.emitter("hb-files", "dovetail_bpu_int8.vendor.hb_files:HbFiles")
     for fact in _FACTS:
         registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.planning.remark import Remark
 
-__all__ = ["HbReport", "OutputRow", "Row", "hb_report"]
+__all__ = ["HbReport", "OutputRow", "Row", "hb_report", "rows_of"]
 
 _BACKEND = "bpu-int8"
 _PLACE = "place"
@@ -152,6 +152,20 @@ def hb_report(result: CompiledModel | str | Path) -> HbReport:
 
         result = api.load(result)
     plan = result.plan
+    rows, cosines = rows_of(plan), _cosines(plan.remarks)
+    outputs = _outputs(result, plan, cosines)
+    missing = not cosines or any(row.cosine is None for row in outputs)
+    crossing = [join for join in plan.joins if join.kind in ("quantize", "dequantize")]
+    size = sum(join.bytes or 0 for join in crossing)
+    return HbReport(rows, outputs, (_NO_COSINES,) if missing else (), len(crossing), size)
+
+
+def rows_of(plan: Plan) -> list[Row]:
+    """The nodes of a plan, in the order of the graph.
+
+    Raises:
+        DovetailError: It was not made for `bpu-int8`.
+    """
     if all(entry["name"] != _BACKEND for entry in plan.backends):
         names = ", ".join(entry["name"] for entry in plan.backends) or HOST
         raise DovetailError(f"the result is for {names}, and not for {_BACKEND}", f"add --backend {_BACKEND}")
@@ -161,12 +175,7 @@ def hb_report(result: CompiledModel | str | Path) -> HbReport:
     for node in plan.nodes:
         if node.backend == _BACKEND:
             regions.setdefault(node.region, f"id({len(regions)})")
-    rows = [_row(node, regions, cosines, ports, reasons) for node in plan.nodes]
-    outputs = _outputs(result, plan, cosines)
-    missing = not cosines or any(row.cosine is None for row in outputs)
-    crossing = [join for join in plan.joins if join.kind in ("quantize", "dequantize")]
-    size = sum(join.bytes or 0 for join in crossing)
-    return HbReport(rows, outputs, (_NO_COSINES,) if missing else (), len(crossing), size)
+    return [_row(node, regions, cosines, ports, reasons) for node in plan.nodes]
 
 
 def _row(

@@ -1,0 +1,184 @@
+"""A plan beside a log of the vendor's tool, node by node: where each is, and what its numbers are held in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.planning.plan import Plan
+from dovetail.plugin import DovetailError
+from dovetail_files.reading import read_input
+
+from dovetail_bpu_int8.vendor.report import Row, rows_of
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+
+__all__ = ["Difference", "LogDiff", "LogRow", "hb_diff", "parse_log"]
+
+_ROW = re.compile(
+    r"(?:^|\s)(?P<node>\S+)\s+(?P<on>BPU|CPU|JIT)\s+(?P<graph>id\(\d+\)|--)\s+(?P<type>[A-Za-z]\w*)(?P<rest>.*)$"
+)
+_NUMBER = re.compile(r"\s(-?\d+\.\d+(?:e-?\d+)?)")
+_UNIT, _CUT = "UNIT_CONV_FOR_", "..."
+_OWN = ("HzPreprocess", "HzSQuantizedPreprocess", "HzRequantize", "HzQuantize", "HzDequantize")
+_NEAR = 0.05
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """A node in a log.
+
+    Attributes:
+        node: Its name; the tool cuts long ones in front.
+        on: `BPU`, `CPU` or `JIT`.
+        subgraph: `id(n)`, or `--`.
+        type: The operator of the tool, such as `HzSQuantizedConv`.
+        threshold: Of its first input; None where the log has none.
+    """
+
+    node: str
+    on: str
+    subgraph: str
+    type: str
+    threshold: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A node that is elsewhere in the log.
+
+    Attributes:
+        node: Its name.
+        operator: Its operator here.
+        here: Where it is here.
+        there: Where it is in the log.
+        type: The tool's operator.
+        reason: Why it is not on the BPU here; empty if it is.
+    """
+
+    node: str
+    operator: str
+    here: str
+    there: str
+    type: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class LogDiff:
+    """A plan beside a log.
+
+    Attributes:
+        both: How many nodes are in both.
+        same: How many of these are on the same device.
+        differences: The others.
+        only_here: Nodes on the CPU here that the log has no row for: the tool fused or removed them.
+        only_there: Nodes of the log that the plan has not, without those that the tool inserts.
+        subgraphs: How many subgraphs the BPU has here, and in the log.
+        thresholds: How many nodes have a threshold in both.
+        near: How many of these are within 5 percent.
+        farthest: Nodes with the thresholds that are farthest apart: name, here, in the log.
+    """
+
+    both: int
+    same: int
+    differences: Sequence[Difference]
+    only_here: Sequence[str]
+    only_there: Sequence[str]
+    subgraphs: tuple[int, int]
+    thresholds: int
+    near: int
+    farthest: Sequence[tuple[str, float, float]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def parse_log(text: str) -> list[LogRow]:
+    """The rows of the last table of nodes in a log of hb_mapper or hb_compile: name, device, subgraph, type, numbers.
+
+    Raises:
+        DovetailError: There is none.
+    """
+    found: dict[str, LogRow] = {}
+    for line in text.splitlines():
+        match = _ROW.search(line)
+        if match is None:
+            continue
+        numbers = [float(number) for number in _NUMBER.findall(match["rest"])]
+        threshold = numbers[1] if len(numbers) > 1 else None
+        found[match["node"]] = LogRow(match["node"], match["on"], match["graph"], match["type"], threshold)
+    if not found:
+        raise DovetailError(
+            "the log has no table of nodes: lines such as 'conv_1  BPU  id(0)  HzSQuantizedConv  0.999  12.5'",
+            "give the output of hb_mapper makertbin or checker, or of hb_compile",
+        )
+    return list(found.values())
+
+
+def hb_diff(result: CompiledModel | Plan | str | Path, log: str | Path) -> LogDiff:
+    """Compare a result or plan with a log of the vendor's tool for the same model.
+
+    Args:
+        result: A result, its folder, a plan or a plan file.
+        log: The log.
+
+    Raises:
+        DovetailError: The result is not for `bpu-int8`, or the log cannot be read or has no table of nodes.
+    """
+    rows = {row.node: row for row in rows_of(_plan_of(result))}
+    there = _by_name(parse_log(read_input(Path(log)).decode(errors="replace")), rows)
+    both = [name for name in rows if name in there]
+    differences = [
+        Difference(name, rows[name].type, rows[name].on, there[name].on, there[name].type, rows[name].reason)
+        for name in both
+        if (rows[name].on == "BPU") is not (there[name].on == "BPU")
+    ]
+    pairs = [(name, rows[name].threshold, there[name].threshold) for name in both]
+    known = [(name, here, other) for name, here, other in pairs if here and other]
+    apart = sorted(known, key=lambda pair: -abs(pair[1] - pair[2]) / pair[2])
+    near = sum(abs(here - other) <= _NEAR * other for _, here, other in known)
+    return LogDiff(
+        both=len(both),
+        same=len(both) - len(differences),
+        differences=differences,
+        only_here=[name for name, row in rows.items() if name not in there and row.on != "BPU"],
+        only_there=[row.node for name, row in there.items() if name not in rows and not row.type.startswith(_OWN)],
+        subgraphs=(_subgraphs(rows), _subgraphs(there)),
+        thresholds=len(known),
+        near=near,
+        farthest=[pair for pair in apart if abs(pair[1] - pair[2]) > _NEAR * pair[2]][:10],
+    )
+
+
+def _plan_of(result: CompiledModel | Plan | str | Path) -> Plan:
+    if isinstance(result, Plan):
+        return result
+    return Plan.load(Path(result)) if isinstance(result, (str, Path)) else result.plan
+
+
+def _by_name(log: Sequence[LogRow], rows: Mapping[str, Row]) -> dict[str, LogRow]:
+    """The rows of a log by the names that nodes have here: whole again where the tool cut them in front."""
+    ends: dict[str, list[str]] = {}
+    for row in log:
+        if row.node.startswith(_CUT):
+            ends.setdefault(row.node.removeprefix(_CUT), [])
+    for name in rows if ends else ():
+        for end in ends:
+            if name.endswith(end):
+                ends[end].append(name)
+    found = {}
+    for row in log:
+        name = row.node.removeprefix(_UNIT)
+        whole = ends.get(name.removeprefix(_CUT), [])
+        found[whole[0] if name.startswith(_CUT) and len(whole) == 1 else name] = row
+    return found
+
+
+def _subgraphs(rows: Mapping[str, Row | LogRow]) -> int:
+    return len({row.subgraph for row in rows.values()} - {"--"})
