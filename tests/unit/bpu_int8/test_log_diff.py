@@ -46,7 +46,7 @@ def test_where_nodes_are_and_what_their_numbers_are_held_in(result, log):
     assert other.reason == "Softmax is quantised only where somebody asks for it"
     assert found.only_here == ["tail"] and found.only_there == ["soft_reshape"]
     assert found.subgraphs == (2, 2)
-    assert found.near == 1 and found.farthest[0][0] == "mid"
+    assert found.near == 1 and "mid" in [name for name, *_ in found.farthest]
 
 
 def test_names_that_the_tool_cut_are_whole_again(result, log):
