@@ -78,11 +78,11 @@ def test_operands_of_different_types_are_a_defect_of_the_program(tmp_path):
 
 
 def test_open_extents_that_an_operator_needs_are_named_with_the_way_out(tmp_path):
-    program = Legacy().feed("x", (1, 2, -1, -1)).var("y", (1, 2, 3, 3))
-    program.op("pool2d", {"X": ["x"]}, {"Out": ["y"]}, adaptive=True, ksize=[3, 3], pooling_type="avg", strides=[1, 1],
-               paddings=[0, 0], ceil_mode=False, exclusive=True, data_format="NCHW", global_pooling=False,
-               padding_algorithm="EXPLICIT").fetch("y")  # fmt: skip
-    with pytest.raises(DovetailError, match="those of its input are open"):
+    program = Legacy().feed("x", (1, 18, -1, -1)).feed("size", (1, 2), "int32")
+    program.var("boxes", (1, -1, 4)).var("scores", (1, -1, 1))
+    program.op("yolo_box", {"X": ["x"], "ImgSize": ["size"]}, {"Boxes": ["boxes"], "Scores": ["scores"]},
+               anchors=[10, 13, 16, 30, 33, 23], class_num=1).fetch("boxes")  # fmt: skip
+    with pytest.raises(DovetailError, match="the extents of its input are open"):
         dovetail.compile(program.save(tmp_path), backends=["host"])
 
 

@@ -97,7 +97,7 @@ class Lowering:
             return ir.Graph([], [], nodes=())
         for (name, original), value in zip(results, outputs, strict=True):
             value.name = name
-            value.type, value.shape = original.type, original.shape
+            value.type, value.shape = value.type or original.type, original.shape
         imports = {"": emit.opset, **({UNKNOWN: 1} if self.kept else {})}
         made = ir.Graph(inputs, outputs, nodes=emit.nodes, opset_imports=imports, name=graph.name)
         for value in emit.initializers:

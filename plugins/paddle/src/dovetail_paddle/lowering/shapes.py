@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["as_int64", "as_list", "as_rank", "extent", "int_list", "shape_of"]
+__all__ = ["as_int64", "as_list", "as_rank", "extent", "int_list", "joined", "shape_of", "stepped_bounds"]
+
+_END = (1 << 63) - 1
+_LARGE = (1 << 31) - 1
 
 
 def as_int64(value: ir.Value, emit: Emitter) -> ir.Value:
@@ -83,6 +86,25 @@ def extent(op: PdOp, argument: str, axis: int, emit: Emitter) -> ir.Value:
     """One extent of an operand as a list of one int64."""
     axis = op.axis(axis, argument)
     return shape_of(op, argument, emit, axis, axis + 1)
+
+
+def stepped_bounds(op: PdOp, steps: Sequence[int] | None, emit: Emitter) -> list[ir.Value]:
+    """The starts and the ends of a slice with steps.
+
+    Numbers beyond 32 bits are beyond the axis. Going backward, an end of -1 is before the first element, and not the
+    last one.
+    """
+    bounds = []
+    for name in ("starts", "ends"):
+        known = op.known_ints(name)
+        if known is None:
+            bounds.append(int_list(op, name, emit))
+            continue
+        known = [_END if bound >= _LARGE else -_END if bound <= -_LARGE else bound for bound in known]
+        if name == "ends" and steps is not None:
+            known = [-_END if end == -1 and step < 0 else end for end, step in zip(known, steps, strict=True)]
+        bounds.append(emit.ints(known))
+    return bounds
 
 
 def as_rank(value: ir.Value, have: int, wanted: Sequence[int | None] | None, emit: Emitter) -> ir.Value:

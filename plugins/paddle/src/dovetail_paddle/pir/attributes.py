@@ -35,9 +35,10 @@ def type_of(value: Any) -> TensorInfo:
     if not isinstance(content, list) or len(content) < 2 or not isinstance(content[1], list):
         raise PirProblem(f"a value has a type that cannot be read ({str(content)[:60]})")
     dtype, shape = BY_TAG.get(_tag(content[0]), ""), content[1]
-    if not all(isinstance(extent, int) and -1 <= extent < 1 << 62 for extent in shape):
+    if not all(isinstance(extent, int) and abs(extent) < 1 << 62 for extent in shape):
         raise PirProblem(f"a value has impossible extents ({str(shape)[:60]})")
-    return TensorInfo(dtype, tuple(shape), tag == "t_dense_tensor_array")
+    # Paddle multiplies open extents, which are -1, with others: -20 is as open as -1.
+    return TensorInfo(dtype, tuple(max(extent, -1) for extent in shape), tag == "t_dense_tensor_array")
 
 
 def attribute_value(description: Any) -> Any:

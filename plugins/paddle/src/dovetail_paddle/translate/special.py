@@ -144,6 +144,22 @@ class AssignValue(OpTranscriber):
         return next((found for name in self._FIELDS if (found := op.attributes.get(name))), [])
 
 
+class SetValue(OpTranscriber):
+    """A slice that is written: with a tensor, it is another operator."""
+
+    also_reads = ("ValueTensor",)
+
+    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+        """Choose by what is given."""
+        return operators()["set_value_with_tensor" if op.inputs.get("ValueTensor") else "set_value"]
+
+    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+        """The tensor that is written."""
+        if argument.name == "values":
+            return scope.get(op.inputs["ValueTensor"][0], op)
+        return super().operand(argument, op, scope)
+
+
 class TrilTriu(OpTranscriber):
     """One operator for both triangles."""
 
@@ -221,12 +237,13 @@ _ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "mod", "floordiv", "po
 SPECIAL: dict[str, type[OpTranscriber]] = {
     **{f"elementwise_{name}": Elementwise for name in _ELEMENTWISE},
     **dict.fromkeys(("equal", "not_equal", "less_than", "less_equal", "greater_than", "greater_equal"), Elementwise),
-    **{f"reduce_{name}": Reduction for name in ("sum", "mean", "max", "min", "prod", "any", "all")},
+    **{f"reduce_{name}": Reduction for name in ("sum", "mean", "max", "min", "prod", "any", "all", "amax", "amin")},
     "frobenius_norm": Reduction,
     "logsumexp": Reduction,
     "split": Split,
     "fill_constant": FillConstant,
     "assign_value": AssignValue,
+    "set_value": SetValue,
     "tril_triu": TrilTriu,
     "write_to_array": ArrayWrite,
     "read_from_array": OfArray,

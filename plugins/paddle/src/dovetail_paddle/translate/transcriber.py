@@ -54,6 +54,9 @@ class OpTranscriber:
         entry: The names of the operator.
     """
 
+    also_reads: tuple[str, ...] = ()
+    """Inputs that a step reads and the entry does not name."""
+
     def __init__(self, entry: Compat):
         self.entry = entry
 
@@ -74,7 +77,14 @@ class OpTranscriber:
         """Refuse inputs and fusions that nothing reads: the result would silently be another one."""
         arguments = operators()[self.entry.op].argument
         forms = [form for name, form in self.entry.tensor_forms.items() if arguments[name].is_operand]
-        known = {*self.entry.inputs.values(), *(name for form in forms for name in (form.tensor, form.tensors))}
+        known = {
+            *self.also_reads,
+            *self.entry.inputs.values(),
+            *(name for form in forms for name in (form.tensor, form.tensors)),
+        }
+        known.update(
+            name for name, argument in arguments.items() if argument.is_tensor and name not in self.entry.inputs
+        )
         for name, given in op.inputs.items():
             if given and name not in known and name not in self.entry.inputs:
                 raise scope.refuse(op, f"has an input '{name}' that is not supported")

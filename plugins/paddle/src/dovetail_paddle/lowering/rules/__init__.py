@@ -27,24 +27,30 @@ def rules() -> Mapping[str, Rule]:
         activation,
         arrays,
         convolution,
+        counting,
         creation,
         detection,
         elementwise,
         indexing,
         layout,
         linear,
+        matrix,
         norm,
         pooling,
+        proposals,
         quantise,
         recurrent,
         reduction,
         resize,
+        scans,
         shape,
         sorting,
+        windows,
+        writing,
     )
 
     families = (
-        activation, arrays, convolution, creation, detection, elementwise, indexing, layout, linear, norm, pooling,
-        quantise, recurrent, reduction, resize, shape, sorting,
+        activation, arrays, convolution, counting, creation, detection, elementwise, indexing, layout, linear, matrix,
+        norm, pooling, proposals, quantise, recurrent, reduction, resize, scans, shape, sorting, windows, writing,
     )  # fmt: skip
     return {name: rule for family in families for name, rule in family.RULES.items()}

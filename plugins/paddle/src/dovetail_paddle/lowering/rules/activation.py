@@ -145,8 +145,9 @@ def softmax(onnx_name: str):
     """The rule of a softmax."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
-        if op.shape("x") == ():
-            raise NotLowered("its input has no axis")
+        if op.shape("x") == ():  # the only element: all of the sum
+            difference = emit("Sub", [op["x"], op["x"]])
+            return difference if onnx_name == "LogSoftmax" else emit("Exp", [difference])
         return emit(onnx_name, [op["x"]], {"axis": op.attr("axis")})
 
     return rule
@@ -169,6 +170,26 @@ def dropout(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
     return value, None
 
 
+def rrelu(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
+    """In inference the mean of the slopes that training draws from."""
+    if not op.attr("is_test"):
+        raise NotLowered("it draws random slopes, as in training: export it in inference mode")
+    return emit("LeakyRelu", [op["x"]], {"alpha": (op.attr("lower") + op.attr("upper")) / 2}), None
+
+
+def label_smooth(op: PdOp, emit: Emitter) -> ir.Value:
+    """Labels moved toward a distribution, which is uniform if none is given."""
+    dtype, share = op.dtype("label"), op.attr("epsilon")
+    value = emit("Mul", [op["label"], emit.scalar(1 - share, dtype)])
+    prior = op.get("prior_dist")
+    if prior is not None:
+        return emit("Add", [value, emit("Mul", [prior, emit.scalar(share, dtype)])])
+    classes = (op.shape("label") or (None,))[-1]
+    if classes is None:
+        raise NotLowered("the number of its classes is open")
+    return emit("Add", [value, emit.scalar(share / classes, dtype)])
+
+
 def maxout(op: PdOp, emit: Emitter) -> ir.Value:
     """The largest of each group of channels that are neighbors."""
     shape, axis, groups = op.shape("x"), op.axis(op.attr("axis"), "x"), op.attr("groups")
@@ -188,4 +209,5 @@ RULES = {
     "hardshrink": hardshrink, "softshrink": softshrink, "thresholded_relu": thresholded_relu,
     "logsigmoid": logsigmoid, "stanh": stanh, "logit": logit, "prelu": prelu, "softmax": softmax("Softmax"),
     "log_softmax": softmax("LogSoftmax"), "swiglu": swiglu, "dropout": dropout, "maxout": maxout,
+    "rrelu": rrelu, "label_smooth": label_smooth,
 }  # fmt: skip

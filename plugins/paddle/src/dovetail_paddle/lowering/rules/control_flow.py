@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail_paddle.lowering.constants import constant_of
 from dovetail_paddle.lowering.op import extents
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def lower_while(node: ir.Node, lowering: Lowering) -> None:
     emit = lowering.emit
     body = node.attributes["body"].as_graph()
     first = _condition(node.inputs[0], emit)
-    carried = [emit.lowered(value) for value in node.inputs[1:]]
+    carried = [_start(value, again, emit) for value, again in zip(node.inputs[1:], body.outputs[1:], strict=True)]
     iteration = ir.Value(name=emit.names.fresh("iteration"), type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
     going = ir.Value(name=emit.names.fresh("going"), type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
     inputs = []
@@ -43,6 +44,22 @@ def lower_while(node: ir.Node, lowering: Lowering) -> None:
     made = emit("Loop", [None, first, *carried], {"body": graph}, outputs=len(carried))
     for value, lowered in zip(node.outputs, (made,) if len(carried) == 1 else made, strict=True):
         emit.bind(value, lowered)
+
+
+def _start(value: ir.Value, again: ir.Value, emit: Emitter) -> ir.Value:
+    """What a loop begins with.
+
+    A variable that is written in the body first has a placeholder of any type here, a constant that nothing reads.
+    """
+    import numpy as np
+
+    lowered, known = emit.lowered(value), constant_of(value)
+    if known is None or again.dtype is None or lowered.dtype == again.dtype:
+        return lowered
+    if again.dtype.is_integer():
+        limits = np.iinfo(again.dtype.numpy())
+        known = np.clip(known.astype(np.float64), limits.min / 2, limits.max / 2)
+    return emit.constant(known.astype(again.dtype.numpy()))
 
 
 def lower_if(node: ir.Node, lowering: Lowering) -> None:

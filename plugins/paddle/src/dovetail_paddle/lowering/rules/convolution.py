@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.shapes import int_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,21 +58,44 @@ def convolution(spatial: int):
     return rule
 
 
+def _same(op: PdOp, spatial: int) -> list[int] | None:
+    """What Paddle cuts off a transposed convolution that pads to the same extents; None if extents are open.
+
+    It pads as the forward convolution of an input with these extents would.
+    """
+    shape, kernel, strides = op.shape("x"), op.shape("filter"), op.attr("strides")
+    last = op.attr("data_format").endswith("C")
+    have = [None] * spatial if shape is None else shape[1 : spatial + 1] if last else shape[2:]
+    cut = []
+    for extent, step, reach in zip(have, strides, kernel[2:], strict=True):
+        if extent is None and step > 1:
+            return None
+        cut.append(max(reach - step + (0 if extent is None else -extent % step), 0))
+    return [*(both // 2 for both in cut), *(both - both // 2 for both in cut)]
+
+
 def transposed(spatial: int):
     """The rule of a transposed convolution; `output_size` says what strides leave open."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         strides, dilations = op.attr("strides"), op.attr("dilations")
         attributes = {"strides": strides, "dilations": dilations, "group": op.attr("groups"), **padding(op, spatial)}
+        if op.attr("padding_algorithm") == "SAME":
+            # As in the forward convolution, Paddle takes no notice of dilations.
+            attributes["dilations"] = dilations = [1] * spatial
+            del attributes["auto_pad"]
+            attributes["pads"] = _same(op, spatial)
+            if attributes["pads"] is None:
+                return channels_first(op, "x", emit, lambda x: _cut(op, x, spatial, attributes, emit))
         extra = list(op.attr("output_padding"))
         size = op.known_ints("output_size")
         if size is None:
-            raise NotLowered("its output size is computed, and ONNX needs it known")
+            return channels_first(op, "x", emit, lambda x: _sized(op, x, spatial, attributes, emit))
         if size and any(size):
             shape, kernel = op.shape("x"), op.shape("filter")
             pads = attributes.get("pads")
-            if shape is None or kernel is None or None in shape[2:] or pads is None:
-                raise NotLowered("its output size is given, and the extents of its input are open")
+            if shape is None or kernel is None or None in shape[2:]:
+                return channels_first(op, "x", emit, lambda x: _sized(op, x, spatial, attributes, emit))
             least = [
                 (shape[axis + 2] - 1) * strides[axis]
                 - pads[axis]
@@ -86,6 +110,31 @@ def transposed(spatial: int):
         return channels_first(op, "x", emit, lambda x: emit("ConvTranspose", [x, op["filter"]], attributes))
 
     return rule
+
+
+def _sized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit: Emitter) -> ir.Value:
+    """The largest result that strides allow, of which the wanted extents are kept."""
+    attributes["output_padding"] = [step - 1 for step in attributes["strides"]]
+    made = emit("ConvTranspose", [x, op["filter"]], attributes)
+    axes = emit.ints(range(2, spatial + 2))
+    return emit("Slice", [made, emit.ints([0] * spatial), int_list(op, "output_size", emit), axes])
+
+
+def _cut(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit: Emitter) -> ir.Value:
+    """The result without padding, of which both ends are cut by as much as open extents say."""
+    if any(op.attr("output_padding")) or op.known_ints("output_size") != []:
+        raise NotLowered("it pads to the same extents, its output size is given, and the extents of its input are open")
+    made = emit("ConvTranspose", [x, op["filter"]], {**attributes, "pads": None})
+    strides, kernel = attributes["strides"], op.shape("filter")[2:]
+    have = emit("Shape", [x], {"start": 2})
+    steps = emit.ints(strides)
+    missing = emit("Mod", [emit("Neg", [have]), steps])
+    both = emit("Add", [missing, emit.ints([reach - step for reach, step in zip(kernel, strides, strict=True)])])
+    both = emit("Max", [both, emit.ints([0])])
+    begins = emit("Div", [both, emit.ints([2])])
+    whole = emit("Shape", [made], {"start": 2})
+    ends = emit("Add", [emit("Sub", [whole, both]), begins])
+    return emit("Slice", [made, begins, ends, emit.ints(range(2, spatial + 2))])
 
 
 RULES = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dovetail_paddle.element_types import onnx_type
 from dovetail_paddle.lowering.constants import check_size
 from dovetail_paddle.lowering.op import NotLowered, PdOp
-from dovetail_paddle.lowering.shapes import as_int64, int_list, shape_of
+from dovetail_paddle.lowering.shapes import as_int64, as_list, int_list, shape_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -97,18 +97,61 @@ def eye(op: PdOp, emit: Emitter) -> ir.Value:
     """An identity matrix."""
     import numpy as np
 
+    if op.constant("num_rows") is None or op.constant("num_columns") is None:
+        return _computed_eye(op, emit)
     rows, columns = int(op.number("num_rows")), int(op.number("num_columns"))
     check_size(rows, max(columns, 1))
     return emit.constant(np.eye(rows, columns if columns > 0 else rows, dtype=_type(op).numpy()))
+
+
+def _numbers(count: ir.Value, emit: Emitter) -> ir.Value:
+    import numpy as np
+
+    first, step = (emit.constant(np.array(number, np.int64)) for number in (0, 1))
+    return emit("Range", [first, emit("Reshape", [count, emit.ints([])]), step])
+
+
+def _computed_eye(op: PdOp, emit: Emitter) -> ir.Value:
+    import numpy as np
+
+    rows = as_list(op.original("num_rows"), emit)
+    columns = as_list(op.original("num_columns"), emit)
+    columns = emit("Where", [emit("Less", [columns, emit.constant(np.array(0, np.int64))]), rows, columns])
+    same = emit("Equal", [emit("Unsqueeze", [_numbers(rows, emit), emit.ints([1])]), _numbers(columns, emit)])
+    return emit.cast(same, _type(op))
 
 
 def linspace(op: PdOp, emit: Emitter) -> ir.Value:
     """A number of values at equal distances, both ends included."""
     import numpy as np
 
+    if any(op.constant(name) is None for name in ("start", "stop", "number")):
+        return _computed_linspace(op, emit)
     start, stop, number = (op.number(name) for name in ("start", "stop", "number"))
     check_size(number)
     return emit.constant(np.linspace(start, stop, int(number)).astype(_type(op).numpy()))
+
+
+def _computed_linspace(op: PdOp, emit: Emitter) -> ir.Value:
+    dtype = _type(op)
+    ends = []
+    for name in ("start", "stop"):
+        value = op[name] if op.dtype(name) == dtype else emit.cast(op[name], dtype)
+        ends.append(value if op.shape(name) == () else emit("Reshape", [value, emit.ints([])]))
+    count = as_list(op.original("number"), emit)
+    places = emit.cast(_numbers(count, emit), dtype)
+    last = emit("Max", [emit("Sub", [count, emit.ints([1])]), emit.ints([1])])
+    share = emit("Div", [places, emit.cast(last, dtype)])
+    return emit("Add", [ends[0], emit("Mul", [emit("Sub", [ends[1], ends[0]]), share])])
+
+
+def logspace(op: PdOp, emit: Emitter) -> ir.Value:
+    """Powers of a base with exponents at equal distances."""
+    import numpy as np
+
+    start, stop, number, base = (op.number(name) for name in ("start", "stop", "num", "base"))
+    check_size(number)
+    return emit.constant(np.power(base, np.linspace(start, stop, int(number))).astype(_type(op).numpy()))
 
 
 def triangle_indices(upper: bool) -> Rule:
@@ -129,17 +172,21 @@ def sequence_mask(op: PdOp, emit: Emitter) -> ir.Value:
     """Ones up to each length."""
     import numpy as np
 
-    longest = int(op.number("max_len"))
-    if longest <= 0:
-        raise NotLowered("its result is as long as the longest sequence, which is not known")
-    check_size(longest)
-    lengths = emit("Unsqueeze", [as_int64(op.original("x"), emit), emit.ints([-1])])
-    inside = emit("Less", [emit.constant(np.arange(longest)), lengths])
+    lengths = as_int64(op.original("x"), emit)
+    known = op.constant("max_len")
+    if known is not None and known.reshape(-1)[0] > 0:
+        check_size(int(known.reshape(-1)[0]))
+        numbers = emit.constant(np.arange(int(known.reshape(-1)[0])))
+    elif known is not None:  # as long as the longest sequence
+        numbers = _numbers(emit("ReduceMax", [lengths], {"keepdims": 0}), emit)
+    else:
+        numbers = _numbers(as_list(op.original("max_len"), emit), emit)
+    inside = emit("Less", [numbers, emit("Unsqueeze", [lengths, emit.ints([-1])])])
     return emit.cast(inside, _type(op, "out_dtype"))
 
 
 RULES = {
     "full_like": full_like, "full_with_tensor": full_with_tensor, "full_batch_size_like": full_batch_size_like,
     "arange": arange, "eye": eye, "empty": empty, "linspace": linspace, "tril_indices": triangle_indices(False),
-    "triu_indices": triangle_indices(True), "sequence_mask": sequence_mask,
+    "triu_indices": triangle_indices(True), "sequence_mask": sequence_mask, "logspace": logspace,
 }  # fmt: skip

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
-from dovetail_paddle.lowering.shapes import as_int64
+from dovetail_paddle.lowering.rules.proposals import images_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -134,21 +134,8 @@ def box_coder(op: PdOp, emit: Emitter) -> ir.Value:
 
 def roi_align(op: PdOp, emit: Emitter) -> ir.Value:
     """Features of regions, each in the image that it belongs to."""
-    import numpy as np
-    import onnx_ir as ir
-
     boxes = op["boxes"]
-    count = emit("Shape", [boxes], {"end": 1})
-    zero = np.zeros(1, np.int64)
-    if op.original("boxes_num") is None or (op.shape("x") or (None,))[0] == 1:
-        images = emit("ConstantOfShape", [count], {"value": zero})
-    else:
-        ends = emit("CumSum", [as_int64(op.original("boxes_num"), emit), emit.constant(np.array(0, np.int64))])
-        number = emit("Reshape", [count, emit.ints([])])
-        numbers = [emit.constant(np.array(at, np.int64)) for at in (0, 1)]
-        rows = emit("Unsqueeze", [emit("Range", [numbers[0], number, numbers[1]]), emit.ints([1])])
-        after = emit.cast(emit("GreaterOrEqual", [rows, ends]), ir.DataType.INT64)
-        images = emit("ReduceSum", [after, emit.ints([1])], {"keepdims": 0})
+    images = images_of(op, boxes, emit)
     attributes = {
         "output_height": op.attr("pooled_height"),
         "output_width": op.attr("pooled_width"),

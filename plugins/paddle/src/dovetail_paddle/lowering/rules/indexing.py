@@ -1,11 +1,11 @@
-"""Slices, look-ups and scattering."""
+"""Slices and look-ups."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
-from dovetail_paddle.lowering.shapes import as_int64, as_list, int_list, joined, shape_of
+from dovetail_paddle.lowering.shapes import as_int64, int_list, shape_of, stepped_bounds
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -42,12 +42,7 @@ def slice_(op: PdOp, emit: Emitter) -> ir.Value:
 
 def strided_slice(op: PdOp, emit: Emitter) -> ir.Value:
     """A slice with steps."""
-    bounds = []
-    for name in ("starts", "ends"):
-        known = op.known_ints(name)
-        if known is not None:
-            known = [_END if bound >= _LARGE else -_END if bound <= -_LARGE else bound for bound in known]
-        bounds.append(emit.ints(known) if known is not None else int_list(op, name, emit))
+    bounds = stepped_bounds(op, op.known_ints("strides"), emit)
     return emit("Slice", [op["x"], *bounds, emit.ints(op.attr("axes")), int_list(op, "strides", emit)])
 
 
@@ -99,37 +94,6 @@ def _one_axis(shape: tuple[int | None, ...], axis: int, emit: Emitter) -> ir.Val
     return emit.ints([extent if at == axis else 1 for at, extent in enumerate(shape)])
 
 
-def put_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
-    """Elements written along an axis."""
-    reduce = {"assign": None, "add": "add", "multiply": "mul", "mul": "mul", "amin": "min", "amax": "max"}
-    kind = op.attr("reduce")
-    if kind not in reduce or not op.attr("include_self"):
-        raise NotLowered(f"it reduces by '{kind}' without the elements that are there")
-    values = op["values"]
-    if op.shape("values") != op.shape("indices"):
-        values = emit("Expand", [values, shape_of(op, "indices", emit)])
-    attributes = {"axis": op.attr("axis"), "reduction": reduce[kind]}
-    return emit("ScatterElements", [op["arr"], op["indices"], values], attributes)
-
-
-def scatter(op: PdOp, emit: Emitter) -> ir.Value:
-    """Rows written, or added to zeros in their place."""
-    index = as_list(op.original("index"), emit)
-    index = emit("Unsqueeze", [index, emit.ints([1])])
-    data, updates = op["x"], op["updates"]
-    if op.attr("overwrite"):
-        return emit("ScatterND", [data, index, updates])
-    zeros = emit("Sub", [updates, updates])
-    cleared = emit("ScatterND", [data, index, zeros])
-    return emit("ScatterND", [cleared, index, updates], {"reduction": "add"})
-
-
-def scatter_nd_add(op: PdOp, emit: Emitter) -> ir.Value:
-    """Slices added at the indices of their first axes."""
-    index = as_int64(op.original("index"), emit)
-    return emit("ScatterND", [op["x"], index, op["updates"]], {"reduction": "add"})
-
-
 def embedding(op: PdOp, emit: Emitter) -> ir.Value:
     """Rows of a table; those of one index count as zeros."""
     import numpy as np
@@ -168,68 +132,21 @@ def masked_fill(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Where", [op["mask"], op["value"], op["x"]])
 
 
-def index_put(op: PdOp, emit: Emitter) -> ir.Value:
-    """Values written, or added, at the indices of the first axes."""
-    import onnx_ir as ir
-
-    originals = op.originals("indices")
-    if not originals or any(value.dtype == ir.DataType.BOOL or value.shape is None for value in originals):
-        raise NotLowered("its indices are a mask, or of an unknown rank")
-    if len({len(value.shape) for value in originals}) > 1:
-        raise NotLowered("its indices are of different ranks")
-    columns = [emit("Unsqueeze", [as_int64(value, emit), emit.ints([-1])]) for value in originals]
-    index = columns[0] if len(columns) == 1 else emit("Concat", columns, {"axis": -1})
-    shape, rank = op.shape("x"), len(originals[0].shape)
-    rest = shape_of(op, "x", emit, len(originals), len(shape)) if shape is not None else None
-    if rest is None:
-        raise NotLowered("the rank of its input is not known")
-    rows = emit("Shape", [index], {"end": rank})
-    values = emit("Expand", [op["value"], joined([rows, rest], emit)])
-    return emit("ScatterND", [op["x"], index, values], {"reduction": "add" if op.attr("accumulate") else None})
-
-
-def index_add(op: PdOp, emit: Emitter) -> ir.Value:
-    """Slices added along an axis."""
-    axis, rank = op.axis(op.attr("axis"), "x"), op.rank("x")
-    form = emit.ints([-1 if at == axis else 1 for at in range(rank)])
-    index = emit("Reshape", [as_int64(op.original("index"), emit), form])
-    index = emit("Expand", [index, shape_of(op, "add_value", emit)])
-    return emit("ScatterElements", [op["x"], index, op["add_value"]], {"axis": axis, "reduction": "add"})
-
-
-def set_value(op: PdOp, emit: Emitter) -> ir.Value:
-    """A constant written to a slice: elements are chosen by a mask of the same extents."""
+def multiplex(op: PdOp, emit: Emitter) -> ir.Value:
+    """For each row, the row of one of several tensors."""
     import numpy as np
 
-    shape, dtype = op.shape("x"), op.dtype("x")
-    if shape is None:
-        raise NotLowered("the rank of its input is not known")
-    axes = [op.axis(axis, "x") for axis in op.attr("axes")]
-    if any(shape[axis] is None for axis in axes) or op.attr("none_axes"):
-        raise NotLowered("it writes along an axis whose extent is open")
-    starts, ends, steps = (op.ints(name) for name in ("starts", "ends", "steps"))
-    index: list[slice] = [slice(None)] * len(shape)
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        index[axis] = slice(start, None if end >= _LARGE else end, step)
-    small = [shape[axis] if axis in axes else 1 for axis in range(len(shape))]
-    mask = np.zeros(small, bool)
-    mask[tuple(index)] = True
-    values = np.array(op.attr("values"), dtype.numpy()).reshape(op.attr("shape") or ())
-    if values.size == 1:
-        filled = emit.constant(values.reshape(()))
-    else:
-        content = np.zeros([shape[axis] or 1 for axis in range(len(shape))], dtype.numpy())
-        if None in shape:
-            raise NotLowered("it writes several values to an input with open extents")
-        content[tuple(index)] = values.reshape(content[tuple(index)].shape)
-        filled = emit.constant(content)
-    return emit("Where", [emit.constant(mask), filled, op["x"]])
+    stacked = emit("Concat", [emit("Unsqueeze", [item, emit.ints([0])]) for item in op.items("inputs")], {"axis": 0})
+    index = emit("Reshape", [as_int64(op.original("index"), emit), emit.ints([-1])])
+    numbers = [emit.constant(np.array(number, np.int64)) for number in (0, 1)]
+    rows = emit("Range", [numbers[0], emit("Size", [index]), numbers[1]])
+    places = emit("Concat", [emit("Unsqueeze", [value, emit.ints([1])]) for value in (index, rows)], {"axis": 1})
+    return emit("GatherND", [stacked, places])
 
 
 RULES = {
     "slice": slice_, "strided_slice": strided_slice, "gather": gather, "index_select": index_select,
     "gather_nd": gather_nd, "index_sample": index_sample, "take_along_axis": take_along_axis,
-    "put_along_axis": put_along_axis, "scatter": scatter, "scatter_nd_add": scatter_nd_add, "embedding": embedding,
-    "where": where, "nonzero": nonzero, "masked_select": masked_select, "set_value": set_value,
-    "masked_fill": masked_fill, "index_put": index_put, "index_add": index_add,
+    "embedding": embedding, "where": where, "nonzero": nonzero, "masked_select": masked_select,
+    "masked_fill": masked_fill, "multiplex": multiplex,
 }  # fmt: skip

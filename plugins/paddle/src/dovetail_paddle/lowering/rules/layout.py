@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.shapes import int_list
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -89,7 +90,7 @@ def pad3d(op: PdOp, emit: Emitter) -> ir.Value:
     known, rank = op.known_ints("paddings"), op.rank("x")
     last = op.attr("data_format").endswith("C")
     if known is None:
-        raise NotLowered("its paddings are computed, and are not supported")
+        return _computed_pads(op, mode, last, emit)
     count = len(known) // 2
     axes = [rank - 1 - last - at for at in range(count)]
     begins, ends = [0] * rank, [0] * rank
@@ -104,6 +105,32 @@ def pad3d(op: PdOp, emit: Emitter) -> ir.Value:
     if mode == "constant":
         inputs.append(emit.scalar(op.attr("pad_value"), op.dtype("x")))
     return emit("Pad", inputs, {"mode": mode})
+
+
+def _computed_pads(op: PdOp, mode: str, last: bool, emit: Emitter) -> ir.Value:
+    """Padding by computed numbers: pairs of begin and end, of the last axis first, become all begins and all ends."""
+    if mode == "wrap":
+        raise NotLowered("its paddings are computed, and its axes continue at the other end")
+    rank = op.rank("x")
+    axes = list(range(2, rank)) if not last else list(range(1, rank - 1))
+    pairs = emit("Reshape", [int_list(op, "paddings", emit), emit.ints([-1, 2])])
+    pairs = emit("Slice", [pairs, *(emit.ints([number]) for number in (-1, -_END, 0, -1))])
+    pads = emit("Reshape", [emit("Transpose", [pairs], {"perm": [1, 0]}), emit.ints([-1])])
+    value = emit.scalar(op.attr("pad_value"), op.dtype("x")) if mode == "constant" else None
+    return emit("Pad", [op["x"], pads, value, emit.ints(axes)], {"mode": mode})
+
+
+def crop(op: PdOp, emit: Emitter) -> ir.Value:
+    """A part of each axis, from an offset on; an extent of -1 is all that follows."""
+    import numpy as np
+
+    offsets, size = int_list(op, "offsets", emit), int_list(op, "shape", emit)
+    ends = emit("Add", [offsets, size])
+    known = op.known_ints("shape")
+    if known is None or -1 in known:
+        rest = emit("Equal", [size, emit.constant(np.array(-1, np.int64))])
+        ends = emit("Where", [rest, emit.constant(np.array(_END, np.int64)), ends])
+    return emit("Slice", [op["x"], offsets, ends, emit.ints(range(op.rank("x")))])
 
 
 def _wrapped(value: ir.Value, axis: int, begin: int, end: int, emit: Emitter) -> ir.Value:
@@ -236,5 +263,5 @@ RULES = {
     "unbind": unbind, "unstack": unbind, "pad3d": pad3d, "pad": pad, "flip": flip, "reverse": flip, "roll": roll,
     "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "shuffle_channel": shuffle_channel,
     "channel_shuffle": shuffle_channel, "repeat_interleave": repeat_interleave, "view_shape": view_shape,
-    "unfold": unfold, "tril": triangle(False), "triu": triangle(True),
+    "unfold": unfold, "crop": crop, "tril": triangle(False), "triu": triangle(True),
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
@@ -55,22 +57,37 @@ def _adaptive(op: PdOp, x: ir.Value, wanted: list[int], average: bool, emit: Emi
     """Pooling to given extents: regular windows where they divide the input's, else one axis after the other."""
 
     have = _spatial_extents(op)
-    if None in have:
-        raise NotLowered("it pools to given extents, and those of its input are open: fix them with --fix-shape")
-    if all(extent % parts == 0 for extent, parts in zip(have, wanted, strict=True)):
+    wanted = [extent if parts == -1 else parts for extent, parts in zip(have, wanted, strict=True)]
+    if all(extent is not None and extent % parts == 0 for extent, parts in zip(have, wanted, strict=True)):
         window = [extent // parts for extent, parts in zip(have, wanted, strict=True)]
         return emit("AveragePool" if average else "MaxPool", [x], {"kernel_shape": window, "strides": window})
     for axis, (extent, parts) in enumerate(zip(have, wanted, strict=True), start=2):
-        bounds = [(part * extent // parts, -(-(part + 1) * extent // parts)) for part in range(parts)]
+        if parts in (extent, None):
+            continue
         pieces = []
-        for begin, end in bounds:
-            piece = emit("Slice", [x, emit.ints([begin]), emit.ints([end]), emit.ints([axis])])
+        for begin, end in _bounds(x, axis, extent, parts, emit):
+            piece = x if parts == 1 else emit("Slice", [x, begin, end, emit.ints([axis])])
             if average:
                 pieces.append(emit("ReduceMean", [piece, emit.ints([axis])], {"keepdims": 1}))
             else:
                 pieces.append(emit("ReduceMax", [piece, emit.ints([axis])], {"keepdims": 1}))
         x = pieces[0] if len(pieces) == 1 else emit("Concat", pieces, {"axis": axis})
     return x
+
+
+def _bounds(
+    x: ir.Value, axis: int, extent: int | None, parts: int, emit: Emitter
+) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """Where each part of an axis begins and ends; parts share elements if the extent does not divide."""
+    if extent is None:
+        whole = emit("Shape", [x], {"start": axis, "end": axis + 1})
+    for part in range(parts):
+        if extent is not None:
+            yield emit.ints([part * extent // parts]), emit.ints([-(-(part + 1) * extent // parts)])
+            continue
+        begin = emit("Div", [emit("Mul", [whole, emit.ints([part])]), emit.ints([parts])])
+        end = emit("Add", [emit("Mul", [whole, emit.ints([part + 1])]), emit.ints([parts - 1])])
+        yield begin, emit("Div", [end, emit.ints([parts])])
 
 
 def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
@@ -93,8 +110,11 @@ def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
         "ceil_mode": int(op.attr("ceil_mode")),
     }  # fmt: skip
     values, indices = emit("MaxPool", [op["x"]], attributes, outputs=2)
-    plane = emit("Mod", [indices, emit.ints([shape[2] * shape[3]])])
+    plane = emit("Mod", [indices, emit.ints([math.prod(shape[2:])])])
     return values, emit.narrow(plane, op.result_dtype(1))
 
 
-RULES = {"pool2d": pooling(2), "pool3d": pooling(3), "max_pool2d_with_index": with_index}
+RULES = {
+    "pool2d": pooling(2), "pool3d": pooling(3), "max_pool2d_with_index": with_index,
+    "max_pool3d_with_index": with_index,
+}  # fmt: skip

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["RULES"]
 
 
-def interpolation(onnx_mode: str, spatial: int) -> Rule:
-    """The rule of interpolation over a number of axes."""
+def interpolation(onnx_mode: str, axes: int | None = None) -> Rule:
+    """The rule of interpolation over a number of axes; over all but two if it is not given."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
+        spatial = axes or op.rank("x") - 2
         attributes = {"mode": onnx_mode, **_coordinates(op, onnx_mode)}
         return channels_first(op, "x", emit, lambda x: _resized(op, x, spatial, attributes, emit))
 
@@ -46,10 +47,9 @@ def _resized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, object],
 
     sizes = _sizes(op, spatial, emit)
     if sizes is not None:
-        shape = emit("Shape", [x], {"end": 2})
         known = op.shape("x")
-        if known is not None and None not in (*known[:1], known[-1 if op.attr("data_format").endswith("C") else 1]):
-            shape = emit.ints([known[0], known[-1 if op.attr("data_format").endswith("C") else 1]])
+        first = None if known is None else [known[0], known[-1 if op.attr("data_format").endswith("C") else 1]]
+        shape = emit("Shape", [x], {"end": 2}) if first is None or None in first else emit.ints(first)
         return emit("Resize", [x, None, None, joined([shape, sizes], emit)], attributes)
     scales = list(op.attr("scale"))
     given = op.constant("scale_tensor")
@@ -85,7 +85,7 @@ def grid_sample(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 RULES = {
-    "nearest_interp": interpolation("nearest", 2), "bilinear_interp": interpolation("linear", 2),
+    "nearest_interp": interpolation("nearest"), "bilinear_interp": interpolation("linear", 2),
     "bicubic_interp": interpolation("cubic", 2), "linear_interp": interpolation("linear", 1),
     "trilinear_interp": interpolation("linear", 3), "grid_sample": grid_sample,
 }  # fmt: skip

@@ -144,8 +144,21 @@ def meshgrid(op: PdOp, emit: Emitter) -> list[ir.Value]:
     return found
 
 
+def broadcast_tensors(op: PdOp, emit: Emitter) -> list[ir.Value]:
+    """Several tensors, each with the extents of all together."""
+    items = op.items("input")
+    shapes = [value.shape for value in op.originals("input")]
+    found = []
+    for at, item in enumerate(items):
+        others = [other for index, other in enumerate(items) if index != at and shapes[index] != shapes[at]]
+        for other in others:
+            item = emit("Expand", [item, emit("Shape", [other])])
+        found.append(item)
+    return found
+
+
 RULES = {
     "reshape": reshape, "flatten": flatten, "squeeze": squeeze, "unsqueeze": unsqueeze, "expand": expand,
     "expand_as": expand_as, "tile": tile, "shape": shape, "shape64": shape, "numel": numel, "is_empty": is_empty,
-    "meshgrid": meshgrid,
+    "meshgrid": meshgrid, "broadcast_tensors": broadcast_tensors,
 }  # fmt: skip

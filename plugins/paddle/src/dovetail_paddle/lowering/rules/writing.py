@@ -1,0 +1,159 @@
+"""Elements written to tensors: at slices, at indices, and along axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.shapes import as_int64, as_list, int_list, joined, shape_of, stepped_bounds
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_paddle.lowering.emitter import Emitter
+
+__all__ = ["RULES"]
+
+_LARGE = (1 << 31) - 1
+
+
+def scatter(op: PdOp, emit: Emitter) -> ir.Value:
+    """Rows written, or added to zeros in their place."""
+    index = as_list(op.original("index"), emit)
+    index = emit("Unsqueeze", [index, emit.ints([1])])
+    data, updates = op["x"], op["updates"]
+    if op.attr("overwrite"):
+        return emit("ScatterND", [data, index, updates])
+    zeros = emit("Sub", [updates, updates])
+    cleared = emit("ScatterND", [data, index, zeros])
+    return emit("ScatterND", [cleared, index, updates], {"reduction": "add"})
+
+
+def scatter_nd_add(op: PdOp, emit: Emitter) -> ir.Value:
+    """Slices added at the indices of their first axes."""
+    index = as_int64(op.original("index"), emit)
+    return emit("ScatterND", [op["x"], index, op["updates"]], {"reduction": "add"})
+
+
+def put_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
+    """Elements written along an axis, or joined with those that are there, which may not count themselves."""
+    import numpy as np
+
+    kinds = {"assign": None, "add": "add", "multiply": "mul", "mul": "mul", "amin": "min", "amax": "max"}
+    kind, dtype = op.attr("reduce"), op.dtype("arr")
+    if kind not in kinds:
+        raise NotLowered(f"it reduces by '{kind}'")
+    data, indices, values = op["arr"], op["indices"], op["values"]
+    if op.shape("values") != op.shape("indices"):
+        values = emit("Expand", [values, shape_of(op, "indices", emit)])
+    if kinds[kind] is not None and not op.attr("include_self"):
+        limits = (np.iinfo if dtype.is_integer() else np.finfo)(dtype.numpy())
+        start = {"add": 0, "mul": 1, "min": limits.max, "max": limits.min}[kinds[kind]]
+        neutral = emit("Expand", [emit.scalar(start, dtype), shape_of(op, "indices", emit)])
+        data = emit("ScatterElements", [data, indices, neutral], {"axis": op.attr("axis")})
+    return emit("ScatterElements", [data, indices, values], {"axis": op.attr("axis"), "reduction": kinds[kind]})
+
+
+def index_put(op: PdOp, emit: Emitter) -> ir.Value:
+    """Values written, or added, at the indices of the first axes, or where a mask is true."""
+    import onnx_ir as ir
+
+    originals, shape = op.originals("indices"), op.shape("x")
+    if not originals or shape is None or any(value.shape is None for value in originals):
+        raise NotLowered("the rank of its input or of its indices is not known")
+    ranks = [len(value.shape) for value in originals]
+    if any(value.dtype == ir.DataType.BOOL for value in originals):
+        if len(originals) > 1:
+            raise NotLowered("its indices are a mask and something else")
+        index, first, rows = (
+            emit("Transpose", [emit("NonZero", [op.items("indices")[0]])], {"perm": [1, 0]}),
+            ranks[0],
+            1,
+        )
+    else:
+        items = [as_int64(value, emit) for value in originals]
+        if len({tuple(value.shape) for value in originals}) > 1:
+            items = [_broadcast(item, items, emit) for item in items]
+        columns = [emit("Unsqueeze", [item, emit.ints([-1])]) for item in items]
+        index = columns[0] if len(columns) == 1 else emit("Concat", columns, {"axis": -1})
+        first, rows = len(originals), max(ranks)
+    wanted = joined([emit("Shape", [index], {"end": rows}), shape_of(op, "x", emit, first, len(shape))], emit)
+    values = emit("Expand", [op["value"], wanted])
+    return emit("ScatterND", [op["x"], index, values], {"reduction": "add" if op.attr("accumulate") else None})
+
+
+def _broadcast(value: ir.Value, others: list[ir.Value], emit: Emitter) -> ir.Value:
+    """A tensor with the extents of all of several together."""
+    for other in others:
+        if other is not value:
+            value = emit("Expand", [value, emit("Shape", [other])])
+    return value
+
+
+def index_add(op: PdOp, emit: Emitter) -> ir.Value:
+    """Slices added along an axis."""
+    axis, rank = op.axis(op.attr("axis"), "x"), op.rank("x")
+    form = emit.ints([-1 if at == axis else 1 for at in range(rank)])
+    index = emit("Reshape", [as_int64(op.original("index"), emit), form])
+    index = emit("Expand", [index, shape_of(op, "add_value", emit)])
+    return emit("ScatterElements", [op["x"], index, op["add_value"]], {"axis": axis, "reduction": "add"})
+
+
+def set_value(op: PdOp, emit: Emitter) -> ir.Value:
+    """A constant written to a slice: where extents are known, elements are chosen by a mask."""
+    import numpy as np
+
+    shape, dtype = op.shape("x"), op.dtype("x")
+    values = np.array(op.attr("values"), dtype.numpy()).reshape(op.attr("shape") or ())
+    bounds = [op.known_ints(name) for name in ("starts", "ends", "steps")]
+    axes = None if shape is None else [op.axis(axis, "x") for axis in op.attr("axes")]
+    unknown = axes is None or None in bounds or any(shape[axis] is None for axis in axes)
+    if unknown or values.size > 1 or op.attr("none_axes"):
+        return _written(op, emit.constant(values), emit)
+    index: list[slice] = [slice(None)] * len(shape)
+    for axis, start, end, step in zip(axes, *bounds, strict=True):
+        before = step < 0 and (end == -1 or end < -shape[axis])  # an end before the first element
+        index[axis] = slice(start, None if end >= _LARGE or before else end, step)
+    mask = np.zeros([shape[axis] if axis in axes else 1 for axis in range(len(shape))], bool)
+    mask[tuple(index)] = True
+    return emit("Where", [emit.constant(mask), emit.constant(values.reshape(())), op["x"]])
+
+
+def set_value_with_tensor(op: PdOp, emit: Emitter) -> ir.Value:
+    """A tensor written to a slice."""
+    value = op["values"]
+    return _written(op, value if op.dtype("values") == op.dtype("x") else emit.cast(value, op.dtype("x")), emit)
+
+
+def _written(op: PdOp, values: ir.Value, emit: Emitter) -> ir.Value:
+    """Values written to a slice: the same slice of the numbers of all elements says where they belong."""
+    import numpy as np
+
+    shape = op.shape("x")
+    if shape is None:
+        raise NotLowered("the rank of its input is not known")
+    axes = [op.axis(axis, "x") for axis in op.attr("axes")]
+    if None in shape:
+        extents = shape_of(op, "x", emit)
+        numbers = [emit.constant(np.array(number, np.int64)) for number in (0, 1)]
+        places = emit("Range", [numbers[0], emit("Size", [op["x"]]), numbers[1]])
+        places = emit("Reshape", [places, extents])
+    else:
+        places = emit.constant(np.arange(np.prod(shape, dtype=np.int64)).reshape(shape))
+    if axes:
+        bounds = stepped_bounds(op, op.known_ints("steps"), emit)
+        places = emit("Slice", [places, *bounds, emit.ints(axes), int_list(op, "steps", emit)])
+    if dropped := [op.axis(axis, "x") for axis in op.attr("decrease_axes")]:
+        places = emit("Squeeze", [places, emit.ints(dropped)])
+    if added := op.attr("none_axes"):
+        places = emit("Unsqueeze", [places, emit.ints(added)])
+    flat = emit.ints([-1])
+    updates = emit("Reshape", [emit("Expand", [values, emit("Shape", [places])]), flat])
+    made = emit("ScatterElements", [emit("Reshape", [op["x"], flat]), emit("Reshape", [places, flat]), updates])
+    return emit("Reshape", [made, shape_of(op, "x", emit)])
+
+
+RULES = {
+    "scatter": scatter, "scatter_nd_add": scatter_nd_add, "put_along_axis": put_along_axis, "index_put": index_put,
+    "index_add": index_add, "set_value": set_value, "set_value_with_tensor": set_value_with_tensor,
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""The nets, by family; each module registers its own with `net`."""
