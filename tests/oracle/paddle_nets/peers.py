@@ -9,6 +9,7 @@ a share of it. paddle2onnx may choose opset 17 or 20.
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ import sys, paddle2onnx
 paddle2onnx.export(sys.argv[1], sys.argv[2], sys.argv[3], opset_version=int(sys.argv[4]), verbose=False)
 """
 SECONDS = 120
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
+TOLD = re.compile(r"^Error: |\tFailed to|Unsupported|not supported|\[ERROR\].*(?!abort)")
 
 
 def recorded(program: Path) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
@@ -43,9 +46,9 @@ def converted(commands: list[list[str]], target: Path) -> str:
             continue
         if target.exists() and target.stat().st_size:
             return ""
-        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        told = [line for line in lines if "rror" in line or "not supported" in line or "ssert" in line]
-        said = (told or lines or [f"exit status {done.returncode}"])[-1][-160:]
+        lines = [COLOR.sub("", line).strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        told = [line for line in lines if TOLD.search(line)]
+        said = (told or lines or [f"exit status {done.returncode}"])[0 if told else -1][-160:]
     return said
 
 

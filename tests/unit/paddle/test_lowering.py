@@ -116,3 +116,38 @@ def test_operands_that_do_not_fit_the_operator_are_named(tmp_path):
     ]
     with pytest.raises(DovetailError, match="add: it has no operand 'y'; 'add', which gives 'add.2'"):
         dovetail.compile(save_pir(tmp_path, ops), backends=["host"])
+
+
+def scaled_twice() -> Legacy:
+    """`(x * 2 + 3) * 1e6`, as two operators, of which the first one becomes two nodes."""
+    program = Legacy().feed("x", (4,)).var("a", (4,)).var("y", (4,))
+    program.op("scale", {"X": ["x"]}, {"Out": ["a"]}, scale=2.0, bias=3.0, bias_after_scale=True)
+    return program.op("scale", {"X": ["a"]}, {"Out": ["y"]}, scale=1e6, bias=0.0, bias_after_scale=True).fetch("y")
+
+
+def test_nodes_know_their_operator(tmp_path):
+    plan = dovetail.plan(scaled_twice().save(tmp_path), ["gpu-fp16"], solver="fixpoint")
+    assert [(node.name, node.op_type, node.origin) for node in plan.nodes] == [
+        ("scale", "Mul", ("scale",)),
+        ("scale/Add", "Add", ("scale",)),
+        ("scale_1", "Mul", ("scale_1",)),
+    ]
+
+
+def test_an_extent_that_paddle_multiplied_is_open(tmp_path):
+    ops = [
+        pir_input(1, "x", "f32", (-1, 4)),
+        pir_op("1.relu", [1], [(2, "f32", (-4, 4))]),
+        pir_result(2, 3, "f32", (-4, 4)),
+    ]
+    compiled = dovetail.compile(save_pir(tmp_path, ops), backends=["host"])
+    assert next(iter(compiled.run({"x": np.ones((3, 4), np.float32)}).values())).shape == (3, 4)
+
+
+def test_backward_slices_end_before_the_first_element_at_minus_one(tmp_path):
+    program = Legacy().feed("x", (4,)).var("y", (4,))
+    program.op("strided_slice", {"Input": ["x"]}, {"Out": ["y"]}, axes=[0], starts=[3], ends=[-1], strides=[-1],
+               infer_flags=[1], decrease_axis=[-1]).fetch("y")  # fmt: skip
+    compiled = dovetail.compile(program.save(tmp_path), backends=["host"])
+    found = compiled.run({"x": np.arange(4, dtype=np.float32)})
+    np.testing.assert_array_equal(next(iter(found.values())), [3, 2, 1, 0])

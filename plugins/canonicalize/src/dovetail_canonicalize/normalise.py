@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.planning.placement import set_origin
+from dovetail.planning.placement import origin_of, set_origin
 from dovetail_onnx.skeleton import skeleton_of, was_sorted
 from dovetail_onnx.topological_order import sort_nodes
 
@@ -63,6 +63,7 @@ class Normalise(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Rebuild the model from its normalised proto."""
         sorted_before = was_sorted(model)
+        origins = _origins(model)
         skeleton = skeleton_of(model)
         proto = skeleton.proto
         fix_shapes(proto.graph, ctx, self.shapes.split())
@@ -88,8 +89,9 @@ class Normalise(Pass):
             ctx.count("values typed by ONNX Runtime", typed)
         model.rebuild(skeleton)
         for node in model.nodes():
-            if node.name in renamed:
-                set_origin(node, renamed[node.name])
+            before = renamed.get(node.name, (node.name,))
+            if node.name in renamed or before[0] in origins:
+                set_origin(node, tuple(source for name in before for source in origins.get(name, (name,))))
             if node.op_type == "Loop" and node.domain in ("", "ai.onnx"):
                 set_carried_shapes(node)
         ctx.count("named", len(renamed))
@@ -127,6 +129,13 @@ class Normalise(Pass):
             return proto
         ctx.remark("passed", "", "opset-raise", f"opset raised from {present} to {wanted}")
         return converted
+
+
+def _origins(model: Model) -> dict[str | None, tuple[str, ...]]:
+    """The source nodes of each node that a pass before this one made, by name; the proto does not have them."""
+    if model.untouched and model.unbuilt is not None:
+        return {}
+    return {node.name: origin_of(node) for node in model.nodes() if origin_of(node) != (node.name,)}
 
 
 def _drop_training(proto: onnx.ModelProto, ctx: Context) -> None:

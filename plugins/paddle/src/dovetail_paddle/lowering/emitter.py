@@ -49,6 +49,7 @@ class Emitter:
         self._values: dict[ir.Value, ir.Value] = {}
         self._lists: dict[ir.Value, list[ir.Value]] = {}
         self._constants: dict[tuple, ir.Value] = {}
+        self._labels: set[str] = set()
         self._wide: dict[ir.Value, ir.Value] = {}
         self._integers: dict[ir.Value, ir.Value] = {}
 
@@ -73,14 +74,24 @@ class Emitter:
             for name, value in (attributes or {}).items()
             if value is not None
         ]
-        name = self.names.fresh(label)
-        values = [ir.Value(name=self.names.fresh(f"{name}.{op_type}")) for _ in range(outputs)]
+        name = self._name(label, op_type)
+        values = [ir.Value(name=self.names.fresh(f"{label}.{op_type}")) for _ in range(outputs)]
         node = ir.Node(domain, op_type, list(inputs), made, outputs=values, name=name)
         if self.source is not None:
             node.metadata_props.update(self.source.metadata_props)
             set_origin(node, (label,))
         self.nodes.append(node)
         return values[0] if outputs == 1 else tuple(values)
+
+    def _name(self, label: str, op_type: str) -> str:
+        """The name of a node: that of its operator for the first one, which no node of another operator gets."""
+        if label in self._labels:
+            return self.names.fresh(f"{label}/{op_type}")
+        self._labels.add(label)
+        if self.source is not None:
+            self.names.reserve(label)
+            return label
+        return self.names.fresh(label)
 
     def constant(self, array: np.ndarray, name: str = "") -> ir.Value:
         """An initializer; equal small ones are shared."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import all_nodes
+
 from dovetail_paddle.lowering.constants import CONSTANTS
 from dovetail_paddle.lowering.emitter import OPSET, OPSET_BFLOAT16, Emitter
 from dovetail_paddle.lowering.op import NotLowered, PdOp
@@ -75,6 +77,8 @@ class Lowering:
         emit = self.emit
         for value in (*graph.inputs, *graph.initializers.values()):
             emit.names.reserve(value.name)
+        for node in all_nodes(graph):
+            emit.names.reserve(node.name)
         results = [_fetched(value) for value in graph.outputs]
         for name, _ in results:
             emit.names.reserve(name)
