@@ -34,7 +34,9 @@ STARTS = {
     "Gather": [{}, {"indices.constant": False, "indices": "int32"}],
     "ReduceMean": [{}, {"axes": (2, 3)}],
     **{kind: [{}, {"b": "23"}] for kind in ("Add", "Sum")},
-    **{kind: [{}, {"b": "023"}, {"b": "0123"}] for kind in ("Mul", "Div")},
+    "Mul": [{}, {"b": "023"}, {"b": "0123"}],
+    "Div": [{}, {"b": "023"}, {"b": "0123"}, {"b": "0123", "divides_by_number": True}],
+    "Sigmoid": [{}, {"in_swish": True}],
     **{
         kind: [{"rank_after": 4}, {"rank_after": 4, "only_gemms_read": True}]
         for kind in ("Flatten", "Reshape", "Squeeze", "Unsqueeze")

@@ -154,7 +154,9 @@ def operands(kind, dtype=FLOAT):
         shapes = [[1 if str(i) in axes else extent for i, extent in enumerate(after)] for axes in (s.a, s.b)]
         made = []
         for i, shape in enumerate(shapes):
-            if i == 1 and s.zeros:
+            if i == 1 and s.knobs.get("divides_by_number"):
+                made.append(s.constant(np.full([1] * len(shape), 6, np.float32)))
+            elif i == 1 and s.zeros:
                 array = np.ones(shape, np.float32)
                 array.flat[: s.zeros] = 0
                 made.append(s.constant(array))
@@ -170,6 +172,30 @@ def operands(kind, dtype=FLOAT):
 
 def unary(kind, **attributes):
     return lambda s: s.made(kind, [s.computed(dims(s))], attributes, dims(s))
+
+
+def sigmoid(s):
+    """Alone, or with the Mul of a SiLU behind it."""
+    read = s.computed(dims(s))
+    if s.in_swish:
+        node = ir.node("Sigmoid", [read], name="it", version=OPSET)
+        typed(node.outputs[0], "y0", dims(s), FLOAT)
+        product = ir.node("Mul", [read, node.outputs[0]])
+        ir.Graph([], [], nodes=[*s.before, node, product], initializers=s.weights, opset_imports={"": OPSET})
+        return node
+    return s.made("Sigmoid", [read], {}, dims(s))
+
+
+def erf(s):
+    """Alone, or in a GELU."""
+    half = ir.node("Div", [s.computed(dims(s)), s.constant(np.float32(2**0.5 if s.in_gelu else 3))])
+    typed(half.outputs[0], "scaled", dims(s), FLOAT)
+    node = ir.node("Erf", [half.outputs[0]], name="it", version=OPSET)
+    typed(node.outputs[0], "y0", dims(s), FLOAT)
+    add = ir.node("Add", [node.outputs[0], s.constant(np.float32(1))])
+    product = ir.node("Mul", [half.inputs[0], add.outputs[0]])
+    ir.Graph([], [], nodes=[*s.before, half, node, add, product], initializers=s.weights, opset_imports={"": OPSET})
+    return node
 
 
 def power(s):
@@ -367,16 +393,19 @@ SAMPLES = {
         matrices,
         {"a": (1, 1), "b": (), "batch": 2, "M": 3, "K": 4, "N": 5, "A.constant": False, "B.constant": True},
     ),
-    **{kind: (operands(kind), PAIR) for kind in ("Add", "Sum", "Sub", "Mul", "Div", "Max", "Min")},
+    **{kind: (operands(kind), PAIR) for kind in ("Add", "Sum", "Sub", "Mul", "Max", "Min")},
+    "Div": (operands("Div"), PAIR | {"divides_by_number": False}),
     **{kind: (operands(kind, BOOL), PAIR) for kind in ("Equal", "Greater", "Less")},
     **{
         kind: (unary(kind), IMAGE)
         for kind in (
             "Abs", "Atan", "Ceil", "Cos", "Elu", "Exp", "Floor", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish",
-            "Reciprocal", "Relu", "Sigmoid", "Sin", "Softplus", "Sqrt", "Tanh",
+            "Reciprocal", "Relu", "Sin", "Softplus", "Sqrt", "Tanh",
         )
     },
     "Clip": (clipped, IMAGE),
+    "Sigmoid": (sigmoid, IMAGE | {"in_swish": False}),
+    "Erf": (erf, IMAGE | {"in_gelu": True}),
     "PRelu": (with_slopes, IMAGE),
     "BatchNormalization": (normalised, IMAGE),
     "Pow": (power, IMAGE | {"second_size": 1, "Y.constant": True}),

@@ -25,6 +25,7 @@ _FACTS = (
     "second_size",
     "zeros",
 )
+_COMPOSITES = ("divides_by_number", "in_gelu", "in_swish")
 _BROADCASTS = ("broadcast_first_axis", "broadcast_operands", "listed_broadcast", "merged_rank")
 
 
@@ -43,5 +44,7 @@ def register(registry):
     registry.emitter("hb-files", "dovetail_bpu_int8.vendor.hb_files:HbFiles")
     for fact in _FACTS:
         registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")
+    for fact in _COMPOSITES:
+        registry.fact(fact, f"dovetail_bpu_int8.composites:{fact}")
     for fact in _BROADCASTS:
         registry.fact(fact, f"dovetail_bpu_int8.broadcasts:{fact}")
