@@ -209,7 +209,8 @@ NAMED = {
     "run_on_bpu": "''", "optimization": "''", "calibration_type": "max", "input_name": "x", "input_shape": "1x8x16x16",
     "quant_config": "{}", "cal_data_type": "float32", "cal_data_dir": "''", "optimize_level": "O2", "mean_value": "0.5",
     "scale_value": "0.5 0.5", "std_value": "0.5", "caffe_model": "''", "prototxt": "''", "norm_type": "no_preprocess",
-    "max_percentile": "1.0", "preprocess_on": "False",
+    "max_percentile": "1.0", "preprocess_on": "False", "compile_mode": "latency", "input_type_rt": "nv12",
+    "input_type_train": "rgb", "input_layout_train": "NCHW", "input_layout_rt": "NHWC",
 }  # fmt: skip
 
 
@@ -357,7 +358,7 @@ BAD = {  # file, from line 1: line, a part of the message, a part of the hint
         "",
     ),
     "key twice": (
-        HB + "  march: bayes\n",
+        HB + "  march: nash-e\n",
         3,
         "'march' is given twice (first on line 2)",
         "remove one",
@@ -367,6 +368,24 @@ BAD = {  # file, from line 1: line, a part of the message, a part of the hint
         3,
         "unknown key 'onx_model'",
         "onnx_model",
+    ),
+    "no compile mode": (
+        HB + "compiler_parameters: {compile_mode: fast}\n",
+        3,
+        "compile_mode: 'fast' is not known",
+        "it is latency, bandwidth, balance",
+    ),
+    "no type of an input": (
+        HB + "input_parameters: {input_type_rt: nv13}\n",
+        3,
+        "input_type_rt: 'nv13' is not known (did you mean 'nv12'?)",
+        "featuremap",
+    ),
+    "one node on both": (
+        HB + "calibration_parameters: {run_on_cpu: one, run_on_bpu: 'two;one'}\n",
+        3,
+        "'one' is in run_on_cpu and in run_on_bpu",
+        "leave it out of one of them",
     ),
     "key of another group": (
         HB + "  jobs: 8\n",
@@ -525,3 +544,14 @@ def test_samples_that_do_not_fit(tmp_path, monkeypatch, files, message):
         path = yaml(tmp_path, calibration="cal_data_dir: b\ncal_data_type: uint8")
     with pytest.raises(dovetail.DovetailError, match=message):
         fed(monkeypatch, path)
+
+
+def test_what_is_said_twice_and_is_the_same_is_taken(tmp_path):
+    """A file of the zoo has a node twice, and the vendor's tool takes it."""
+    path = tmp_path / "twice.yaml"
+    path.write_text(
+        HB.replace("bernoulli2", "bayes-e")
+        + "  node_info:\n    one: {ON: CPU}\n    two: {ON: CPU}\n    one: {ON: CPU}\n"
+    )
+    plan = dovetail.plan(model_of(), hb_yaml=path)
+    assert {node.name: node.backend for node in plan.nodes}["one"] == "host"

@@ -191,3 +191,20 @@ def test_int16_by_selectors():
 def test_int16_where_it_cannot_be(backend, selector, message):
     with pytest.raises(dovetail.DovetailError, match=message):
         dovetail.plan(model_of(), backend, int16=selector)
+
+
+def test_keys_that_files_of_the_vendor_have(tmp_path):
+    path = tmp_path / "quant_config.json"
+    document = {
+        "model_config": {
+            "activation": {"num_bin": [1024, 2048], "max_num_bin": 16384},
+            "modelwise_search": {"metric": "mae"},
+        },
+        "node_config": {"one": {"InputType0": "int16"}},
+    }
+    path.write_text(json.dumps(document))
+    plan = dovetail.plan(model_of(), "bpu-int8:march=nash", quant_config=path)
+    notes = " ".join(remark.why for remark in plan.remarks)
+    assert "num_bin: histograms have 4096 bins here" in notes and "modelwise_search: nothing is searched for" in notes
+    (one,) = [node for node in plan.nodes if node.name == "one"]
+    assert "int16" in str(one.ports.get("X", one.precision))

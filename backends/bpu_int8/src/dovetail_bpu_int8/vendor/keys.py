@@ -101,6 +101,16 @@ KEYS: dict[str, dict[str, Key]] = {
     },
 }
 
+_IMAGES = ("rgb", "bgr", "gray", "yuv444", "yuv444_128", "featuremap")
+_WORDS = {
+    "compile_mode": ("latency", "bandwidth", "balance"),
+    "input_type_rt": (*_IMAGES, "nv12"),
+    "input_type_train": _IMAGES,
+    "input_layout_train": ("NCHW", "NHWC"),
+    "input_layout_rt": ("NCHW", "NHWC"),
+}
+"""The words that keys may have, of several inputs with semicolons between them; the manuals list them."""
+
 _TYPES = {"text": (str, int, float), "flag": (bool,), "whole": (int,), "number": (int, float)}
 _QUANT_CONFIG = ("model_config", "op_config", "node_config", "subgraph_config")
 
@@ -125,6 +135,8 @@ def check_keys(tree: Entries, march: March) -> None:
             if key.raw not in known:
                 raise _unknown_key(key, section.raw)
             _check(key.raw, known[key.raw], key, value, march)
+            if key.raw in _WORDS and isinstance(value, Scalar) and not value.is_null:
+                _check_words(key.raw, value)
     compiler = tree.get("compiler_parameters")
     if isinstance(compiler, Entries):
         _check_compiler(compiler, march)
@@ -154,6 +166,15 @@ def _check(name: str, key: Key, place: Scalar, value: Node, march: March) -> Non
         fits = "list" in kinds or "text" in kinds and all(isinstance(item, Scalar) for item in value.items)
     if not fits:
         raise FileError(value, f"{name}: {type_name(value)} stands where a {key.takes} is expected")
+
+
+def _check_words(name: str, value: Scalar) -> None:
+    known = _WORDS[name]
+    for word in filter(None, (part.strip() for part in value.raw.split(";"))):
+        if word.lower() not in map(str.lower, known):
+            raise FileError(
+                value, f"{name}: '{word}' is not known{did_you_mean(word, known)}", f"it is {', '.join(known)}"
+            )
 
 
 def _unquoted_fits(value: Scalar, kinds: list[str]) -> bool:

@@ -30,6 +30,9 @@ def read_run_on(node: Node, key: str, where: str, asked: Asked) -> None:
     """
     for word in names_in(node):
         named = Named(word.raw, word, key)
+        other = next((one for one, there in asked.placed if one.selector == word.raw and there != where), None)
+        if other is not None and other.key.startswith("run_on_"):
+            raise FileError(word, f"'{word.raw}' is in {other.key} and in {key}", "leave it out of one of them")
         asked.nodes.append(named)
         asked.place(named, where)
 

@@ -19,12 +19,13 @@ __all__ = ["LEVELS", "read_quant_config", "read_quant_config_file"]
 LEVELS = ("model_config", "op_config", "subgraph_config", "node_config")
 """From the least specific to the most specific: what a later level says wins."""
 
-_MODEL = ("all_node_type", "model_output_type", "activation", "weight", "search")
-_ACTIVATION = ("calibration_type", "max_percentile", "per_channel", "asymmetric")
+_MODEL = ("all_node_type", "model_output_type", "activation", "weight", "search", "modelwise_search")
+_BINS = ("num_bin", "max_num_bin")
+_ACTIVATION = ("calibration_type", "max_percentile", "per_channel", "asymmetric", *_BINS)
 _HERE = ("int8", "int16", "float16", "float32")
 _ELSEWHERE = ("int4", "mxint16", "mxint8", "mxfp8", "mxfp4", "mxint4", "nvfp4", "dual-int16", "int16-ec")
 _CALIBRATIONS = ("max", "kl", "load")
-_INPUT = re.compile(r"input(\d+)")
+_INPUT = re.compile(r"(?:input|InputType)(\d+)")  # as the manual has it, and as files of the vendor's own have
 _COMPILES = "it takes effect where hb_compile reads the file"
 
 
@@ -79,8 +80,8 @@ def _model(content: Entries, asked: Asked) -> None:
             _activation(_mapping(value, key.raw), asked)
         elif key.raw == "weight":
             _weight(_mapping(value, key.raw), asked)
-        elif key.raw == "search":
-            asked.note(f"{key.where}, search: nothing is searched for here", _COMPILES)
+        elif key.raw in ("search", "modelwise_search"):
+            asked.note(f"{key.where}, {key.raw}: nothing is searched for here", _COMPILES)
         else:
             raise _unknown(key, "model_config", _MODEL)
 
@@ -89,6 +90,9 @@ def _activation(content: Entries, asked: Asked) -> None:
     for key, value in content:
         if key.raw not in _ACTIVATION:
             raise _unknown(key, "activation", _ACTIVATION)
+        if key.raw in _BINS:
+            asked.note(f"{key.where}, {key.raw}: histograms have 4096 bins here", _COMPILES)
+            continue
         chosen = _alternatives(value) if key.raw in ("per_channel", "asymmetric") else []
         if key.raw == "per_channel" and True in chosen:
             asked.note(f"{key.where}, {key.raw}: activations are not quantised per channel here", _COMPILES)

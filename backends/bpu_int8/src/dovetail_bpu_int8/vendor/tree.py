@@ -169,16 +169,21 @@ class _Composer:
         return known
 
     def _mapping(self, done: _Collection) -> Entries:
-        first: dict[str, int] = {}
+        first: dict[str, tuple[int, Node]] = {}
         pairs = tuple(zip(done.children[::2], done.children[1::2], strict=True))
-        for key, _ in pairs:
+        kept = []
+        for key, value in pairs:
             if not isinstance(key, Scalar):
                 raise FileError(key, "a key is one word or text")
-            if key.raw in first:
-                before = f"first on line {first[key.raw]}"
-                raise FileError(key, f"'{key.raw}' is given twice ({before})", "remove one of them")
-            first[key.raw] = key.line
-        return Entries(self._file, done.line, pairs, done.flow)
+            if key.raw not in first:
+                first[key.raw] = key.line, value
+                kept.append((key, value))
+                continue
+            line, before = first[key.raw]
+            # The vendor's tools take a file that says the same thing twice.
+            if as_plain(value) != as_plain(before):
+                raise FileError(key, f"'{key.raw}' is given twice (first on line {line})", "remove one of them")
+        return Entries(self._file, done.line, tuple(kept), done.flow)
 
 
 @dataclass(slots=True)
