@@ -4,7 +4,6 @@ They are written in `paddle_nets/nets`, by somebody else than the rules; `paddle
 """
 
 import zipfile
-from functools import cache
 from pathlib import Path
 
 import dovetail
@@ -12,17 +11,11 @@ import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 
-ARCHIVE = Path(__file__).parent / "paddle_nets" / "nets.zip"
+from .paddle_files import ARCHIVE, nets, recorded
+
 CLOSE = 1e-5  # of the largest value
 HALF = 2e-3  # where there is float16: Paddle 2.6 does not round to the nearest there
 REFUSED = "beyond_onnx"
-
-
-@cache
-def programs() -> list[str]:
-    """The programs in the archive: `net.json` of Paddle 3 and `legacy.pdmodel` of Paddle 2."""
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        return [name for name in archive.namelist() if name.endswith((".json", ".pdmodel"))]
 
 
 @pytest.fixture(scope="session")
@@ -31,15 +24,6 @@ def folder(tmp_path_factory) -> Path:
     with zipfile.ZipFile(ARCHIVE) as archive:
         archive.extractall(found)
     return found
-
-
-def recorded(path: Path) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-    """The inputs by name, and the outputs in order."""
-    with np.load(path.parent / "io.npz") as arrays:
-        inputs = {name.removeprefix("in:"): arrays[name] for name in arrays.files if name.startswith("in:")}
-    with np.load(path.parent / ("io.npz" if path.suffix == ".json" else "legacy.npz")) as arrays:
-        outputs = [arrays[f"out:{at}"] for at in range(sum(name.startswith("out:") for name in arrays.files))]
-    return inputs, outputs
 
 
 def assert_close(found: np.ndarray, wanted: np.ndarray, at: int, share: float = CLOSE) -> None:
@@ -53,7 +37,7 @@ def assert_close(found: np.ndarray, wanted: np.ndarray, at: int, share: float = 
     np.testing.assert_allclose(found, wanted, rtol=0, atol=most, err_msg=f"output {at}")
 
 
-@pytest.mark.parametrize("name", [name for name in programs() if REFUSED not in name])
+@pytest.mark.parametrize("name", [name for name in nets() if REFUSED not in name])
 def test_a_net_computes_what_paddle_computed(name, folder):
     inputs, expected = recorded(folder / name)
     compiled = dovetail.compile(folder / name, backends=["host"], try_engines=False)
@@ -64,7 +48,7 @@ def test_a_net_computes_what_paddle_computed(name, folder):
         assert_close(array, wanted, at, share)
 
 
-@pytest.mark.parametrize("name", [name for name in programs() if REFUSED in name])
+@pytest.mark.parametrize("name", [name for name in nets() if REFUSED in name])
 def test_functions_without_a_form_in_onnx_are_refused_together(name, folder):
     with pytest.raises(DovetailError) as caught:
         dovetail.compile(folder / name, backends=["host"])

@@ -10,21 +10,14 @@ import dovetail
 import numpy as np
 import pytest
 
-PROGRAMS = Path(__file__).parent / "paddle_programs"
+from .paddle_files import PROGRAMS, recorded
+
 FILES = sorted([*PROGRAMS.glob("legacy/*.pdmodel"), *PROGRAMS.glob("*/*.json")])
 MIXED = sorted(PROGRAMS.glob("mixed/*.pdmodel"))
 
 
 def named(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
-
-
-def recorded(path: Path) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-    """The inputs by name, and the outputs in order."""
-    with np.load(path.with_suffix(".npz")) as arrays:
-        inputs = {name.removeprefix("in:"): arrays[name] for name in arrays.files if name.startswith("in:")}
-        outputs = {int(name.split(":")[1]): arrays[name] for name in arrays.files if name.startswith("out:")}
-    return inputs, [outputs[at] for at in sorted(outputs)]
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
@@ -47,7 +40,7 @@ def test_a_program_compiles_for_bfloat16(path):
 
 @pytest.mark.parametrize("path", MIXED, ids=named)
 def test_a_program_of_mixed_precision_keeps_its_types(path):
-    inputs, expected = recorded(PROGRAMS / "legacy" / path.name)
+    inputs, expected = recorded(path)
     compiled = dovetail.compile(path, backends=["host"], try_engines=False)
     kinds = {value.dtype.name for value in compiled.model.graph.initializers.values()}
     assert "FLOAT16" in kinds

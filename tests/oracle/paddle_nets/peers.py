@@ -24,6 +24,7 @@ paddle2onnx.export(sys.argv[1], sys.argv[2], sys.argv[3], opset_version=int(sys.
 """
 SECONDS = 120
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
+DATE = re.compile(r"^[-0-9]+ [:0-9]+ ")
 TOLD = re.compile(r"^Error: |\tFailed to|Unsupported|not supported|\[ERROR\].*(?!abort)")
 
 
@@ -49,7 +50,7 @@ def converted(commands: list[list[str]], target: Path) -> str:
         lines = [COLOR.sub("", line).strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         told = [line for line in lines if TOLD.search(line)]
         said = (told or lines or [f"exit status {done.returncode}"])[0 if told else -1][-160:]
-    return said
+    return DATE.sub("", said)
 
 
 def judged(model: Path, program: Path) -> dict:
@@ -90,7 +91,10 @@ def main() -> None:
                 target = Path(scratch, f"{peer}.onnx")
                 if peer == "p2o":
                     tool = Path(sys.executable).with_name("p2o")
-                    commands = [[str(tool), str(program), str(parameters), str(target)]]
+                    given = parameters if parameters.exists() else Path(scratch, "none.pdiparams")
+                    if given != parameters:
+                        given.touch()  # p2o wants a file where there are no parameters, too
+                    commands = [[str(tool), str(program), str(given), str(target)]]
                 else:
                     start = [sys.executable, "-c", PADDLE2ONNX, str(program)]
                     given = str(parameters) if parameters.exists() else ""

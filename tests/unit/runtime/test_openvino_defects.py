@@ -24,6 +24,15 @@ def numbers(*shape):
 
 
 REPAIRED = {
+    "infinite results of another operator": (
+        "g (float[N,4] x) => (bool[N,4] any) <float zero = {0}> { m = Mul(x, zero) y = Div(x, m) any = IsInf(y) }",
+        {"x": (3, 4)},
+    ),
+    "positive infinite results of another operator": (
+        "g (float[N,4] x) => (bool[N,4] high) <float zero = {0}> {"
+        " m = Mul(x, zero) s = Abs(m) y = Div(x, s) high = IsInf<detect_negative = 0>(y) }",
+        {"x": (3, 4)},
+    ),
     "a shift per channel in front of a quantisation": (
         "g (float[N,2,2,3] x) => (uint8[N,2,2,3] y) <float[2,1,1] k = {1.4, 0.9}, float[2,1,1] c = {0.3, -0.4},"
         " float s = {0.03}, uint8 z = {128}> { m = Mul(x, k) a = Add(m, c) y = QuantizeLinear(a, s, z) }",
