@@ -2,6 +2,7 @@
 
 import itertools
 
+import dovetail
 import numpy as np
 import onnx
 import onnx.parser
@@ -81,3 +82,14 @@ def test_the_result_is_the_same(tmp_path, product, bias, before, behind):
 def text_of(product):
     """The operator of a product."""
     return PRODUCTS[product][0].split()[0]
+
+
+def test_weights_that_were_folded_are_not_in_the_result():
+    text = """<ir_version: 8, opset_import: ["": 18]> g (float[1,2,4,4] x) => (float[1,2,4,4] y)
+        <float[2,2,1,1] w = {1, 2, 3, 4}, float[2] b = {1, 2}, float[2,1,1] d = {2, 3}, float[2,1,1] e = {1, 1}>
+        { c = Conv(x, w, b) m = Mul(c, d) y = Add(m, e) }"""
+    compiled = dovetail.compile(onnx.parser.parse_model(text), "host", verify=False)
+    graph = compiled.model.graph
+    assert [node.op_type for node in graph] == ["Conv"]
+    read = {value.name for node in graph for value in node.inputs}
+    assert graph.initializers.keys() == read - {"x"}

@@ -25,7 +25,7 @@ class DeadCode(Pass):
 
     name = "dead-code"
     stage = "normalise"
-    after = ("normalise", "fold-constants", "remove-identity", "fold-batchnorm")
+    after = ("normalise", "fold-constants", "remove-identity", "fold-batchnorm", "fold-affine")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Remove nodes in one backward walk; bodies first, as they capture outer values."""
