@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
-import threading
 from collections import Counter
 from pathlib import Path
 
@@ -37,28 +35,6 @@ def work(seeds: list[int], backend: str) -> None:
         print(json.dumps(line), flush=True)
 
 
-def watched(seeds: list[int], backend: str, limit: float, results: list[dict]) -> None:
-    """Run workers until every seed has an outcome; one that dies or hangs is replaced."""
-    while seeds:
-        command = [sys.executable, __file__, "--worker", backend or "mixed", *map(str, seeds)]
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        while seeds:
-            clock = threading.Timer(limit, worker.kill)
-            clock.start()
-            line = worker.stdout.readline()
-            late = not clock.is_alive()
-            clock.cancel()
-            if not line:
-                code = worker.wait()
-                kind = "hang" if late else "crash"
-                results.append({"seed": seeds.pop(0), "kind": kind, "said": f"the process ended with {code}"})
-                break
-            results.append(json.loads(line))
-            seeds.pop(0)
-        worker.kill()
-        worker.wait()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=5000)
@@ -71,20 +47,12 @@ def main() -> None:
     if options.worker:
         work([int(seed) for seed in options.worker[1:]], options.worker[0])
         return
-    seeds, results = range(options.seed, options.seed + options.count), []
-    threads = [
-        threading.Thread(
-            target=watched, args=(list(seeds[job :: options.jobs]), options.backend, options.limit, results)
-        )
-        for job in range(options.jobs)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
     from property.mutant_trial import RIGHT
+    from watched import run_watched
 
-    for result in sorted(results, key=lambda result: result["seed"]):
+    seeds = range(options.seed, options.seed + options.count)
+    results = run_watched(__file__, [options.backend or "mixed"], seeds, options.jobs, options.limit)
+    for result in results:
         if result["kind"] not in RIGHT:
             print(json.dumps(result))
     print("| outcome | mutants |\n|---|---|")

@@ -222,5 +222,24 @@ print(compiled.regions)
     )
 
 
+def test_values_of_unknown_rank_are_not_handed_to_programs(site, tmp_path, monkeypatch):
+    """Nothing states the rank of what is computed from the result of a Loop: it may be an image, or not."""
+    monkeypatch.chdir(tmp_path)
+    code = """
+import dovetail, numpy as np, onnx
+
+model = onnx.parser.parse_model('''<ir_version: 8, opset_import: ["": 17]>
+g (float[1,2,3,4] x) => (float[1,2,3,4] y) <int64[2] k = {2,2}, bool yes = {1}, float two = {2}> {
+  n = Size (k)
+  s = Loop (n, yes, x) <body = b (int64 i, bool go, float[1,2,3,4] t) => (bool on, float[1,2,3,4] u) {
+    on = Identity (go)  u = Tanh (t) }>
+  r = Abs (s)  [add] y = Add (r, two) }''')
+x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4) / 24
+found = dovetail.compile(model, "acme-aot").run({"x": x})["y"]
+assert np.allclose(found, np.tanh(np.tanh(x)) + 2, atol=1e-2), found
+"""
+    python(site, code)
+
+
 def files_of(name):
     return sorted(path.relative_to(Path("out") / name).as_posix() for path in (Path("out") / name).rglob("*.*"))

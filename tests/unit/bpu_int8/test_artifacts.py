@@ -232,6 +232,9 @@ def test_the_way_of_calibrating(tmp_path, observer):
     text = (tmp_path / "out/artifacts/bpu-int8/model/config.yaml").read_text()
     found = pyyaml.safe_load(text)["calibration_parameters"]
     assert found.items() >= OBSERVERS[observer].items()
+    for before, name in (("out", "replayed"), ("replayed", "once-more")):
+        dovetail.compile(model_of(RESIDUAL), plan=tmp_path / before / "plan.yaml", verify=False).save(tmp_path / name)
+        assert (tmp_path / name / "artifacts/bpu-int8/model/config.yaml").read_text() == text
 
 
 @pytest.mark.parametrize("march", ["bayes", "nash"])

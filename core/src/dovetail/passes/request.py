@@ -83,6 +83,11 @@ class BackendChoice:
         return ObserverChoice(self.options[OBSERVER], options, str(self)) if OBSERVER in self.options else None
 
     @property
+    def observer_options(self) -> dict[str, str]:
+        """The options that choose an observer; a plan keeps them: emitted files say how a model was calibrated."""
+        return {key: value for key, value in self.options.items() if key.partition(".")[0] == OBSERVER}
+
+    @property
     def own_options(self) -> dict[str, str]:
         """The options without those that mean the same for every backend."""
         return {key: value for key, value in self.options.items() if key.partition(".")[0] not in (STRATEGY, OBSERVER)}

@@ -192,8 +192,10 @@ def _backend_entry(backend: Backend, ctx: Context) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": backend.name, "strategy": ctx.strategy_of(backend)}
     if ctx.plugins is not None and (brought := ctx.plugins.version_of(backend.name)):
         entry["distribution"] = brought
-    if backend.chosen:
-        entry["options"] = dict(backend.chosen)
+    choice = next((one for one in ctx.request.backends if one.name == backend.name), None)
+    options = {**(choice.observer_options if choice is not None else {}), **backend.chosen}
+    if options:
+        entry["options"] = options
     return entry
 
 

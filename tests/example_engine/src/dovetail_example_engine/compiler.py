@@ -15,8 +15,13 @@ class Compiler:
         """Write the program.
 
         Raises:
-            EngineError: A convolution has more channels than the accelerator's memory holds.
+            EngineError: A convolution has more channels than the accelerator's memory holds, or nothing says whether a
+                value at the border is an image, whose channels the accelerator wants last.
         """
+        for value in (*region.model.graph.inputs, *region.model.graph.outputs):
+            if value.shape is None:
+                why = f"the rank of '{value.name}' is not known, and images are handed over with the channels last"
+                raise EngineError(why, node=region.nodes[0])
         for node in region.source.graph:
             channels = node.inputs[1].shape[0] if node.op_type == "Conv" else 0
             if channels > MOST_CHANNELS:
