@@ -103,7 +103,7 @@ def main() -> None:
         return
     sys.path.insert(0, str(HERE))
     import paddle
-    from nets import activation, blocks, convolution, detection, sequence, shapes  # noqa: F401
+    from nets import activation, blocks, convolution, detection, reduction, sequence, shapes  # noqa: F401
     from nets.registry import NETS
 
     form = "legacy" if paddle.__version__.startswith("2.") else "net"

@@ -34,6 +34,7 @@ def rules() -> Mapping[str, Rule]:
         indexing,
         layout,
         linear,
+        logic,
         matrix,
         norm,
         pooling,
@@ -50,7 +51,8 @@ def rules() -> Mapping[str, Rule]:
     )
 
     families = (
-        activation, arrays, convolution, counting, creation, detection, elementwise, indexing, layout, linear, matrix,
-        norm, pooling, proposals, quantise, recurrent, reduction, resize, scans, shape, sorting, windows, writing,
+        activation, arrays, convolution, counting, creation, detection, elementwise, indexing, layout, linear, logic,
+        matrix, norm, pooling, proposals, quantise, recurrent, reduction, resize, scans, shape, sorting, windows,
+        writing,
     )  # fmt: skip
     return {name: rule for family in families for name, rule in family.RULES.items()}

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and logic, element by element."""
+"""Arithmetic, element by element."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from dovetail_paddle.element_types import onnx_type
 from dovetail_paddle.lowering.op import NotLowered
-from dovetail_paddle.lowering.shapes import as_rank
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.op import PdOp
     from dovetail_paddle.lowering.rules import Rule
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "binary", "one_type", "unary"]
 
 
 def one_type(values: Iterable[ir.Value | None]) -> None:
@@ -183,45 +182,6 @@ def clip(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Clip", [op["x"], *bounds])
 
 
-def bitwise(logical: str, on_bits: str) -> Rule:
-    """The rule of an operator that is logic on booleans."""
-
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
-        import onnx_ir as ir
-
-        name = logical if op.dtype("x") == ir.DataType.BOOL else on_bits
-        return emit(name, [op[argument.name] for argument in op.operator.operands])
-
-    return rule
-
-
-def logical(onnx_name: str) -> Rule:
-    """The rule of logic, where numbers count as true unless they are zero."""
-
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
-        import onnx_ir as ir
-
-        operands = []
-        for argument in op.operator.operands:
-            value = op[argument.name]
-            boolean = op.dtype(argument.name) == ir.DataType.BOOL
-            operands.append(value if boolean else emit.cast(value, ir.DataType.BOOL))
-        return emit(onnx_name, operands)
-
-    return rule
-
-
-def not_equal(op: PdOp, emit: Emitter) -> ir.Value:
-    """Inequality."""
-    return emit("Not", [emit("Equal", [op["x"], op["y"]])])
-
-
-def isfinite(op: PdOp, emit: Emitter) -> ir.Value:
-    """Neither infinite nor NaN: only then a number minus itself is zero."""
-    difference = emit("Sub", [op["x"], op["x"]])
-    return emit("Equal", [difference, emit.scalar(0, op.dtype("x"))])
-
-
 def lerp(op: PdOp, emit: Emitter) -> ir.Value:
     """`x + weight * (y - x)`."""
     return emit("Add", [op["x"], emit("Mul", [op["weight"], emit("Sub", [op["y"], op["x"]])])])
@@ -238,54 +198,6 @@ def heaviside(op: PdOp, emit: Emitter) -> ir.Value:
     zero = emit.scalar(0, dtype)
     above = emit.cast(emit("Greater", [op["x"], zero]), dtype)
     return emit("Where", [emit("Equal", [op["x"], zero]), op["y"], above])
-
-
-def isclose(op: PdOp, emit: Emitter) -> ir.Value:
-    """Equal, or within a tolerance of the second operand."""
-    x, y, dtype = op["x"], op["y"], op.dtype("x")
-    relative, absolute = (emit.scalar(op.number(name), dtype) for name in ("rtol", "atol"))
-    limit = emit("Add", [absolute, emit("Mul", [relative, emit("Abs", [y])])])
-    near = emit("LessOrEqual", [emit("Abs", [emit("Sub", [x, y])]), limit])
-    # What is infinite is within an infinite tolerance of everything.
-    near = emit("And", [near, emit("Not", [emit("IsInf", [emit("Sub", [x, y])])])])
-    close = emit("Or", [emit("Equal", [x, y]), near])
-    if op.attr("equal_nan"):
-        close = emit("Or", [close, emit("And", [emit("IsNaN", [x]), emit("IsNaN", [y])])])
-    return close
-
-
-def _all(flags: ir.Value, op: PdOp, emit: Emitter) -> ir.Value:
-    import onnx_ir as ir
-
-    least = emit("ReduceMin", [emit.cast(flags, ir.DataType.INT32)], {"keepdims": 0})
-    made = as_rank(emit.cast(least, ir.DataType.BOOL), 0, op.result_shape(), emit)
-    made.type = ir.TensorType(ir.DataType.BOOL)  # programs declare the type of the operands
-    return made
-
-
-def allclose(op: PdOp, emit: Emitter) -> ir.Value:
-    """Whether all elements are close."""
-    return _all(isclose(op, emit), op, emit)
-
-
-def equal_all(op: PdOp, emit: Emitter) -> ir.Value:
-    """Whether all elements are equal."""
-    return _all(emit("Equal", [op["x"], op["y"]]), op, emit)
-
-
-def shifted(left: bool) -> Rule:
-    """The rule of a shift of bits, which is a product with a power of 2; ONNX shifts unsigned integers alone."""
-
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
-        if not op.attr("is_arithmetic"):
-            raise NotLowered("it shifts in zeros, and integers are signed")
-        factor = emit("Pow", [emit.scalar(2, op.dtype("x")), op["y"]])
-        if left:
-            return emit("Mul", [op["x"], factor])
-        rest = emit("Mod", [op["x"], factor])
-        return emit("Div", [emit("Sub", [op["x"], rest]), factor])
-
-    return rule
 
 
 def atan2(op: PdOp, emit: Emitter) -> ir.Value:
@@ -311,21 +223,6 @@ def copysign(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Where", [emit("Or", [negative, below]), emit("Neg", [size]), size])
 
 
-def ordered(onnx_name: str) -> Rule:
-    """The rule of a comparison; false is below true, which ONNX does not compare."""
-
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
-        import onnx_ir as ir
-
-        one_type([op.original("x"), op.original("y")])
-        values = [op["x"], op["y"]]
-        if op.dtype("x") == ir.DataType.BOOL:
-            values = [emit.cast(value, ir.DataType.INT32) for value in values]
-        return emit(onnx_name, values)
-
-    return rule
-
-
 _UNARY = {
     "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
     "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "floor": "Floor", "log": "Log",
@@ -334,22 +231,15 @@ _UNARY = {
 }  # fmt: skip
 _BINARY = {
     "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "maximum": "Max", "minimum": "Min",
-    "fmax": "Max", "fmin": "Min", "elementwise_pow": "Pow", "equal": "Equal",
+    "fmax": "Max", "fmin": "Min", "elementwise_pow": "Pow",
 }  # fmt: skip
 
 RULES = {
     **{name: unary(onnx_name) for name, onnx_name in _UNARY.items()},
     **{name: binary(onnx_name) for name, onnx_name in _BINARY.items()},
     **dict.fromkeys(("assign", "assign_out", "share_data", "memcpy_h2d", "memcpy_d2h"), alias),
-    "less_than": ordered("Less"), "less_equal": ordered("LessOrEqual"), "greater_than": ordered("Greater"),
-    "greater_equal": ordered("GreaterOrEqual"),
     "scale": scale, "cast": cast, "add_n": add_n, "pow": power, "square": square, "rsqrt": rsqrt, "expm1": expm1,
     "log1p": log1p, "log2": log_of(2), "log10": log_of(10), "trunc": trunc, "round": rounded,
-    "floor_divide": floor_divide, "remainder": remainder, "clip": clip, "not_equal": not_equal, "isfinite": isfinite,
-    "lerp": lerp, "increment": increment, "heaviside": heaviside,
-    "bitwise_and": bitwise("And", "BitwiseAnd"), "bitwise_or": bitwise("Or", "BitwiseOr"),
-    "bitwise_xor": bitwise("Xor", "BitwiseXor"), "bitwise_not": bitwise("Not", "BitwiseNot"),
-    "logical_and": logical("And"), "logical_or": logical("Or"), "logical_xor": logical("Xor"),
-    "logical_not": logical("Not"), "isclose": isclose, "allclose": allclose, "equal_all": equal_all,
-    "bitwise_left_shift": shifted(True), "bitwise_right_shift": shifted(False), "atan2": atan2, "copysign": copysign,
+    "floor_divide": floor_divide, "remainder": remainder, "clip": clip, "lerp": lerp, "increment": increment,
+    "heaviside": heaviside, "atan2": atan2, "copysign": copysign,
 }  # fmt: skip
