@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.compilation import Planner
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import UsageError
 from dovetail.job import compile_job
 from dovetail.listing import BackendInfo, backends
 from dovetail.option_chain import OptionChain
@@ -184,15 +184,10 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
         DovetailError: The folder holds no compiled model or one that was altered, or a backend is not installed.
     """
     from dovetail.compiled import CompiledModel
-    from dovetail.stores import store_for
+    from dovetail.stores import loaded
 
     plugins = plugins or load_plugins()
-    with store_for(folder, "load", plugins.registry) as store:
-        found = store.load(Path(folder), plugins)
-        if not isinstance(found, CompiledModel):
-            who = f"{type(store).__module__}.{type(store).__qualname__}"
-            raise DovetailError(f"{who} loads {type(found).__name__} from {folder}", "`load` returns a CompiledModel")
-        return found
+    return loaded(folder, "load", CompiledModel, plugins.registry, plugins)
 
 
 def requested(backends: str | BackendChoice | Sequence[str | BackendChoice], **choices: Any) -> Request:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.engine import make_engine
+from dovetail.plugin.isolation import calling, require
 
 if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend, BackendSummary
@@ -57,12 +58,18 @@ def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
     """What there is to see of a backend: its file is not read closely."""
     from dovetail.passes.backends import load_chosen
     from dovetail.passes.request import BackendChoice
-    from dovetail.plugin.backend_files import format_of
+    from dovetail.plugin.backend_files import named_format_of
 
     if not registry.backend.is_file(name):
         return load_chosen(registry, BackendChoice(name))
     source = registry.backend[name]
-    return format_of(registry, source).peek(source)
+    who, format_ = named_format_of(registry, source)
+    with calling(who):
+        seen = format_.peek(source)
+    require(
+        seen, f"what {who} sees in {source.name}", ("summary", "engines", "device"), "`peek` gives a BackendSummary"
+    )
+    return seen
 
 
 def _engine_info(name: str, registry: Registry) -> tuple[str, bool, str]:

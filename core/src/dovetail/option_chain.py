@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.compiled import CompiledModel
 from dovetail.errors import DovetailError, UsageError
+from dovetail.passes.request import Request
 from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, blaming, installed_options
+from dovetail.plugin.output import own_output
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.passes.request import Request
     from dovetail.planning.plan import Plan
     from dovetail.plugin.options import Asked, CompileJob, Proceed
     from dovetail.plugin.registry import Registry
@@ -83,6 +84,9 @@ class OptionChain:
             if change is not None and (own := self._own(found)):
                 with blaming(found):
                     request = change(request, model, own)
+                if not isinstance(request, Request):
+                    gave = type(request).__name__
+                    raise DovetailError(f"{found.title} gave {gave} and no request", f"report it to {found.owner}")
         return replace(request, options={**request.options, **self.recorded()})
 
     def planned(self, plan: Plan, model: Model, ctx: Context) -> Plan:
@@ -116,7 +120,8 @@ def _wrapped(found: InstalledOption, job: CompileJob, inner: Proceed) -> Proceed
         def proceed(more: Asked | None = None, request: Request | None = None) -> CompiledModel:
             try:
                 # What an option further out asks for, this one cannot take back.
-                return inner({**(more or {}), **(asked or {})}, request or changed)
+                with own_output():
+                    return inner({**(more or {}), **(asked or {})}, request or changed)
             except BaseException as error:
                 passing.append(error)
                 raise

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dovetail.by_suffix import chosen_for, installed
+from dovetail.by_suffix import Installed, chosen_for, installed
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin.isolation import calling
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
     from dovetail.plugin.results import Recognition
 
-__all__ = ["check_store", "recognised", "store_for"]
+__all__ = ["check_store", "loaded", "recognised", "store_for"]
+
+T = TypeVar("T")
 
 _REQUIRED = ("save", "load")
 _WAY_OUT = "pip install dovetail-results, which saves results in folders and plans in files"
@@ -37,6 +39,12 @@ def store_for(path: str | Path, verb: str, registry: Registry | None = None) -> 
         DovetailError: No store or more than one has such paths.
         UsageError: The path is empty, which would mean the current folder.
     """
+    found = _chosen(path, verb, registry)
+    with calling(found.who):
+        yield found.made
+
+
+def _chosen(path: str | Path, verb: str, registry: Registry | None) -> Installed:
     from dovetail.plugin.loader import load_plugins
 
     if not str(path).strip():
@@ -45,8 +53,29 @@ def store_for(path: str | Path, verb: str, registry: Registry | None = None) -> 
     found = chosen_for(Path(path), registry.result_store, _REQUIRED, verb).found
     if found is None:
         raise DovetailError(f"{path}: no store of results and plans is installed for it", _WAY_OUT)
+    return found
+
+
+def loaded(path: str | Path, verb: str, wanted: type[T], registry: Registry | None, *more: Any) -> T:
+    """What the store for a path reads there.
+
+    Args:
+        path: The path.
+        verb: The method that reads: `load` or `load_plan`.
+        wanted: What it returns.
+        registry: Has the stores; by default those of all installed plugins.
+        more: What the method gets besides the path.
+
+    Raises:
+        DovetailError: It cannot be read, or the store, which the error names, gives something else.
+    """
+    found = _chosen(path, verb, registry)
     with calling(found.who):
-        yield found.made
+        made = getattr(found.made, verb)(Path(path), *more)
+    if not isinstance(made, wanted):
+        what = f"{found.who} loads {type(made).__name__} from {path}"
+        raise DovetailError(what, f"`{verb}` returns a {wanted.__name__}")
+    return made
 
 
 def check_store(path: Path, plugins: PluginSet) -> None:

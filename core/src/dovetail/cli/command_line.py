@@ -112,7 +112,8 @@ class CommandLine:
             except DovetailError as error:
                 drop_option(self.plugins.registry, found.name, error)
             else:
-                found.option.add_arguments(parser)
+                with blaming(found):
+                    found.option.add_arguments(parser)
                 self.options.append(found)
 
 

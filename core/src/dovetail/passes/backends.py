@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin.backend import Backend
-from dovetail.plugin.backend_files import format_of
+from dovetail.plugin.backend_files import named_format_of
 from dovetail.plugin.isolation import described, foreign_output, require
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def load_backend_file(registry: Registry, source: Source, options: Mapping[str, 
         table = getattr(registry, kind)
         return table[name] if name in table and table.is_file(name) else None
 
-    format_ = format_of(registry, source)
-    owner = type(format_).__module__
-    return _made(source.name, owner, lambda: format_.load(source, find, options, frozenset(registry.fact)))
+    who, format_ = named_format_of(registry, source)
+    what = f"{source.name}, read by {who},"
+    return _made(what, who, lambda: format_.load(source, find, options, frozenset(registry.fact)))
 
 
 def _made(what: str, owner: str, make: Callable[[], Backend]) -> Backend:

@@ -157,10 +157,9 @@ class Plan:
         Raises:
             DovetailError: There is no plan, or it is malformed.
         """
-        from dovetail.stores import store_for
+        from dovetail.stores import loaded
 
-        with store_for(path, "load_plan", registry) as store:
-            return store.load_plan(Path(path))
+        return loaded(path, "load_plan", cls, registry)
 
     def save(self, path: str | Path) -> None:
         """Write the plan as YAML, or as JSON if the name ends in `.json`.

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import described, require
+from dovetail.plugin.isolation import calling, described, require
 
 if TYPE_CHECKING:
     from dovetail.plugin.backend import BackendFormat, Source
     from dovetail.plugin.registry import Registry
 
-__all__ = ["backend_files", "format_of", "formats_of", "misnamed_file"]
+__all__ = ["backend_files", "format_of", "formats_of", "misnamed_file", "named_format_of"]
 
 _FORMAT = ("suffix", "endings", "name", "peek", "load", "check")
 _WAY_OUT = "pip install dovetail-schemas, or do not leave it out (--no-plugin, DOVETAIL_PLUGINS)"
@@ -28,7 +28,8 @@ def formats_of(registry: Registry, names: Iterable[str] | None = None) -> list[B
 
 
 def _format(registry: Registry, name: str) -> BackendFormat:
-    made = registry.backend_format[name]()
+    with calling(registry.backend_format.title(name)):
+        made = registry.backend_format[name]()
     require(made, registry.backend_format.title(name), _FORMAT)
     return made
 
@@ -39,11 +40,21 @@ def format_of(registry: Registry, source: Source) -> BackendFormat:
     Raises:
         DovetailError: None of those that are registered does.
     """
+    return named_format_of(registry, source)[1]
+
+
+def named_format_of(registry: Registry, source: Source) -> tuple[str, BackendFormat]:
+    """What messages call the format that reads a file, with its distribution, and the format.
+
+    Raises:
+        DovetailError: None of those that are registered reads it.
+    """
     formats = formats_of(registry)
+    who = dict(zip(map(id, formats), map(registry.backend_format.title, registry.backend_format), strict=True))
     for endings in ([(f, (f.suffix,)) for f in formats], [(f, tuple(f.endings)) for f in formats]):
         for format_, those in endings:
             if source.name.endswith(those):
-                return format_
+                return who[id(format_)], format_
     if not formats:
         raise DovetailError(f"{source.name}: no format of backend files is installed", _WAY_OUT)
     known = ", ".join(ending for format_ in formats for ending in (format_.suffix, *format_.endings))

@@ -101,7 +101,7 @@ def _place_of(error: BaseException) -> str:
     The first frames are those of the caller. The innermost frame of all may be in a library that the package uses.
     """
     # The block of a context manager stands between the caller and itself.
-    own, frames = (__name__, "contextlib"), []
+    own, frames = (__name__, "dovetail.plugin.options", "contextlib"), []
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_globals.get("__name__", "")
         if name not in own:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import PluginWarning, described, require
+from dovetail.plugin.isolation import PluginWarning, described, foreign_output, require
 
 if TYPE_CHECKING:
     import argparse
@@ -252,12 +252,15 @@ def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOpti
 def blaming(found: InstalledOption, passing: Collection[BaseException] = ()) -> Iterator[None]:
     """Name the option in what the block raises, unless that is an error for users, or came through from elsewhere.
 
+    What it prints goes to standard error.
+
     Args:
         found: The option whose code runs in the block.
         passing: What the block called by way of the option has raised.
     """
     try:
-        yield
+        with foreign_output(found.title):
+            yield
     except DovetailError:
         raise
     except KeyboardInterrupt:

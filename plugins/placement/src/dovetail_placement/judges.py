@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 from dovetail.planning.verdict import Verdict
 from dovetail.plugin import SelectiveEngine
 from dovetail.plugin.engine import make_engine
-from dovetail.plugin.isolation import described
+from dovetail.plugin.isolation import calling, described
 from dovetail_lowering import can_lower
 
 from dovetail_placement.chosen_observers import with_observer
@@ -56,11 +56,15 @@ class Judges:
 
     def _guarded(self, backend: Backend, facts: Mapping[str, Fact]) -> Judge:
         """Return the judge of a backend, with its exceptions turned into errors that name node and distribution."""
-        judge = backend.judge(self._model.ir.opset_imports, facts)
+        table = self._ctx.registry.backend
+        title = table.title(backend.name) if backend.name in table else f"backend '{backend.name}'"
+        with calling(title):
+            judge = backend.judge(self._model.ir.opset_imports, facts)
+        if not callable(judge):
+            raise DovetailError(f"{title} judges with {type(judge).__name__}", "`judge` returns a function of a node")
         observer = self._ctx.request.observers.get(backend.name)
         if observer is not None:
             judge = with_observer(judge, observer, self._model.ir.opset_imports)
-        table = self._ctx.registry.backend
         owner = table.entry(backend.name).owner if backend.name in table else backend.source
 
         opsets = self._model.ir.opset_imports

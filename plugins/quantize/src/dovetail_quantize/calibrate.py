@@ -124,8 +124,7 @@ class _Calibration:
 
     def _fits(self, product: Parameters, held: Held, node: ir.Node) -> bool:
         """Whether a product has as many scales as the value has room for; else refuse the node."""
-        shape = held.value.shape
-        room = None if held.format.axis is None or shape is None else shape[held.format.axis % len(shape)]
+        room = _room(held)
         if room is None or room == len(product.scale):
             return True
         why = (
@@ -155,6 +154,8 @@ class _Calibration:
     def _fit_bias(self, bias: Held, numbers: ir.TensorProtocol, by_use: _ByUse) -> None:
         """Raise the scale of the weight beside a bias that would saturate."""
         node = bias.uses[0].node
+        if not _has_axis(bias):
+            return  # one number for all columns, which `_fits` judges
         factors = {port: self._parameters_at(node, port, by_use, bias) for port in bias.rule.factors}
         weights = [found for port in factors if self._found[id(found := by_use[id(node), port])][1] == "weights"]
         if (
@@ -250,3 +251,20 @@ class _Calibration:
 
 
 _REPLAY = "replay a plan as it was saved, or leave the entry out and give --data"
+
+
+def _room(held: Held) -> object:
+    """How many scales along its axis a value has room for; None if it has one scale, or nothing states its shape.
+
+    A value without that axis, such as a bias of rank 0, is one number that is repeated.
+    """
+    shape, axis = held.value.shape, held.format.axis
+    if axis is None or shape is None:
+        return None
+    return shape[axis] if _has_axis(held) else 1
+
+
+def _has_axis(held: Held) -> bool:
+    """Whether a value has the axis of its format, if that has one and the rank is known."""
+    shape, axis = held.value.shape, held.format.axis
+    return axis is None or shape is None or -len(shape) <= axis < len(shape)

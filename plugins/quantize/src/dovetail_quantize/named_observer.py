@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.planning.holdings import Parameters
 from dovetail.planning.observers import ObserverChoice
-from dovetail.plugin.isolation import described
+from dovetail.plugin.isolation import described, foreign_output
 from dovetail_schemas.observers import resolve_observer
 
 from dovetail_quantize.slices import number_of_scales
@@ -75,7 +75,8 @@ class NamedObserver:
 
     def _called(self, what: str, call: Any) -> Any:
         try:
-            return call()
+            with foreign_output(self._who):
+                return call()
         except DovetailError:
             raise
         except KeyboardInterrupt:
