@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from .grown import Graph, Impossible
+from .grown import Graph, Impossible, run
 from .grown_steps import STEPS, drawn
 
 
@@ -33,7 +33,18 @@ class Grown:
 
 def grown(seed):
     """The model of this seed."""
-    rng = np.random.default_rng([seed, 23])
+    for attempt in range(10):
+        made = _attempt(seed, attempt)
+        try:
+            run(made.model, made.feeds)
+        except Exception:  # nodes that ran one by one do not run as a whole: the next attempt
+            continue
+        return made
+    raise AssertionError(f"seed {seed} gives no model that ONNX Runtime runs")
+
+
+def _attempt(seed, attempt):
+    rng = np.random.default_rng([seed, 23, attempt] if attempt else [seed, 23])
     half = rng.random() < 0.12
     graph = Graph(rng, int(rng.choice([13, 17, 18, 21])), np.float16 if half else np.float32)
     open_extents = _inputs(graph)

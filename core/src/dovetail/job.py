@@ -52,7 +52,7 @@ def compile_job(
     once = _Once(keep)
     runner = runner_class(ctx.registry)
     tried = runner.tried(ctx) if runner is not None else {}
-    job = CompileJob(original, request, ctx, options.keywords, None, progress, once, passes, tried)
+    job = CompileJob(original, request, ctx, options.keywords, None, aloud(progress), aloud(once), passes, tried)
     found, mark = recognised(job)
     job = replace(job, recognised=found)
     if found is None and request.data is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,12 +85,14 @@ def _profile(parsed: ParsedModel, given: Mapping[str, Bounds]) -> Any:
             if bounds is None or bounds.values is None:
                 raise OpenExtents(
                     f"the numbers of '{tensor.name}' are used as extents, and nobody says their bounds",
-                    f"give them: --profile {tensor.name}:=MIN:=OPT:=MAX, with commas between numbers",
+                    f"give them: --profile {shlex.quote(tensor.name)}:=MIN:=OPT:=MAX, with commas between numbers",
                 )
             profile.set_shape_input(tensor.name, *bounds.values)
         elif -1 in tensor.shape:
             if bounds is None:
-                raise OpenExtents(f"no profile says the extents of '{tensor.name}'", f"--profile {tensor.name}:...")
+                raise OpenExtents(
+                    f"no profile says the extents of '{tensor.name}'", f"--profile {shlex.quote(tensor.name)}:..."
+                )
             profile.set_shape(tensor.name, *bounds.shapes)
     return profile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,7 @@ def fix_shapes(graph: onnx.GraphProto, ctx: Context, texts: Sequence[str] = ()) 
 
 
 def _check(name: str, shape: Sequence[int], inputs: Mapping[str, onnx.ValueInfoProto], known: dict[str, int]) -> None:
-    text = f"--fix-shape {name}:{'x'.join(map(str, shape))}"
+    text = shlex.join(["--fix-shape", f"{name}:{'x'.join(map(str, shape))}"])
     if name not in inputs:
         listed = ", ".join(inputs) or "none"
         raise DovetailError(f"{text}: the model has no input '{name}'{did_you_mean(name, inputs)}", f"it has {listed}")

@@ -176,7 +176,8 @@ def _effect(remedy: Remedy) -> object:
 
 
 def _pin(name: str, backend: Backend) -> Remedy:
-    return Remedy(f"--pin '{name}={backend.name}'", pins=(f"name:{name}={backend.name}",))
+    quoted = f"{name}={backend.name}".replace("'", "'\"'\"'")
+    return Remedy(f"--pin '{quoted}'", pins=(f"name:{name}={backend.name}",))
 
 
 def _options(backend: Backend) -> Iterator[Remedy]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING
 
 from dovetail.cli.common import PlainCommand, note, output, plugins_of, print_json
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     text = f"# Measured with {engine.name}. See `dovetail compile --costs`.\n" + yaml.safe_dump(table, sort_keys=False)
     if args.output:
         write_text(args.output, text)
-        note(f"{args.output}: use it with --solver min-cut --costs {args.output}")
+        note(f"{args.output}: use it with --solver min-cut --costs {shlex.quote(str(args.output))}")
     if args.json:
         print_json(table)
     elif not args.output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -196,7 +197,7 @@ def _not_verified(job: CompileJob, error: DovetailError) -> Remark:
     model = job.original.path or "MODEL"
     return Remark(
         "analysis", "", "compile", "not-verified", f"the result was not verified: {error.message}",
-        suggest=f"`dovetail verify {model} OUT --data FILE` where the engine is",
+        suggest=f"`dovetail verify {shlex.quote(str(model))} OUT --data FILE` where the engine is",
     )  # fmt: skip
 
 

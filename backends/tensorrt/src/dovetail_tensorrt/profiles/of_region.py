@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -103,4 +104,4 @@ def _why_open(name: str, known: KnownBounds) -> str:
 def _suggestion(name: str, known: KnownBounds) -> str:
     lost = known.lost(name)
     points = known.text(lost.name, ("MIN", "OPT", "MAX")) if lost is not None else []
-    return f"--profile {lost.name}:{':'.join(points)}" if points else ""
+    return shlex.join(["--profile", f"{lost.name}:{':'.join(points)}"]) if points else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -156,7 +157,8 @@ def _check_profile(binding: Binding, array: np.ndarray) -> None:
         if why := Bounds(bounds.values).excludes(numbers).replace("extent", "number").replace("axis", "place"):
             raise EngineError(
                 f"the numbers of '{binding.value}' are outside of the engine's profile: {why}",
-                f"compile with --profile {binding.value}:=MIN:=OPT:=MAX that holds {','.join(map(str, numbers))}",
+                f"compile with --profile {shlex.quote(binding.value)}:=MIN:=OPT:=MAX that holds "
+                f"{','.join(map(str, numbers))}",
             )
         return
     if why := bounds.excludes(array.shape):
@@ -164,5 +166,5 @@ def _check_profile(binding: Binding, array: np.ndarray) -> None:
         shape = "x".join(map(str, array.shape))
         raise EngineError(
             f"'{binding.value}' is {shape}, outside of the engine's profile {low}:{usual}:{high}: {why}",
-            f"compile with --profile {binding.value}:MIN:OPT:MAX that holds {shape}",
+            f"compile with --profile {shlex.quote(binding.value)}:MIN:OPT:MAX that holds {shape}",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -106,7 +107,7 @@ def _has_rank(value: ir.Value) -> bool:
 
 
 def _fix_of_input(value: ir.Value) -> str:
-    return f"--fix-shape {value.name}:1x3x224x224, for example" if value.is_graph_input() else ""
+    return f"--fix-shape {shlex.quote(f'{value.name}:1x3x224x224')}, for example" if value.is_graph_input() else ""
 
 
 def _fix_of_extents(culprit: ir.Node) -> str:
@@ -120,7 +121,8 @@ def _fix_of_extents(culprit: ir.Node) -> str:
         return ""
     chosen = enough[0]
     shape = "x".join(str(extent) if isinstance(extent, int) else "1" for extent in chosen.shape)
-    return f"--fix-shape {chosen.name}:{shape}, for example: its shape follows from the extents of inputs"
+    words = shlex.join(["--fix-shape", f"{chosen.name}:{shape}"])
+    return f"{words}, for example: its shape follows from the extents of inputs"
 
 
 def _takes_extents(node: ir.Node) -> bool:

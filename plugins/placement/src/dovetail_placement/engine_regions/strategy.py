@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -79,12 +80,12 @@ class EngineRegionsStrategy(Autocast):
         name = view.backend.name
         if view.verdict(node).ok is False:
             return
-        yield Remedy(f"--pin {node.name}={name}", pins=(f"{node.name}={name}",))
+        yield Remedy(shlex.join(["--pin", f"{node.name}={name}"]), pins=(f"{node.name}={name}",))
         for other in (*view.producers(node), *view.readers(node)):
             owner = view.claimed(other.node)
             if (owner is None or owner[0] != name) and view.verdict(other.node).ok is not False:
                 pins = (f"{node.name}={name}", f"{other.node.name}={name}")
-                yield Remedy(" ".join(f"--pin {pin}" for pin in pins), pins=pins)
+                yield Remedy(" ".join(f"--pin {shlex.quote(pin)}" for pin in pins), pins=pins)
 
     def _lost(self, view: View, found: Sequence[LostShape], pinned: set[ir.Node]) -> set[ir.Node]:
         gone: set[ir.Node] = set()
@@ -120,7 +121,7 @@ class EngineRegionsStrategy(Autocast):
         # What may be in another region is there in the next round, if that is worth it.
         going = [node for node in part.nodes if node in fixed] or list(part.nodes)
         for node in going:
-            pin = f"--pin {node.name}={name}"
+            pin = shlex.join(["--pin", f"{node.name}={name}"])
             view.remark("missed", node, "not-worth-it", why, suggest=f"{pin} keeps it there")
             self._withdrawn[node] = why
         return set(going)

@@ -7,6 +7,7 @@ in any case, after the pin that keeps the rules. Alone in its region, a node wan
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -57,5 +58,5 @@ def remedies_of_lost(
 
 
 def _remedy(edits: tuple[str, ...] = (), pin: str = "") -> Remedy:
-    words = [f"--pin {pin}"] * bool(pin) + [f"--edit {edit}" for edit in edits]
+    words = [f"--pin {shlex.quote(pin)}"] * bool(pin) + [f"--edit {shlex.quote(edit)}" for edit in edits]
     return Remedy(" ".join(words), pins=(pin,) if pin else (), edits=edits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -229,7 +230,7 @@ def _remarked(candidates: Candidates, node: ir.Node, asked: bool) -> bool:
         view.remark("missed", node, "control-flow", "numbers in bodies are not quantised")
     elif view.verdict(node).role == "manual" and not asked:
         why = f"not on {name}: {node.op_type} is quantised only where somebody asks for it"
-        view.remark("missed", node, "manual", why, suggest=f"--pin {node.name}={name}")
+        view.remark("missed", node, "manual", why, suggest=shlex.join(["--pin", f"{node.name}={name}"]))
     elif not view.verdict(node).role:
         view.remark("missed", node, "no-role", f"not on {name}: its file gives {node.op_type} no role")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -47,7 +48,8 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
                 raise DovetailError(
                     f"'{value.name}' is {_text(known)} in {first} and {_text(shape)} in {where}: "
                     "the data says no single shape",
-                    f"give data of one shape, or write the shape: --fix-shape {value.name}:{'x'.join(map(str, known))}",
+                    "give data of one shape, or write the shape: "
+                    + shlex.join(["--fix-shape", f"{value.name}:{'x'.join(map(str, known))}"]),
                 )
     return {name: shape for name, (shape, _) in found.items()}
 

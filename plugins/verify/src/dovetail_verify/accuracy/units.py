@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -53,8 +54,8 @@ def locked_nodes(model: Model, request: Request) -> dict[str, str]:
         return dict.fromkeys((node.name for node in model.graph), "the plan that is replayed")
     found: dict[str, str] = {}
     holders = {id(inner): node.name for node in model.graph for inner in body_nodes(node)}
-    lists = [(f"--low {selector}", selector) for selector in request.low]
-    pins = ((f"--pin {pin}", parse_pin(pin)) for pin in request.pins)
+    lists = [(f"--low {shlex.quote(selector)}", selector) for selector in request.low]
+    pins = ((f"--pin {shlex.quote(pin)}", parse_pin(pin)) for pin in request.pins)
     lists += [(text, selector) for text, (selector, _, precision) in pins if precision]
     for text, selector in lists:
         for node in select(model, selector):
