@@ -32,7 +32,7 @@ def work(backends: list[str], seeds: list[int]) -> None:
         for backend in backends:
             with tempfile.TemporaryDirectory() as folder:
                 try:
-                    wrong = differences(backend, made.model, made.feeds, plugins, Path(folder, "out"))
+                    wrong = differences(backend, made.model, made.feeds, plugins, Path(folder, "out"), close=True)
                     emitted = any(Path(folder, "out", "artifacts").glob("*/*"))
                     kind = "other integers" if wrong else "equal" if emitted else "no file"
                     found[backend] = [kind, str(wrong or "")]
