@@ -168,7 +168,7 @@ def test_control_flow_counts_as_one_node(here):
         (["--backend", "cpu-bf16", "--data", "part.npz"], 1, "no array for input 'z'"),
         (["--backend", "cpu-bf16", "--data", "nan.npz"], 1, "not numbers (NaN)"),
         (["--backend", "cpu-bf16", "--data", "x.npz", "--min-top1", "5"], 2, "--min-top1 5 is no goal"),
-        (["--backend", "cpu-bf16", "--data", "x.npz", "--low", "*"], 1, "no node may be raised: --low *"),
+        (["--backend", "cpu-bf16", "--data", "x.npz", "--low", "*"], 1, "no node may be raised: --low '*'"),
         (["--backend", "cpu-bf16", "--data", "x.npz", "--high", "*"], 1, "no node is computed in a low precision"),
         (["--backend", "host", "--data", "x.npz"], 1, "no node is computed in a low precision"),
     ],

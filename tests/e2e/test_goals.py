@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import dovetail
@@ -180,7 +181,7 @@ def test_a_goal_against_what_must_stay_low(dense, lock, capsys):
     error = capsys.readouterr().err
     assert "with everything raised that may be; " in error
     assert "'first'" in error
-    assert " ".join(lock) in error
+    assert shlex.join(lock) in error
 
 
 def test_a_goal_and_a_plan_that_is_replayed(dense, capsys):

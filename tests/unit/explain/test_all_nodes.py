@@ -16,9 +16,9 @@ g (float[1,4,8,8] x) => (float[1,4,8,8] y, float[1,4,8,8] z) {
   <float[4,4,1,1] w = {W}>
   [conv] a = Conv (x, w)
   [soft_1] b = Softmax <axis = 1> (a)
-  [erf_1] c = Erf (b)
+  [sign_1] c = Sign (b)
   [soft_2] d = Softmax <axis = 1> (c)
-  [erf_2] e = Erf (d)
+  [sign_2] e = Sign (d)
   [conv_2] f = Conv (e, w)
   [tail] y = Relu (f)
   [pool] z = MaxPool <kernel_shape = [1,1]> (x)
@@ -42,8 +42,8 @@ def test_nodes_are_grouped_by_cause_each_with_the_remedy_that_was_tried(file):
     said = "\n".join(lines)
     assert "manual: 2 nodes: Softmax is quantised only where somebody asks for it" in said
     assert "  soft_1 (Softmax): --pin soft_1=bpu-int8\n" in said
-    assert "not-supported: 2 nodes: bpu-int8 does not list Erf [bpu_int8.yaml:" in said
-    assert "  erf_2 (Erf): none: bpu-int8 does not list Erf" in said
+    assert "not-supported: 2 nodes: bpu-int8 does not list Sign [bpu_int8.yaml:" in said
+    assert "  sign_2 (Sign): none: bpu-int8 does not list Sign" in said
     assert "  tail (Relu): --pin 'tail=bpu-int8'" in said
     assert "passive: 1 node: it is passive, and it reads 'x', an input of the model" in said
     # Alone in a region without a product, a pin does not help.
@@ -56,7 +56,7 @@ def test_the_same_as_data(file):
     assert found.backend == "bpu-int8" and found.here == 2 and not found.untried
     nodes = {node.name: node for group in found.groups for node in group.nodes}
     assert nodes["soft_1"].remedy == "--pin soft_1=bpu-int8" and not nodes["soft_1"].none
-    assert nodes["erf_1"].none and not nodes["erf_1"].remedy
+    assert nodes["sign_1"].none and not nodes["sign_1"].remedy
 
 
 def test_a_large_model_tries_one_node_of_each_group_and_says_what_is_left(file):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import Availability, Engine, Reads, RegionModel, SelectiveEngine
 from dovetail.plugin.engine import make_engine
 
-from dovetail_kernels.select_kernels import ENGINE, is_lowered, lower_to_kernels
+from dovetail_kernels.lowered import ENGINE, is_lowered
+from dovetail_kernels.select_kernels import lower_to_kernels
 
 if TYPE_CHECKING:
     import onnx_ir as ir

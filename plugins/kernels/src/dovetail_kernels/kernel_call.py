@@ -12,8 +12,8 @@ from dovetail.plugin.isolation import described
 from dovetail_runtime.declared import Declared, declared
 
 from dovetail_kernels.library import KernelLibrary, RegisteredKernel
+from dovetail_kernels.lowered import KERNEL, KEY, operator_of
 from dovetail_kernels.program import Environment, Instruction, Program, fails, names_read
-from dovetail_kernels.select_kernels import KERNEL, KEY, operator_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -16,7 +16,7 @@ from dovetail_operators.library import OperatorLibrary
 from dovetail_operators.library import library_of as operators_of
 
 from dovetail_kernels.keys import ANY, LAYOUTS, KernelKey, key_of, wider_types
-from dovetail_kernels.select_kernels import HOST_DEVICE
+from dovetail_kernels.lowered import HOST_DEVICE
 
 if TYPE_CHECKING:
     import onnx_ir as ir

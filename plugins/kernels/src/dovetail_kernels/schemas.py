@@ -9,7 +9,7 @@ from dovetail_operators.entries import Argument
 from dovetail_operators.library import OperatorLibrary, library_of
 from dovetail_operators.opening import register
 
-from dovetail_kernels.select_kernels import DOMAIN, KERNEL, KEY
+from dovetail_kernels.lowered import DOMAIN, KERNEL, KEY
 
 if TYPE_CHECKING:
     import onnx

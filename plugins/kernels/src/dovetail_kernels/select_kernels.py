@@ -11,6 +11,8 @@ from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.placement import HOST, get_placement
 
+from dovetail_kernels.lowered import DOMAIN, ENGINE, HOST_DEVICE, KERNEL, KEY, is_lowered
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -18,29 +20,7 @@ if TYPE_CHECKING:
 
     from dovetail_kernels.library import Choice, KernelLibrary
 
-__all__ = [
-    "DOMAIN",
-    "ENGINE",
-    "HOST_DEVICE",
-    "KERNEL",
-    "KEY",
-    "SelectKernels",
-    "is_lowered",
-    "lower_to_kernels",
-    "operator_of",
-]
-
-DOMAIN = "kernel"
-"""The domain of nodes that have their kernel; that of the operator follows: `kernel.acme`."""
-
-KERNEL, KEY = "kernel_name", "kernel_key"
-"""Attributes of such a node: the name of the kernel, and its key as text."""
-
-HOST_DEVICE = "cpu"
-"""The device of the host."""
-
-ENGINE = "kernels"
-"""The name of the engine."""
+__all__ = ["SelectKernels", "lower_to_kernels"]
 
 
 @dataclass(frozen=True)
@@ -140,16 +120,6 @@ def lower_to_kernels(
         imports.setdefault(node.domain, 1)
     model.touch()
     return len(chosen), transfers.count
-
-
-def is_lowered(node: ir.Node) -> bool:
-    """Whether a node has its kernel."""
-    return node.domain == DOMAIN or node.domain.startswith(f"{DOMAIN}.")
-
-
-def operator_of(node: ir.Node) -> tuple[str, str]:
-    """Domain and name of the operator that a node with a kernel was."""
-    return node.domain.removeprefix(DOMAIN).removeprefix("."), node.op_type
 
 
 def _mark(node: ir.Node, choice: Choice) -> None:

@@ -1,0 +1,32 @@
+"""Nodes that have their kernel: their domain, and the attributes that say which it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["DOMAIN", "ENGINE", "HOST_DEVICE", "KERNEL", "KEY", "is_lowered", "operator_of"]
+
+DOMAIN = "kernel"
+"""The domain of nodes that have their kernel; that of the operator follows: `kernel.acme`."""
+
+KERNEL, KEY = "kernel_name", "kernel_key"
+"""Attributes of such a node: the name of the kernel, and its key as text."""
+
+HOST_DEVICE = "cpu"
+"""The device of the host."""
+
+ENGINE = "kernels"
+"""The name of the engine."""
+
+
+def is_lowered(node: ir.Node) -> bool:
+    """Whether a node has its kernel."""
+    return node.domain == DOMAIN or node.domain.startswith(f"{DOMAIN}.")
+
+
+def operator_of(node: ir.Node) -> tuple[str, str]:
+    """Domain and name of the operator that a node with a kernel was."""
+    return node.domain.removeprefix(DOMAIN).removeprefix("."), node.op_type
