@@ -44,11 +44,15 @@ def _subtract(operation: ov.Node) -> list[ov.Node]:
 
 
 def _negative(value: ov.Output) -> list[ov.Node]:
-    """Negate `value`, with a fusion barrier: OpenVINO turns a sum with a product by -1 back into a Subtract."""
+    """Negate `value`, with fusion barriers.
+
+    OpenVINO turns a sum with a product by -1 back into a Subtract, and two products with constants into one.
+    """
     from openvino import opset13
 
-    negative = opset13.multiply(value, _constant(-1))
-    return [negative, fusion_barrier(negative)]
+    made = [fusion_barrier(value)] if value.get_node().get_type_name() == "Multiply" else []
+    negative = opset13.multiply(made[-1] if made else value, _constant(-1))
+    return [*made, negative, fusion_barrier(negative)]
 
 
 def fusion_barrier(value: ov.Output | ov.Node) -> ov.Node:
@@ -85,12 +89,12 @@ def _log_softmax(operation: ov.Node) -> list[ov.Node]:
         return []
     data, axes = operation.input_value(0), opset13.constant(np.array([axis]))
     largest = opset13.reduce_max(data, axes, True)
-    negative = _negative(largest)
+    negative = _negative(largest.output(0))
     shifted = opset13.add(data, negative[-1])
     powers = opset13.exp(shifted)
     total = opset13.reduce_sum(powers, axes, True)
     log = opset13.log(total)
-    below = _negative(log)
+    below = _negative(log.output(0))
     return [largest, *negative, shifted, powers, total, log, *below, opset13.add(shifted, below[-1])]
 
 
@@ -110,7 +114,7 @@ def _normalise(operation: ov.Node) -> list[ov.Node]:
         return []
     attributes = operation.get_attributes()
     mean = opset13.reduce_mean(data, axes, True)
-    negative = _negative(mean)
+    negative = _negative(mean.output(0))
     centred = opset13.add(data, negative[-1])
     made = [mean, *negative, centred]
     if not attributes["normalize_variance"]:
@@ -146,10 +150,55 @@ def _has_kernel(data: ov.Output, axes: ov.Output) -> bool:
     return covered in (list(range(1, length)), list(range(2, length)))
 
 
+def _pad(operation: ov.Node) -> list[ov.Node]:
+    """OpenVINO turns Pads of opset 12 into those of opset 1."""
+    from openvino import opset1
+
+    if _is_version(operation, "opset1"):
+        return []
+    data, begins, ends, *value = operation.input_values()
+    return [opset1.pad(data, begins, ends, operation.get_attributes()["pad_mode"], *value)]
+
+
+def _scatter_elements(operation: ov.Node) -> list[ov.Node]:
+    """OpenVINO turns updates of opset 12 that replace what is there into the older ones."""
+    from openvino import opset3
+
+    if _is_version(operation, "opset3") or operation.get_attributes()["reduction"].lower() != "none":
+        return []
+    return [opset3.scatter_elements_update(*operation.input_values())]
+
+
+def _interpolate(operation: ov.Node) -> list[ov.Node]:
+    """OpenVINO turns Interpolates of opset 11 into those of opset 4, which have both sizes and scales."""
+    import numpy as np
+    from openvino import opset13
+    from openvino.utils.node_factory import NodeFactory
+
+    if not _is_version(operation, "opset11"):
+        return []
+    data, given, *axes = operation.input_values()
+    count = given.get_partial_shape()
+    if not count.is_static:
+        return []
+    attributes = operation.get_attributes()
+    by_scales = attributes["shape_calculation_mode"] == "scales"
+    ignored = opset13.constant(np.ones(count.to_shape(), np.int32 if by_scales else np.float32)).output(0)
+    sizes, scales = (ignored, given) if by_scales else (given, ignored)
+    return [NodeFactory("opset4").create("Interpolate", [data, sizes, scales, *axes], attributes)]
+
+
+def _is_version(operation: ov.Node, version: str) -> bool:
+    return operation.get_type_info().version_id == version
+
+
 _MAKERS: dict[str, Callable[[ov.Node], list[ov.Node]]] = {
     "Divide": _divide,
+    "Interpolate": _interpolate,
     "LogSoftmax": _log_softmax,
     "MVN": _normalise,
+    "Pad": _pad,
+    "ScatterElementsUpdate": _scatter_elements,
     "Softmax": _softmax,
     "Subtract": _subtract,
 }
