@@ -13,15 +13,16 @@ import pytest
 
 from .paddle_files import ARCHIVE, PROGRAMS, nets, recorded
 
-# The least signal-to-noise ratio of an output, in dB. Detections that are chosen by their scores are among them.
-BACKENDS = {"gpu-fp16": 35, "cpu-bf16": 20, "bpu-int8": 10, "ppl-int8": 10}
+# The least signal-to-noise ratio of an output, in dB.
+BACKENDS = {"gpu-fp16": 35, "cpu-bf16": 20, "bpu-int8": 10, "ppl-int8": 10, "tensorrt": 35}
+DETECTION = 6  # columns of what a non-maximum suppression keeps: class, score and box
 NAMES = [
     *(str(path.relative_to(PROGRAMS)) for path in sorted([*PROGRAMS.glob("*/*.pdmodel"), *PROGRAMS.glob("*/*.json")])),
     *(name for name in nets() if "beyond_onnx" not in name),
 ]
 CASES = [(name, backend) for name in NAMES for backend in BACKENDS]
 if os.environ.get("DOVETAIL_SLOW") != "1":
-    CASES = CASES[3::29]
+    CASES = CASES[3::37]
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +53,19 @@ def test_a_program_computes_what_paddle_computed(name, backend, folder, plugins)
     assert [(array.shape, array.dtype) for array in found] == [(array.shape, array.dtype) for array in expected]
     for at, (array, wanted) in enumerate(zip(found, expected, strict=True)):
         if wanted.dtype.kind == "f":
-            assert decibels(array, wanted) >= floor, at
+            detections = wanted.ndim == 2 and wanted.shape[1] == DETECTION
+            assert decibels(array, wanted) >= floor or detections and share_found(array, wanted) >= 0.75, at
         else:
             assert np.mean(array == wanted) >= 0.95, at
     verification = dovetail.verify(path, compiled, inputs, plugins=plugins)
     assert len(verification.outputs) == len(expected)
+
+
+def share_found(array, wanted):
+    """The share of detections that were found: of two with nearly the same score, rounding decides which is kept."""
+    scale = np.abs(wanted).max(axis=0) + 1e-6
+    distances = np.abs(array[None, :, :] - wanted[:, None, :]) / scale
+    return (distances.max(axis=2).min(axis=1) < 0.1).mean()
 
 
 def decibels(array: np.ndarray, wanted: np.ndarray) -> float:

@@ -68,6 +68,7 @@ _PUBLIC = {
     **dict.fromkeys(("Holding", "Observer", "Parameters"), "dovetail.planning.holdings"),
     **dict.fromkeys(("Artifact", "Call", "EmittedRegion", "Emitter", "StandIn"), "dovetail.plugin.emitter"),
     "Edit": "dovetail.planning.edits",
+    **dict.fromkeys(("SpanRecorder", "span_recorder"), "dovetail.plugin.recorder"),
     **dict.fromkeys(
         (
             "Availability",
@@ -82,7 +83,7 @@ _PUBLIC = {
         ),
         "dovetail.plugin.engine",
     ),
-    "Kernel": "dovetail.plugin.kernel",
+    **dict.fromkeys(("DeviceMemory", "Kernel"), "dovetail.plugin.kernel"),
 }
 __all__ = sorted(_PUBLIC)
 

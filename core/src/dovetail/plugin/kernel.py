@@ -1,4 +1,4 @@
-"""What computes one operator: the contract of a kernel."""
+"""What computes one operator: the contract of a kernel, and of the memory that it computes in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Kernel"]
+__all__ = ["DeviceMemory", "Kernel"]
 
 
 class Kernel(ABC):
@@ -20,13 +20,15 @@ class Kernel(ABC):
     Attributes:
         function: What it computes: the operator with its domain, `acme::scale`, or the function that the operator's
             entry has under `kernel: func`; one of ONNX has no domain.
-        device: Where it computes, as backends have it under `device:`. Arrays are in the memory of the host.
+        device: Where it computes, as backends have it under `device:`.
+        in_device_memory: Inputs and results are buffers of the device's `DeviceMemory`, and no arrays of the host.
         layout: The order of axes of tensors with four of them, `NCHW` or `NHWC`; `any` if it does not matter.
         types: Names of the element types that it computes in (`float32`); empty if it does not matter.
     """
 
     function: ClassVar[str]
     device: ClassVar[str] = "cpu"
+    in_device_memory: ClassVar[bool] = False
     layout: ClassVar[str] = "any"
     types: ClassVar[tuple[str, ...]] = ()
 
@@ -50,3 +52,20 @@ class Kernel(ABC):
         Nothing reads them afterwards. Called only where all of them may be.
         """
         return self.run(inputs, attributes)
+
+
+class DeviceMemory(ABC):
+    """Moves arrays between the host and the memory of a device.
+
+    It is registered as `registry.device_memory("npu", "acme_npu.memory:NpuMemory")` under the name of the device, and
+    made once, without arguments. Its methods may be called from several threads at once. A buffer is whatever kernels
+    of the device take; its memory is free when nothing refers to it anymore.
+    """
+
+    @abstractmethod
+    def upload(self, array: np.ndarray) -> object:
+        """Copy an array of the host to the device; returns the buffer."""
+
+    @abstractmethod
+    def download(self, buffer: object) -> np.ndarray:
+        """Copy a buffer to the host; returns an array of its shape and element type."""

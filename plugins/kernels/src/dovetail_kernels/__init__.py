@@ -15,7 +15,7 @@ def register(registry):
 @hookimpl
 def before_opening(registry):
     """Let checks and inference know operators that have their kernel, in models that were written with them."""
-    if len(registry.operators):
+    if len(registry.operators) or len(registry.device_memory):
         from dovetail_kernels.schemas import register_lowered
 
         register_lowered(registry)

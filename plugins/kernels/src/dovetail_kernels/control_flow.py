@@ -35,6 +35,7 @@ class _ControlFlow(Instruction):
 
     def __init__(self, node: ir.Node, program_of: Callable[[ir.Graph], Program]):
         self.node = node
+        self.title, self.about = node.name or node.op_type, {"operator": node.op_type}
         self.reads = names_read(node)
         self.writes = tuple(value.name for value in node.outputs if value.name)
         self._inputs = tuple(value.name if value is not None else "" for value in node.inputs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import Availability, Engine, Reads, RegionModel, SelectiveEngine
 from dovetail.plugin.engine import make_engine
 
-from dovetail_kernels.lowered import ENGINE, is_lowered
+from dovetail_kernels.lowered import ENGINE, is_copy, is_lowered
 from dovetail_kernels.select_kernels import lower_to_kernels
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class KernelEngine(SelectiveEngine):
             EngineError: A kernel is not installed, or another engine refuses the rest.
         """
         from dovetail_kernels.control_flow import control_flow
+        from dovetail_kernels.device_copies import device_copy
         from dovetail_kernels.kernel_call import KernelSession, kernel_call
         from dovetail_kernels.program import Program, holds
 
@@ -80,6 +81,8 @@ class KernelEngine(SelectiveEngine):
         others = self._others()
 
         def make(node: ir.Node, program_of: Callable[[ir.Graph], Program]) -> Instruction | None:
+            if is_copy(node):
+                return device_copy(node, library)
             if is_lowered(node):
                 return kernel_call(node, library)
             return control_flow(node, program_of) if holds(node, is_lowered) else None

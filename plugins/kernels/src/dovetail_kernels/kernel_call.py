@@ -11,7 +11,8 @@ from dovetail.plugin import EngineError, Executed
 from dovetail.plugin.isolation import described
 from dovetail_runtime.declared import Declared, declared
 
-from dovetail_kernels.library import KernelLibrary, RegisteredKernel
+from dovetail_kernels.device_copies import DeviceValue, downloaded, uploaded
+from dovetail_kernels.library import KernelLibrary, RegisteredKernel, RegisteredMemory
 from dovetail_kernels.lowered import KERNEL, KEY, operator_of
 from dovetail_kernels.program import Environment, Instruction, Program, fails, names_read
 
@@ -40,32 +41,44 @@ class KernelSession:
 class _KernelCall(Instruction):
     """A node computed by its kernel."""
 
-    def __init__(self, node: ir.Node, registered: RegisteredKernel, key: str, entry: Entry | None):
-        self.node, self._registered, self._key = node, registered, key
+    def __init__(
+        self,
+        node: ir.Node,
+        registered: RegisteredKernel,
+        key: str,
+        entry: Entry | None,
+        memory: RegisteredMemory | None,
+    ):
+        self.node, self._registered, self._key, self._memory = node, registered, key, memory
+        # What leaves the region is an array wherever the next one runs.
+        self._leaving = {value.name for value in node.outputs if value.is_graph_output()}
         self._inputs = tuple(value.name if value is not None else "" for value in node.inputs)
         self._declared = [declared(value) for value in node.outputs]
         self._attributes = _attributes(node, entry)
+        self.title, self.about = node.name or registered.name, {"kernel": registered.name, "key": key}
         self.reads = names_read(node)
         self.writes = tuple(value.name for value in node.outputs if value.name)
         self._overwritten = _overwritten(node, entry)
 
     def run(self, values: Environment, dying: frozenset[str]) -> None:
-        given = [values[name] if name else None for name in self._inputs]
+        given = [self._given(values[name]) if name else None for name in self._inputs]
         kernel = self._registered.kernel
         in_place = bool(self._overwritten) and self._overwritten <= dying and all(map(_is_alone, self._mine(values)))
         try:
             made = (kernel.run_in_place if in_place else kernel.run)(given, self._attributes)
             results = [made] if isinstance(made, np.ndarray) else list(made)
-        except DovetailError:
-            raise
-        except KeyboardInterrupt:
+        except (DovetailError, KeyboardInterrupt):
             raise
         except BaseException as error:
             raise fails(self.node, f"{self._who} fails: {described(error)}") from error
         if len(results) < len(self._declared):
             raise fails(self.node, f"{self._who} gives {len(results)} of {len(self._declared)} outputs")
         for expected, result in zip(self._declared, results, strict=False):
-            if expected.name:
+            if expected.name and self._memory is not None:
+                kept = DeviceValue(self._memory, result)
+                leaves = expected.name in self._leaving
+                values[expected.name] = self._checked(expected, downloaded(kept, self.node)) if leaves else kept
+            elif expected.name:
                 array = self._checked(expected, result)
                 # What returns its input gives a second name to the same memory, and neither may be overwritten.
                 shared = not in_place and any(array is one for one in given)
@@ -74,6 +87,12 @@ class _KernelCall(Instruction):
     def executed(self) -> dict[str, Executed]:
         type_ = self._key.strip("<>").rpartition(", ")[2]
         return {self.node.name or self.writes[0]: Executed("" if type_ == "any" else type_, "reported")}
+
+    def _given(self, value: object) -> object:
+        """What the kernel takes of a value: an array, or a buffer of its device."""
+        if self._memory is not None:
+            return uploaded(value, self._memory, self.node).buffer
+        return downloaded(value, self.node)
 
     def _mine(self, values: Environment) -> list[object]:
         return [values[name] for name in self._overwritten]
@@ -119,8 +138,9 @@ def kernel_call(node: ir.Node, library: KernelLibrary) -> Instruction:
         raise EngineError(
             error.message, "install the distribution that brings it, or compile the model again", node.name
         )
-    found = library.operators.get(domain, operator)
-    return _KernelCall(node, registered, key, found.entry if found is not None else None)
+    found, kernel = library.operators.get(domain, operator), registered.kernel
+    memory = library.memories[kernel.device] if kernel.in_device_memory else None
+    return _KernelCall(node, registered, key, found.entry if found is not None else None, memory)
 
 
 def _attributes(node: ir.Node, entry: Entry | None) -> dict[str, object]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.types import from_name
-from dovetail.plugin import Kernel
+from dovetail.plugin import DeviceMemory, Kernel
 from dovetail.plugin.isolation import calling
 from dovetail.suggestions import did_you_mean
 from dovetail_operators.library import OperatorLibrary
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
     from dovetail_operators.entries import Entry
 
-__all__ = ["Choice", "KernelLibrary", "RegisteredKernel", "function_of", "kernels_of"]
+__all__ = ["Choice", "KernelLibrary", "RegisteredKernel", "RegisteredMemory", "function_of", "kernels_of"]
 
 _DOMAINS = ("", "ai.onnx")
 
@@ -41,6 +41,21 @@ class RegisteredKernel:
     name: str
     title: str
     kernel: Kernel
+
+
+@dataclass(frozen=True)
+class RegisteredMemory:
+    """The memory of a device, with its name.
+
+    Attributes:
+        device: The device.
+        title: Device and distribution, for messages.
+        memory: What copies to it and back.
+    """
+
+    device: str
+    title: str
+    memory: DeviceMemory
 
 
 @dataclass(frozen=True)
@@ -77,10 +92,12 @@ class KernelLibrary:
     Attributes:
         kernels: The kernels.
         operators: What operator files say.
+        memories: The memories of devices, by device.
     """
 
     operators: OperatorLibrary
     kernels: dict[str, list[RegisteredKernel]] = field(default_factory=dict)
+    memories: dict[str, RegisteredMemory] = field(default_factory=dict)
 
     def entry(self, node: ir.Node) -> Entry | None:
         """What an operator file says of the operator of a node; None if none has it."""
@@ -120,7 +137,7 @@ class KernelLibrary:
         )
         who = f"node '{node.name}': no kernel of '{function_of(node, self.entry(node))}' computes {wanted}"
         raise DovetailError(
-            f"{who}{f'; there are {there}' if there else ''}", "register one that does; see docs/kernels"
+            f"{who}{f'; there are {there}' if there else ''}", "register one that does; see docs/kinds/running.md"
         )
 
 
@@ -140,8 +157,8 @@ def kernels_of(registry: Registry) -> KernelLibrary:
         DovetailError: One cannot be loaded, or breaks its contract.
     """
     entries = tuple((entry.name, entry.target, entry.owner) for entry in registry.kernel.entries)
-    files = tuple((entry.name, entry.target, entry.owner) for entry in registry.operators.entries)
-    return _library(entries, files, _Ignored(registry))
+    others = (*registry.operators.entries, *registry.device_memory.entries)
+    return _library(entries, tuple((entry.name, entry.target, entry.owner) for entry in others), _Ignored(registry))
 
 
 class _Ignored:
@@ -158,23 +175,37 @@ class _Ignored:
 
 
 @lru_cache(maxsize=8)
-def _library(entries: tuple[tuple[str, str, str], ...], files: object, ignored: _Ignored) -> KernelLibrary:
-    del files  # part of the key
+def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored: _Ignored) -> KernelLibrary:
+    del others  # part of the key
     registry = ignored.registry
-    library = KernelLibrary(operators_of(registry))
+    memories = {name: _memory(registry, name) for name in registry.device_memory}
+    library = KernelLibrary(operators_of(registry), memories=memories)
     for name, _, _ in entries:
         made = registry.kernel[name]
         title = registry.kernel.title(name)
         if not isinstance(made, type) or not issubclass(made, Kernel):
-            raise DovetailError(f"{title} is no class based on dovetail.plugin.Kernel", "see docs/kinds/kernels.md")
+            raise DovetailError(f"{title} is no class based on dovetail.plugin.Kernel", "see docs/kinds/running.md")
         with calling(title):
             kernel = made()
-        _check(kernel, title)
+        _check(kernel, title, memories)
         library.kernels.setdefault(kernel.function, []).append(RegisteredKernel(name, title, kernel))
     return library
 
 
-def _check(kernel: Kernel, title: str) -> None:
+def _memory(registry: Registry, device: str) -> RegisteredMemory:
+    """The memory of a device.
+
+    Raises:
+        DovetailError: It cannot be loaded, or breaks its contract.
+    """
+    made, title = registry.device_memory[device], registry.device_memory.title(device)
+    if not isinstance(made, type) or not issubclass(made, DeviceMemory):
+        raise DovetailError(f"{title} is no class based on dovetail.plugin.DeviceMemory", "see docs/kinds/running.md")
+    with calling(title):
+        return RegisteredMemory(device, title, made())
+
+
+def _check(kernel: Kernel, title: str, memories: Collection[str]) -> None:
     """Refuse a kernel whose key is not well-formed.
 
     Raises:
@@ -183,6 +214,12 @@ def _check(kernel: Kernel, title: str) -> None:
     if not isinstance(getattr(kernel, "function", None), str) or not kernel.function:
         raise DovetailError(
             f"{title} has no `function`", "name the operator that it computes: function = 'acme::scale'"
+        )
+    if kernel.in_device_memory and kernel.device not in memories:
+        near = did_you_mean(kernel.device, memories)
+        raise DovetailError(
+            f"{title} computes in the memory of '{kernel.device}', which no distribution brings{near}",
+            f'registry.device_memory("{kernel.device}", "module:Class") does',
         )
     if kernel.layout not in LAYOUTS:
         near = did_you_mean(str(kernel.layout), LAYOUTS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from dovetail.counting import counted
 from dovetail.ir.bodies import all_nodes, bodies
-from dovetail.plugin import EngineError, Executed, RegionModel
+from dovetail.plugin import EngineError, Executed, RegionModel, span_recorder
 from dovetail_regions.extraction import extract, extract_body
 from dovetail_regions.regions import ready_regions, used_values
 
@@ -28,12 +30,18 @@ class Instruction(ABC):
     """One step of a program.
 
     Attributes:
+        title: What a timeline shows for it.
+        about: What a timeline says of it beside its time.
         reads: Names of the values that it reads, constants included.
         writes: Names of the values that it computes.
+        runs_on_constants: If it reads nothing but constants, its results are constants as well.
     """
 
+    title: str
+    about: Mapping[str, object]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    runs_on_constants: bool = False
 
     @abstractmethod
     def run(self, values: Environment, dying: frozenset[str]) -> None:
@@ -90,20 +98,40 @@ class Program:
             for name, value in graph.initializers.items()
             if name in wanted and value.const_value is not None
         }
+        self._done = self._run_on_constants()
         self._dying = _dying(self._instructions, {*self.outputs, *self.inputs, *self._constants})
 
     def run(self, inputs: Environment) -> Environment:
         """Compute all outputs by name."""
         values: Environment = {**self._constants, **inputs}
+        recorder = span_recorder()
         for instruction, dying in zip(self._instructions, self._dying, strict=True):
-            instruction.run(values, dying)
+            if recorder is None:
+                instruction.run(values, dying)
+            else:
+                begun = time.perf_counter_ns()
+                instruction.run(values, dying)
+                recorder.span(instruction.title, "instruction", begun, instruction.about)
             for name in dying:
                 values.pop(name, None)
         return {name: values[name] for name in self.outputs}
 
+    def _run_on_constants(self) -> list[Instruction]:
+        """Run the instructions that may be run once, and keep their results in the place of what they read."""
+        done, rest = [], []
+        for one in self._instructions:
+            once = one.runs_on_constants and self._constants.keys() >= set(one.reads)
+            if once:
+                one.run(self._constants, frozenset())
+            (done if once else rest).append(one)
+        self._instructions = rest
+        wanted = {*self.outputs, *(name for one in rest if not isinstance(one, _Part) for name in one.reads)}
+        self._constants = {name: held for name, held in self._constants.items() if name in wanted}
+        return done
+
     def executed(self) -> dict[str, Executed]:
         """How every node was executed, by node name."""
-        return {name: how for one in self._instructions for name, how in one.executed().items()}
+        return {name: how for one in (*self._done, *self._instructions) for name, how in one.executed().items()}
 
 
 class _Part(Instruction):
@@ -112,6 +140,7 @@ class _Part(Instruction):
     def __init__(self, region: object, session: object):
         self._session = session
         self._inputs = tuple(value.name for value in region.inputs)
+        self.title, self.about = counted(len(region.nodes), "node"), {"nodes": [node.name for node in region.nodes]}
         self.reads = self._inputs
         self.writes = tuple(value.name for value in region.outputs)
 

@@ -1,15 +1,16 @@
-"""The schemas of operators that have their kernel: those of their entries, with name and key of the kernel."""
+"""The schemas of lowered operators: those of their entries, with name and key of the kernel, and of copies."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail_operators.entries import Argument
 from dovetail_operators.library import OperatorLibrary, library_of
 from dovetail_operators.opening import register
+from dovetail_operators.schemas import tensor_types
 
-from dovetail_kernels.lowered import DOMAIN, KERNEL, KEY
+from dovetail_kernels.lowered import DEVICE, DOMAIN, KERNEL, KEY, TO_DEVICE, TO_HOST
 
 if TYPE_CHECKING:
     import onnx
@@ -25,6 +26,8 @@ def register_lowered(registry: Registry) -> None:
         DovetailError: A file of operators is at fault.
     """
     register(_schemas(library_of(registry)))
+    if len(registry.device_memory):
+        register(_copies())
 
 
 @lru_cache(maxsize=8)
@@ -34,3 +37,24 @@ def _schemas(library: OperatorLibrary) -> tuple[onnx.defs.OpSchema, ...]:
     return tuple(
         one.in_domain(f"{DOMAIN}.{domain}", more) for (domain, _), one in found if one.entry.kernel is not None
     )
+
+
+@lru_cache(maxsize=1)
+def _copies() -> tuple[onnx.defs.OpSchema, ...]:
+    """The schemas of copies to a device and back: the result has type and shape of the input."""
+    import onnx
+
+    def same(context: Any) -> None:
+        context.set_output_type(0, context.get_input_type(0))
+
+    made, port = [], onnx.defs.OpSchema.FormalParameter
+    types = ("T", tensor_types(), "any tensor")
+    device = onnx.defs.OpSchema.Attribute(DEVICE, onnx.defs.OpSchema.AttrType.STRING, required=True)
+    for name in (TO_DEVICE, TO_HOST):
+        schema = onnx.defs.OpSchema(
+            name, DOMAIN, 1, inputs=[port("x", "T")], outputs=[port("out", "T")], type_constraints=[types],
+            attributes=[device],
+        )  # fmt: skip
+        schema.set_type_and_shape_inference_function(same)
+        made.append(schema)
+    return tuple(made)

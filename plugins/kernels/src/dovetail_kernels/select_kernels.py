@@ -118,6 +118,9 @@ def lower_to_kernels(
         transfers.around(node, entry, choice)
         _mark(node, choice)
         imports.setdefault(node.domain, 1)
+        if choice.registered.kernel.in_device_memory:
+            imports.setdefault(DOMAIN, 1)
+    transfers.remove_unread()
     model.touch()
     return len(chosen), transfers.count
 

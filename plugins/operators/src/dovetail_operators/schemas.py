@@ -10,7 +10,7 @@ from dovetail_operators.entries import Argument, Entry
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["attribute_of", "attribute_type", "schema_of"]
+__all__ = ["attribute_of", "attribute_type", "schema_of", "tensor_types"]
 
 _INTEGERS = ("bool", "int", "int64_t", "IntArray", "Scalar(bool)", "Scalar(int)", "Scalar(int64_t)")
 _TEXTS = ("str", "Place", "DataLayout", "DataType")
@@ -24,7 +24,7 @@ def schema_of(entry: Entry, domain: str, version: int) -> onnx.defs.OpSchema:
     import onnx
 
     schema = onnx.defs.OpSchema
-    every = _tensor_types()
+    every = tensor_types()
     count = len(entry.inputs) + len(entry.outputs)
     names = [f"T{index}" for index in range(count)]
     ports = [*((one.name, one.is_list) for one in entry.inputs), *((one.name, one.is_list) for one in entry.outputs)]
@@ -88,7 +88,7 @@ def _option(schema: type[onnx.defs.OpSchema], entry: Entry, name: str, is_list: 
     return option.Variadic if is_list else option.Optional if name in entry.optional else option.Single
 
 
-def _tensor_types() -> Sequence[str]:
+def tensor_types() -> Sequence[str]:
     """What ONNX lists for Identity, whose input may be anything, as far as it is a tensor."""
     import onnx
 

@@ -1,4 +1,4 @@
-"""When each region ran, and how much was live: a timeline that Chrome's tracing and Perfetto open."""
+"""When each region and instruction ran, and how much was live: a timeline that Chrome's tracing and Perfetto open."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
+from dovetail.plugin.recorder import record_spans
 from dovetail_files.writing import replacing
 
 if TYPE_CHECKING:
@@ -105,10 +106,11 @@ class Run:
 
     @contextmanager
     def region(self, runner: RegionRunner) -> Iterator[dict[str, Any]]:
-        """Record a region at work; what it gives is entered into the dict."""
+        """Record a region at work; what it gives is entered into the dict. An engine may record steps of its own."""
         begun, given = time.perf_counter_ns(), {}
         try:
-            yield given
+            with record_spans(self._timeline):
+                yield given
         finally:
             made = sum(map(_bytes, given.values()))
             about = {"backend": runner.backend, "engine": runner.engine, "bytes out": made}
