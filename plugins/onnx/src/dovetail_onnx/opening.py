@@ -224,9 +224,10 @@ def _mapped(proto: onnx.TensorProto, mapped: mmap.mmap, data: RawData) -> ir.Ten
     import numpy as np
     import onnx_ir as ir
 
-    dtype, shape = ir.DataType(proto.data_type), ir.Shape(proto.dims)
+    from dovetail_onnx.mapped_tensor import MappedTensor
+
+    dtype = ir.DataType(proto.data_type)
     if dtype.bitwidth < 8:
         packed = np.frombuffer(mapped, np.uint8, data.length, data.offset)
-        return ir.PackedTensor(packed, dtype, shape=shape, name=proto.name)
-    array = np.frombuffer(mapped, dtype.numpy(), data.length * 8 // dtype.bitwidth, data.offset)
-    return ir.Tensor(array.reshape(tuple(proto.dims)), dtype, shape=shape, name=proto.name)
+        return ir.PackedTensor(packed, dtype, shape=ir.Shape(proto.dims), name=proto.name)
+    return MappedTensor(mapped, dtype, proto.dims, data.offset, proto.name)

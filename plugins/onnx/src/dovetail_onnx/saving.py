@@ -152,9 +152,9 @@ def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
     """
     left = tensor.nbytes
     if tensor.raw is not None:
-        first = tensor.offset or 0
-        for start in range(first, first + left, _CHUNK):
-            yield tensor.raw[start : min(start + _CHUNK, first + left)]
+        from dovetail_onnx.mapped_tensor import mapped_chunks
+
+        yield from mapped_chunks(tensor.raw, tensor.offset or 0, left)
         return
     with open(tensor.path, "rb") as file:
         file.seek(tensor.offset or 0)

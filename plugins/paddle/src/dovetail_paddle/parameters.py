@@ -86,8 +86,7 @@ class _Reader:
 
     def tensor(self, name: str, declared: Declared) -> ir.TensorProtocol:
         """Read the next tensor, which is the one called `name`."""
-        import numpy as np
-        import onnx_ir as ir
+        from dovetail_onnx.mapped_tensor import MappedTensor
 
         version = self._number("<I", name)
         if version:
@@ -105,8 +104,7 @@ class _Reader:
         count = math.prod(shape)
         start = self.at
         self._skip(count * kind.bitwidth // 8, name)
-        array = np.frombuffer(self._mapped, kind.numpy(), count, start)
-        return ir.Tensor(array.reshape(shape), kind, shape=ir.Shape(shape), name=name)
+        return MappedTensor(self._mapped, kind, shape, start, name)
 
     def _header(self, name: str) -> tuple[str, tuple[int, ...]]:
         from google.protobuf.message import DecodeError
