@@ -33,6 +33,17 @@ def test_results_are_right_or_refused(seed, plugins, tmp_path):
     assert outcome.right, f"seed {seed}, {configuration}: {outcome}"
 
 
+@pytest.mark.parametrize(
+    ("seed", "configuration"),
+    [
+        (200713, "bpu-int8"),  # a replay named the conversions of a value with several readers in another order
+    ],
+)
+def test_what_went_wrong_before(seed, configuration, plugins, tmp_path):
+    outcome = trial(Truth(grown(seed)), configuration, plugins, tmp_path)
+    assert outcome.right, outcome
+
+
 def test_equal_seeds_give_equal_models():
     assert grown(4).model == grown(4).model != grown(5).model
 

@@ -49,6 +49,7 @@ class Inserter:
         self.outputs: dict[ir.Value, list[int]] = {}
         for index, output in enumerate(model.graph.outputs):
             self.outputs.setdefault(output, []).append(index)
+        self._order = {id(node): number for number, node in enumerate(model.nodes())}
         self._borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
 
     def convert(self, forms: list[tuple[Held, Holding]]) -> None:
@@ -66,6 +67,10 @@ class Inserter:
                 self._store(held, holding, weight)
         if not value.uses() and value.producer() is not None:
             self.model.graph.remove(value.producer(), safe=True)
+
+    def uses(self, value: ir.Value) -> list[ir.Usage]:
+        """The uses of a value in graph order, so that names do not depend on what earlier passes did to the graph."""
+        return sorted(value.uses(), key=lambda use: (self._order.get(id(use.node), len(self._order)), use.idx))
 
     def crosses_as_float(self, backend: str, end: str) -> bool:
         """Whether floats cross the border of a backend's regions at that end, `into` or `out`."""
@@ -149,7 +154,7 @@ class _Conversions:
         """Insert them, and let every reader read what it shall."""
         value = self._value
         wanted = {(id(use.node), use.index): form for form in self._forms for use in form[0].uses if not use.is_output}
-        for node, index in list(value.uses()):
+        for node, index in self._inserter.uses(value):
             if node is self._adopted:
                 continue
             form = wanted.get((id(node), index))
