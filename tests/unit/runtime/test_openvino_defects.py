@@ -33,6 +33,17 @@ REPAIRED = {
         " m = Mul(x, zero) s = Abs(m) y = Div(x, s) high = IsInf<detect_negative = 0>(y) }",
         {"x": (3, 4)},
     ),
+    "the largest number of a row that is -inf throughout, compared": (
+        "g (float[N,4] x) => (bool[N,4] hidden) <float zero = {0}, float minus = {-1}, int64[1] last = {1}> {"
+        " m = Mul(x, zero) s = Abs(m) y = Div(minus, s) r = ReduceMax(y, last) hidden = Equal(y, r) }",
+        {"x": (3, 4)},
+    ),
+    "the smallest number of a row that is inf throughout, compared without its axis": (
+        "g (float[N,4,2] x) => (bool[N,2] any) <float zero = {0}, int64[1] axis = {1}> {"
+        " m = Mul(x, zero) s = Abs(m) one = Exp(s) y = Div(one, s) r = ReduceMin<keepdims = 0>(y, axis)"
+        " any = IsInf(r) }",
+        {"x": (3, 4, 2)},
+    ),
     "a shift per channel in front of a quantisation": (
         "g (float[N,2,2,3] x) => (uint8[N,2,2,3] y) <float[2,1,1] k = {1.4, 0.9}, float[2,1,1] c = {0.3, -0.4},"
         " float s = {0.03}, uint8 z = {128}> { m = Mul(x, k) a = Add(m, c) y = QuantizeLinear(a, s, z) }",

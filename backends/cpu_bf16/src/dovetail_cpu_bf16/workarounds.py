@@ -14,6 +14,7 @@ from dovetail.plugin import EngineError
 from dovetail_cpu_bf16.bodies import with_bodies
 from dovetail_cpu_bf16.decompositions import fusion_barrier
 from dovetail_cpu_bf16.idle_strides import remove_idle_strides
+from dovetail_cpu_bf16.infinities import compare_with_infinity, reduce_infinite_rows
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -42,12 +43,13 @@ def apply_workarounds(model: ov.Model) -> None:
         operations = part.get_ordered_ops()
         if jumps:
             _dequantise_zero_exactly(operations)
+        reduce_infinite_rows(operations)
         _keep_reduced_axes(operations)
         _separate_transposes(operations)
         _decompose_prelu(operations)
         _fold_constant_operands(operations)
         _block_fake_quantize_fusion(operations)
-        _compare_with_infinity(operations)
+        compare_with_infinity(operations)
         _replace_zero_parameters(operations)
         remove_idle_strides(operations)
 
@@ -182,28 +184,6 @@ def _block_fake_quantize_fusion(operations: list[ov.Node]) -> None:
         data = node.input_value(0)
         if data.get_node().get_type_name() in _AFFINE and data.get_element_type().get_type_name() == "f32":
             node.input(0).replace_source_output(fusion_barrier(data).output(0))
-
-
-def _compare_with_infinity(operations: list[ov.Node]) -> None:
-    """Replace IsInf by comparisons with infinity.
-
-    The kernel finds infinite numbers in inputs of the model alone, and none in results of other operators.
-    """
-    import numpy as np
-    from openvino import opset13
-
-    for node in operations:
-        if node.get_type_name() != "IsInf":
-            continue
-        value, attributes = node.input_value(0), node.get_attributes()
-        negative, positive = (attributes.get(f"detect_{name}", True) for name in ("negative", "positive"))
-        if not negative and not positive:
-            continue
-        infinity = opset13.convert_like(opset13.constant(np.float32(np.inf if positive else -np.inf)), value)
-        made = opset13.equal(opset13.abs(value) if negative and positive else value, infinity)
-        made.set_friendly_name(node.get_friendly_name())
-        made.output(0).set_names(node.output(0).get_names())
-        node.output(0).replace(made.output(0))
 
 
 def _dequantise_zero_exactly(operations: list[ov.Node]) -> None:
