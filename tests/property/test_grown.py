@@ -37,6 +37,7 @@ def test_results_are_right_or_refused(seed, plugins, tmp_path):
     ("seed", "configuration"),
     [
         (200713, "bpu-int8"),  # a replay named the conversions of a value with several readers in another order
+        (200831, "bpu-int8, gpu-fp16"),  # a Cast of the source was reused for the type that it has no longer
     ],
 )
 def test_what_went_wrong_before(seed, configuration, plugins, tmp_path):

@@ -194,7 +194,9 @@ class _Joiner:
                 continue
             if node.domain in ("", "ai.onnx") and node.graph is home:
                 result = node.outputs[0]
-                if result.dtype == conversion.wanted.dtype and not result.is_graph_output():
+                planned = self.types.held(result)
+                dtype = result.dtype if planned is None else planned.dtype
+                if dtype == conversion.wanted.dtype and not result.is_graph_output():
                     home.remove(node)
                     insert_after_value(home, conversion.value, node)
                     return result
