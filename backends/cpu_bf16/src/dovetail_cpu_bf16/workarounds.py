@@ -6,6 +6,7 @@ were found by `tools/sweep.py`; `tests/e2e/test_random_graphs.py` holds the case
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,7 @@ def _refuse_dynamic_branches(model: ov.Model) -> None:
 
 
 def _keep_reduced_axes(operations: list[ov.Node]) -> None:
-    """Make reductions of rank 3 keep the reduced axes, and squeeze them afterwards.
+    """Make reductions of rank 3 keep the reduced axes, and put a Squeeze or a fusion barrier behind them.
 
     OpenVINO fuses element-wise operators into a reduction before them. With a constant of one element per channel, the
     kernel takes the wrong axis for the channels and reads beyond the constant.
@@ -90,19 +91,40 @@ def _keep_reduced_axes(operations: list[ov.Node]) -> None:
     }
     for node in operations:
         make = makers.get(node.get_type_name())
-        if make is None or node.get_attributes().get("keep_dims", True):
+        rank = node.input(0).get_partial_shape().rank if make is not None else None
+        if make is None or rank.is_static and rank.get_length() != 3:
             continue
-        rank = node.input(0).get_partial_shape().rank
-        if rank.is_static and rank.get_length() != 3:
+        name, data, axes = node.get_friendly_name(), node.input_value(0), node.input_value(1)
+        readers = node.output(0).get_target_inputs()
+        if not node.get_attributes().get("keep_dims", True):
+            kept = make(data, axes, True)
+            kept.set_friendly_name(name)
+            behind = opset13.squeeze(kept, axes)
+        elif node.output(0).get_element_type().is_real() and any(map(_reads_constant_too, readers)):
+            behind = fusion_barrier(node.output(0))
+        else:
             continue
-        data, axes = node.input_value(0), node.input_value(1)
-        kept = make(data, axes, True)
-        kept.set_friendly_name(node.get_friendly_name())
-        squeezed = opset13.squeeze(kept, axes)
-        # The reduction keeps the name of the node, and the squeezed value that of the result.
-        squeezed.set_friendly_name(f"{node.get_friendly_name()}/squeezed")
-        squeezed.output(0).set_names(node.output(0).get_names())
-        node.output(0).replace(squeezed.output(0))
+        # The reduction keeps the name of the node, and what is behind it that of the result.
+        behind.set_friendly_name(f"{name}/reduced")
+        behind.output(0).set_names(node.output(0).get_names())
+        for reader in readers:
+            reader.replace_source_output(behind.output(0))
+
+
+def _reads_constant_too(port: ov.Input) -> bool:
+    """Whether the reader of a value, behind conversions, has an operand that is a constant of several elements, too."""
+    node = port.get_node()
+    if node.get_type_name() == "Convert":
+        return any(map(_reads_constant_too, node.output(0).get_target_inputs()))
+    others = (other.get_source_output() for other in node.inputs() if other.get_index() != port.get_index())
+    return any(map(_holds_several_constants, others))
+
+
+def _holds_several_constants(value: ov.Output) -> bool:
+    node = value.get_node()
+    if node.get_type_name() in ("Convert", "Reshape", "Squeeze", "Unsqueeze"):
+        return _holds_several_constants(node.input_value(0))
+    return node.get_type_name() == "Constant" and math.prod(value.get_shape()) > 1
 
 
 def _separate_transposes(operations: list[ov.Node]) -> None:
