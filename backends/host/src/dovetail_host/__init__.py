@@ -12,3 +12,4 @@ def register(registry):
     registry.engine("onnxruntime-cpu", "dovetail_host.onnxruntime_cpu:OnnxRuntimeCpu")
     registry.engine("reference", "dovetail_host.reference:ReferenceEngine")
     registry.pass_("implicit-zero-points", "dovetail_host.implicit_zero_points:ImplicitZeroPoints")
+    registry.pass_("guard-captured-values", "dovetail_host.captured_values:GuardCapturedValues")

@@ -1,0 +1,76 @@
+"""The `guard-captured-values` pass: bodies with which ONNX Runtime loads a saved model, optimizers and all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+from dovetail.ir.editing import insert_after_value
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.passes import Pass
+from dovetail.planning.placement import get_placement, origin_of, set_origin, set_placement
+
+from dovetail_host.implicit_zero_points import PROPAGATED
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+__all__ = ["GuardCapturedValues"]
+
+
+@dataclass(frozen=True)
+class GuardCapturedValues(Pass):
+    """Put a Max of one operand between a dequantised value that was moved and the bodies that read it.
+
+    Given:  %f = DequantizeLinear(%integers)   %t = Transpose(%f)   y = If(%c) { Relu(%t) }
+    Result: %f = DequantizeLinear(%integers)   %t = Transpose(%f)   %g = Max(%t)   y = If(%c) { Relu(%g) }
+
+    ONNX Runtime's optimizer QDQPropagationTransformer puts conversions between an operator that moves data and the
+    readers of its result. It looks for the value among the inputs of the If, where values that a body captures are not,
+    and ends the process. Max of one operand gives it back, and unlike an Identity no earlier optimizer removes it.
+    """
+
+    name = "guard-captured-values"
+    stage = "outline"
+    before = ("form-regions",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Insert one Max for each such value."""
+        found = [(value, readers) for value in _moved(model) if (readers := _in_bodies(value))]
+        names = ctx.analysis(FreshNames, model) if found else None
+        for value, readers in found:
+            producer = value.producer()
+            guard = ir.node("Max", [value], name=names.fresh(f"guard_{value.name}"))
+            result = guard.outputs[0]
+            result.name, result.shape, result.type = names.fresh(f"{value.name}_captured"), value.shape, value.type
+            set_placement(guard, get_placement(producer))
+            set_origin(guard, origin_of(producer))
+            insert_after_value(producer.graph, value, guard)
+            for node, index in readers:
+                node.replace_input_with(index, result)
+            ctx.remark(
+                "passed", guard, "captured", f"ONNX Runtime cannot convert '{value.name}' for bodies that read it"
+            )
+        return bool(found)
+
+
+def _moved(model: Model) -> Iterator[ir.Value]:
+    """Values that operators which move data make of the results of DequantizeLinear."""
+    waiting = [node.outputs[0] for node in model.nodes() if node.op_type == "DequantizeLinear"]
+    seen = set()
+    while waiting:
+        value = waiting.pop()
+        for node, _ in value.uses():
+            if node.op_type in PROPAGATED and node.domain in ("", "ai.onnx") and node not in seen:
+                seen.add(node)
+                waiting.append(node.outputs[0])
+                yield node.outputs[0]
+
+
+def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
+    """The uses of a value in bodies of other nodes than those of its own graph."""
+    home = value.producer().graph
+    return [(node, index) for node, index in value.uses() if node.graph is not home]
