@@ -13,6 +13,7 @@ _BRINGS = {
     "dovetail-regions": ("regions",),
     "dovetail-runtime": ("input_data", "run", "trace"),
     "dovetail-schemas": ("check",),
+    "dovetail-testing": ("testing",),
     "dovetail-verify": ("bisect", "layer_errors", "verify"),
 }
 

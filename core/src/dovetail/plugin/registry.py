@@ -27,7 +27,7 @@ _FILE = {"package:path/to/file.yaml": re.compile(r"[A-Za-z_][\w.]*:[\w][\w./\-]*
 _FILE_OR_CLASS = {**_FILE, "module:Class": _CLASS}  # only the name of a file has a dot behind the colon
 _TEXT = {"pass,pass{option=1}": re.compile(r".*\S.*", re.DOTALL)}
 
-DATA_KINDS = ("policy", "cost_table", "operators")
+DATA_KINDS = ("policy", "cost_table", "operators", "conformance")
 """Kinds of which each thing is a file."""
 
 KINDS = {

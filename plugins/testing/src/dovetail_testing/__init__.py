@@ -1,0 +1,31 @@
+"""A conformance suite for backends: tests and operators by a reference and as compiled, compared.
+
+    import dovetail
+    dovetail.testing.double_run("model.onnx", "acme-npu").check(tolerance=0.01)
+
+`pytest --dovetail-backend NAME` runs all of it; see `pytest_plugin`.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_PUBLIC = {
+    "Case": "dovetail_testing.case",
+    "Lists": "dovetail_testing.list_files",
+    "Measurement": "dovetail_testing.measurement",
+    "Report": "dovetail_testing.report",
+    "Verdict": "dovetail_testing.verdicts",
+    "cases": "dovetail_testing.suites",
+    "double_run": "dovetail_testing.report",
+    "lists": "dovetail_testing.list_files",
+    "measure": "dovetail_testing.running",
+    "verdict": "dovetail_testing.verdicts",
+}
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str):
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'dovetail_testing' has no attribute {name!r}")

@@ -1,0 +1,173 @@
+"""The double run: a case by its reference and as compiled for a backend."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import dovetail
+import numpy as np
+from dovetail.errors import DovetailError
+from dovetail.passes.backends import load_chosen
+from dovetail.passes.request import BackendChoice
+from dovetail.planning.placement import HOST
+from dovetail.plugin.isolation import described
+from dovetail_runtime.data.batches import fitted
+
+from dovetail_testing.case import Case, Work
+from dovetail_testing.comparing import Difference, compared
+from dovetail_testing.held import held_outputs, rounded_inputs
+from dovetail_testing.measurement import Measurement
+from dovetail_testing.references import RECORDED, chosen_reference, references_of
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+    from dovetail.plugin.loader import PluginSet
+
+__all__ = ["NARROW", "measure"]
+
+NARROW = {"solver": "fixpoint", "keep_io_types": False}
+"""What is asked for so that as much as can be is computed in the low precision, inputs and outputs included."""
+
+_MOST_REASONS = 3
+
+
+def measure(
+    case: Case, backend: str | BackendChoice, plugins: PluginSet | None = None, options: Mapping[str, Any] | None = None
+) -> Measurement:
+    """Run a case by its reference and as compiled for a backend, and compare the results.
+
+    Where no node gets to the backend, the case runs once more with all inputs but the first as constants of the model:
+    many backends take constant weights and axes alone.
+
+    Args:
+        case: The case.
+        backend: The backend, with options as after `--backend`; the host takes what it leaves.
+        plugins: Have the backend; by default all that are installed.
+        options: Keyword arguments of `dovetail.compile`.
+    """
+    began = time.perf_counter()
+    plugins = plugins or dovetail.load_plugins()
+    choice = BackendChoice.parse(backend)
+    blank = Measurement(str(choice), case.suite, case.name, case.operator, "error")
+    try:
+        work = case.make(plugins)
+        measured = _Run(work, choice, plugins, dict(options or {})).measured(blank)
+        if measured.outcome == "host" and (frozen := _with_constants(work)) is not None:
+            again = _Run(frozen, choice, plugins, dict(options or {})).measured(replace(blank, constants=True))
+            measured = again if again.outcome != "host" else measured
+    except Exception as error:  # what it shows is that this case does not work
+        measured = replace(blank, problem=_text(error))
+    return replace(measured, seconds=round(time.perf_counter() - began, 3))
+
+
+@dataclass
+class _Run:
+    """One model on one backend."""
+
+    work: Work
+    choice: BackendChoice
+    plugins: PluginSet
+    options: dict[str, Any]
+
+    def measured(self, blank: Measurement) -> Measurement:
+        compiled = self._compiled()
+        name = self.choice.name
+        nodes = compiled.plan.nodes
+        placed = sum(node.backend == name for node in nodes)
+        found = replace(blank, placed=placed, others=len(nodes) - placed, reasons=_reasons(compiled, name))
+        if not placed:
+            return replace(found, outcome="host")
+        reference, expected, why = chosen_reference(self.work)
+        if reference is None:
+            return replace(found, outcome="no-reference", problem=why)
+        found = replace(found, reference=reference.name)
+        inputs = dict(self.work.inputs)
+        if reference.name != RECORDED:
+            inputs = rounded_inputs(compiled.model, inputs)
+            expected = reference.run(inputs)
+        results = compiled.run(fitted(compiled.model, inputs))
+        return _with_difference(found, compiled, results, expected)
+
+    def _compiled(self) -> CompiledModel:
+        """The model compiled for the backend.
+
+        Raises:
+            DovetailError: It cannot be.
+        """
+        names = [self.choice] if self.choice.name == HOST else [self.choice, BackendChoice(HOST)]
+        # The comparison here is the verification.
+        keywords = {"verify": False, **self.options, "plugins": self.plugins}
+        if "data" in keywords or _computes_integers(self.choice, self.plugins):
+            return dovetail.compile(self.work.model, names, **{"data": self._data(), **keywords})
+        try:
+            return dovetail.compile(self.work.model, names, **keywords)
+        except DovetailError as error:
+            # An option of the backend may ask for integers, whose scales come from data.
+            try:
+                return dovetail.compile(self.work.model, names, **keywords, data=self._data())
+            except DovetailError:
+                raise error from None
+
+    def _data(self) -> list[dict[str, np.ndarray]] | None:
+        """The inputs as data to calibrate on; None if they hold what is no number, or no tensors."""
+        arrays = self.work.inputs.values()
+        finite = (isinstance(one, np.ndarray) and (one.dtype.kind != "f" or np.isfinite(one).all()) for one in arrays)
+        return [dict(self.work.inputs)] if self.work.inputs and all(finite) else None
+
+
+def _computes_integers(choice: BackendChoice, plugins: PluginSet) -> bool:
+    low = load_chosen(plugins.registry, choice).low or ""
+    return "int" in low
+
+
+def _with_difference(
+    found: Measurement, compiled: CompiledModel, results: Mapping[str, Any], expected: Mapping[str, Any]
+) -> Measurement:
+    """The measurement with the output that differs most."""
+    held = held_outputs(compiled.model)
+    exact, worst, output = True, Difference(), next(iter(expected), "")
+    for name, value in expected.items():
+        one = compared(results.get(name), value, held.get(name))
+        exact = exact and one.exact
+        if not one.exact and (one.broken and not worst.broken or one.share > worst.share and not worst.broken):
+            worst, output = one, name
+    return replace(found, outcome="compared", exact=exact, share=worst.share, problem=worst.broken, output=output)
+
+
+def _reasons(compiled: CompiledModel, backend: str) -> tuple[str, ...]:
+    """Why nodes are not on a backend, each reason once."""
+    elsewhere = {node.name for node in compiled.plan.nodes if node.backend != backend}
+    found: dict[str, None] = {}
+    for remark in compiled.remarks:
+        if remark.kind in ("missed", "failed") and remark.node in elsewhere:
+            found[remark.why.removeprefix(f"not on {backend}: ")] = None
+    if not compiled.plan.nodes:
+        found["nothing of it is left to run: it was computed while it was compiled"] = None
+    return tuple(found)[:_MOST_REASONS]
+
+
+def _with_constants(work: Work) -> Work | None:
+    """The same with all inputs but the first as constants; None if there are none to make constant."""
+    if work.proto is None or len(work.inputs) < 2:
+        return None
+    import onnx
+
+    model, kept = onnx.ModelProto(), dict(work.inputs)
+    model.CopyFrom(work.proto)
+    for name, value in list(kept.items())[1:]:
+        if isinstance(value, np.ndarray):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+            del kept[name]
+    if len(kept) == len(work.inputs):
+        return None
+    left = [value for value in model.graph.input if value.name in kept]
+    del model.graph.input[:]
+    model.graph.input.extend(left)
+    return Work(model, kept, work.expected, references_of(model), None)
+
+
+def _text(error: Exception) -> str:
+    return error.message if isinstance(error, DovetailError) else described(error)

@@ -1,0 +1,124 @@
+"""The table of what passes, as Markdown: one per backend, a row per operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dovetail_testing.verdicts import Verdict
+
+__all__ = ["BackendTable", "page"]
+
+_LONGEST = 110
+
+
+@dataclass(frozen=True)
+class BackendTable:
+    """What the page says of one backend.
+
+    Attributes:
+        name: The backend with its options.
+        engines: What executes it here, as a sentence.
+        verdicts: The verdicts on its cases.
+    """
+
+    name: str
+    engines: str
+    verdicts: Sequence[Verdict]
+
+    def counts(self) -> Counter[str]:
+        """How many cases have each status."""
+        return Counter(verdict.status for verdict in self.verdicts)
+
+    def summary(self) -> str:
+        """One line about all cases."""
+        counts = self.counts()
+        placed = sum(counts.values()) - counts["host"]
+        words = {"exact": "exact", "relaxed": "within their tolerance", "ran": "only run", "known": "fail as listed"}
+        parts = [f"{counts[status]} {text}" for status, text in words.items() if counts[status]]
+        parts += [f"{counts['skipped']} without a reference"] if counts["skipped"] else []
+        parts += [f"{counts['failed']} failed"] if counts["failed"] else []
+        cases = f"{len(self.verdicts)} case{'s' if len(self.verdicts) != 1 else ''}"
+        return f"{cases}: {placed} on the backend ({', '.join(parts) or 'none'}), {counts['host']} on the host"
+
+
+def page(backends: Iterable[BackendTable], made_by: str, versions: Mapping[str, str]) -> str:
+    """The whole page.
+
+    Args:
+        backends: The backends.
+        made_by: The command that writes the page.
+        versions: What was installed, by name.
+    """
+    installed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    lines = [
+        "# Conformance",
+        "",
+        f"Written by `{made_by}` with {installed}; do not edit it.",
+        "",
+        "Each case runs by a reference (ONNX Runtime, else the reference of the onnx package, on the source model)",
+        "and as compiled for the backend. `placed` counts cases of which something is on the backend; `host` those",
+        "that it leaves to the host, with the most frequent reason; they count as nothing else. Of the placed ones,",
+        "`exact` ones give the same numbers, rounded to the format in which the backend holds them; `relaxed` ones",
+        "are within the tolerance that the backend's lists allow; `run` ones are not compared, as listed; `failed`",
+        "ones are neither, or are known defects by the lists. `worst` is the largest difference as a share of the",
+        "largest value.",
+    ]
+    for backend in backends:
+        lines += ["", f"## {backend.name}", "", f"{backend.engines} {backend.summary()}.", "", *_rows(backend.verdicts)]
+        lines += _failures(backend.verdicts)
+    return "\n".join(lines) + "\n"
+
+
+def _rows(verdicts: Sequence[Verdict]) -> list[str]:
+    groups: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault(verdict.measurement.operator or verdict.measurement.name, []).append(verdict)
+    lines = [
+        "| operator | placed | host | exact | relaxed | run | failed | worst | why on the host |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    whole = [name for name, group in groups.items() if all(one.status == "host" for one in group)]
+    for name, group in sorted(groups.items()):
+        if name in whole:
+            continue
+        counts = Counter(one.status for one in group)
+        failed = counts["failed"] + counts["known"]
+        placed = len(group) - counts["host"]
+        worst = max((one.measurement.share for one in group if one.status in ("exact", "relaxed")), default=0.0)
+        cells = [name, placed, counts["host"], counts["exact"], counts["relaxed"], counts["ran"] + counts["skipped"]]
+        lines.append(f"| {' | '.join(map(str, cells))} | {failed} | {_share(worst)} | {_reason(group)} |")
+    lines += [] if len(whole) < len(groups) else ["| none | | | | | | | | |"]
+    if whole:
+        lines += ["", "On the host in every case:", "", "| operator | host | why |", "|---|---|---|"]
+        lines += [f"| {name} | {len(groups[name])} | {_reason(groups[name])} |" for name in sorted(whole)]
+    return lines
+
+
+def _failures(verdicts: Iterable[Verdict]) -> list[str]:
+    bad = [one for one in verdicts if one.status in ("failed", "known")]
+    if not bad:
+        return []
+    lines = ["", "| fails | why |", "|---|---|"]
+    for one in sorted(bad, key=lambda each: each.measurement.key):
+        text = one.text if one.status == "failed" else f"listed: {one.text}"
+        lines.append(f"| {one.measurement.name} | {_cell(text.partition('; add to the lists')[0])} |")
+    return lines
+
+
+def _share(share: float) -> str:
+    return f"{share:.1e}" if share else ""
+
+
+def _reason(group: Iterable[Verdict]) -> str:
+    """The most frequent reason why cases are on the host."""
+    reasons = Counter(reason for one in group if one.status == "host" for reason in one.measurement.reasons[:1])
+    return _cell(max(reasons, key=lambda reason: (reasons[reason], reason))) if reasons else ""
+
+
+def _cell(text: str) -> str:
+    text = " ".join(text.split()).replace("|", "\\|")
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,134 @@
+"""What a measurement means by the lists of its backend, and what should be added to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from dovetail_testing.list_files import Expectation, Lists
+    from dovetail_testing.measurement import Measurement
+
+__all__ = ["Verdict", "rotten", "text_to_add", "verdict"]
+
+_OTHER = 0.5  # a result that is this far off is another one
+
+Status = Literal["exact", "relaxed", "ran", "host", "skipped", "known", "failed"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one measurement.
+
+    Attributes:
+        status: `exact`, `relaxed` (within its tolerance), `ran` (results are not compared, as listed), `host`,
+            `skipped` (nothing computes what it should give), `known` (it fails, as listed), `failed`.
+        text: Why.
+        measurement: The measurement.
+        expectation: The entry of the lists that decided; None if none did.
+    """
+
+    status: Status
+    text: str
+    measurement: Measurement
+    expectation: Expectation | None = None
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether it failed because no list has it."""
+        return self.status == "failed" and self.expectation is None and self.measurement.outcome == "compared"
+
+
+def verdict(measured: Measurement, lists: Lists) -> Verdict:
+    """Decide about a measurement by lists."""
+    line = measured.line()
+    if measured.outcome == "host":
+        return Verdict("host", line, measured)
+    entry = lists.expectation(measured.name, measured.operator)
+    if entry is not None and entry.kind == "fails":
+        good = measured.outcome != "error" and measured.exact
+        return Verdict("exact" if good else "known", line if good else f"{entry.why}; {line}", measured, entry)
+    if measured.outcome == "error":
+        return Verdict("failed", line, measured, entry)
+    if entry is not None and entry.kind == "run_only":
+        return Verdict("ran", entry.why, measured, entry)
+    if measured.outcome == "no-reference":
+        return Verdict("skipped", line, measured, entry)
+    if entry is None:
+        what = f"operator {measured.operator}" if measured.operator else f"model {measured.name}"
+        text = f"{what} is on no list of {measured.backend.partition(':')[0]}; {line}; add to the lists:\n"
+        return Verdict("failed", text + text_to_add([measured]), measured)
+    if measured.exact:
+        return Verdict("exact", line, measured, entry)
+    if measured.problem:
+        return Verdict("failed", line, measured, entry)
+    if entry.kind == "relaxed" and measured.share <= entry.tolerance:
+        return Verdict("relaxed", line, measured, entry)
+    allowed = f"tolerance: {entry.tolerance:g}" if entry.kind == "relaxed" else "exact"
+    return Verdict("failed", f"{line}; {entry.where} says {allowed}", measured, entry)
+
+
+def text_to_add(measured: Iterable[Measurement]) -> str:
+    """The entries that lists lack, as YAML: by operator, with a tolerance that would do; reasons are left to write."""
+    shares: dict[tuple[bool, str], float] = {}
+    wrong = []
+    for one in measured:
+        if one.problem or one.share > _OTHER:
+            wrong.append(one)
+            continue
+        key = (bool(one.operator), one.operator or one.name)
+        shares[key] = max(shares.get(key, 0.0), 0.0 if one.exact else max(one.share, 1e-12))
+    lines = []
+    exact = {key for key, share in shares.items() if not share}
+    if exact:
+        lines.append("exact:")
+        for of_operator, label in ((True, "operators"), (False, "tests")):
+            names = sorted(name for kind, name in exact if kind is of_operator)
+            lines += [f"  {label}: [{', '.join(names)}]"] if names else []
+    if shares.keys() - exact:
+        lines.append("relaxed:")
+        for (of_operator, name), share in sorted(shares.items()):
+            if share:
+                label = "operators" if of_operator else "tests"
+                lines += [f"  - {label}: [{name}]", f"    tolerance: {_rounded_up(share):g}", "    why:"]
+    if wrong:
+        lines.append("run_only:  # or fails, if it is a defect")
+        for one in wrong:
+            lines += [f"  - tests: [{one.name}]", f"    why:  # {one.line()}"]
+    return "\n".join(lines)
+
+
+def rotten(verdicts: Iterable[Verdict], covered: Mapping[int, int]) -> list[str]:
+    """Entries that are less strict than they could be: everything that they are for is exact.
+
+    Args:
+        verdicts: The verdicts of the run.
+        covered: How many cases each entry is for, by its `id`; an entry is only judged if all of these were run.
+    """
+    seen: dict[int, list[Verdict]] = {}
+    entries: dict[int, Expectation] = {}
+    for one in verdicts:
+        entry = one.expectation
+        if entry is not None and entry.kind != "exact":
+            entries[id(entry)] = entry
+            seen.setdefault(id(entry), []).append(one)
+    texts = []
+    for key, entry in entries.items():
+        measured = [one.measurement for one in seen[key]]
+        if not all(one.outcome == "compared" and one.exact for one in measured):
+            continue
+        hosts = covered.get(key, len(measured))
+        if len(measured) < hosts:
+            continue
+        names = ", ".join(name.raw for name in entry.names)
+        count = "its test is" if len(measured) == 1 else f"all of its {len(measured)} tests are"
+        texts.append(f"{entry.where}: {names}: listed as {entry.kind}, and {count} exact; move it to exact")
+    return texts
+
+
+def _rounded_up(share: float) -> float:
+    """The share with some room, rounded up to one digit: 0.00134 gives 0.002."""
+    digit = 10.0 ** math.floor(math.log10(share * 1.25))
+    return math.ceil(share * 1.25 / digit) * digit
