@@ -36,6 +36,7 @@ def register(registry):
     registry.observer("mix", "dovetail_bpu_int8.mixture:Mixture")
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")
     registry.backend("bpu-int8", "dovetail_schemas:backends/bpu_int8.yaml")
+    registry.conformance("bpu-int8", "dovetail_bpu_int8:conformance.yaml")
     registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.notes:VendorNotes")
     registry.option("unit-conv", "dovetail_bpu_int8.unit_conv_option:UNIT_CONV")
     registry.option("bpu", "dovetail_bpu_int8.vendor.option:BPU")
