@@ -113,8 +113,12 @@ class GraphRules:
             if problem := type_problem(value.type):
                 self._problems.add(f"value '{value.name}' {problem}")
         defined = self.nodes(graph.node, given, depth)
-        ranks = {value.name: _rank(value) for value in graph.input}
+        inputs = {value.name: value for value in graph.input}
+        ranks = {name: _rank(value) for name, value in inputs.items()}
         for value in graph.output:
+            if value.name in inputs and not value.type.WhichOneof("value"):
+                # One value is read once, and the last declaration decides.
+                value.type.CopyFrom(inputs[value.name].type)
             rank, given_rank = _rank(value), ranks.get(value.name)
             if rank is not None and given_rank is not None and rank != given_rank:
                 what = f"'{value.name}' of {label} has rank {given_rank} as an input"
