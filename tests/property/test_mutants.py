@@ -32,7 +32,9 @@ def test_mutants_are_right_or_refused(tmp_path, group):
 
 
 # Mutants that went wrong once, by seed: what they were is said by `mutant(seed)`.
-@pytest.mark.parametrize("seed", [412, 631, 1316, 1508, 2026, 11115, 11791, 12197, 12931, 23785, 40397, 80363, 81737, 110009])
+@pytest.mark.parametrize(
+    "seed", [412, 631, 1316, 1508, 2026, 11115, 11791, 12197, 12931, 23785, 40397, 80363, 81737, 110009]
+)
 def test_mutants_that_went_wrong_once(tmp_path, seed):
     assert trial(mutant(seed), tmp_path).right
 
