@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import PlainCommand, columns, existing, option_keywords, plugins_of, print_json
+from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.member_functions import member_function
+from dovetail_onnx.open_inputs import fixing_option, open_inputs, shape_text
 
 from dovetail_schemas.observers import resolve_observer
 from dovetail_schemas.yaml_source import Entries, Items, load_document
@@ -72,13 +74,14 @@ def run(args: argparse.Namespace) -> int:
     for path in args.models:
         model = open_file(existing(path), plugins)
         _normalise(model, backend, plugins, chosen.requested(asked, model))
-        operators = _judge(model, backend.judge(model.ir.opset_imports, facts))
-        documents.append({"model": str(path), "operators": operators})
+        operators, lost = _judge(model, backend.judge(model.ir.opset_imports, facts))
+        documents.append({"model": str(path), "operators": operators, "open_extents": _open_extents(model, lost)})
     if args.json:
         print_json({"file": str(args.file), "valid": True, "models": documents})
         return 0
     for document in documents:
-        print("\n".join([document["model"], *_lines(document["operators"])]))
+        notes = [f"    note: {document['open_extents']}"] if document["open_extents"] else []
+        print("\n".join([document["model"], *_lines(document["operators"]), *notes]))
     print(f"{args.file}: valid")
     return 0
 
@@ -118,19 +121,24 @@ def _normalise(model: Model, backend: Backend, plugins: PluginSet, request: Requ
     compose(plugins.registry, stages=("normalise",), request=request, plugins=plugins).run(model, context)
 
 
-def _judge(model: Model, judge: Any) -> list[dict[str, Any]]:
-    """Per operator: how many nodes are accepted, refused, or left to the region, and how often each reason is given."""
+def _judge(model: Model, judge: Any) -> tuple[list[dict[str, Any]], int]:
+    """Per operator: how many nodes are accepted, refused, or left to the region, and how often each reason is given.
+
+    Also how many nodes are refused because of open extents alone.
+    """
     counts: dict[str, Counter] = {}
     reasons: dict[str, Counter] = {}
+    lost = 0
     for node in model.nodes():
         name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
         verdict = judge(node)
         answer = {True: "accepted", False: "refused", None: "open"}[verdict.ok]
         counts.setdefault(name, Counter())[answer] += 1
         if verdict.ok is False:
+            lost += bool(verdict.reasons) and all(reason.open for reason in verdict.reasons)
             texts = (f"{reason.text} [{reason.source}]" if reason.source else reason.text for reason in verdict.reasons)
             reasons.setdefault(name, Counter()).update(texts)
-    return [
+    table = [
         {
             "operator": name,
             **{answer: counts[name][answer] for answer in ("accepted", "refused", "open")},
@@ -138,6 +146,17 @@ def _judge(model: Model, judge: Any) -> list[dict[str, Any]]:
         }
         for name in sorted(counts)
     ]
+    return table, lost
+
+
+def _open_extents(model: Model, lost: int) -> str:
+    """What open extents of the model cost, and the option that fixes them; empty if nothing."""
+    inputs = open_inputs(model)
+    if not lost or not inputs:
+        return ""
+    names = ", ".join(f"'{value.name}' ({shape_text(value)})" for value in inputs)
+    nodes = f"{counted(lost, 'node')} {'is' if lost == 1 else 'are'}"
+    return f"the model leaves extents of {names} open, and {nodes} refused for that alone: {fixing_option(inputs)[0]}"
 
 
 def _lines(operators: list[dict[str, Any]]) -> list[str]:

@@ -42,6 +42,18 @@ def test_as_json(documented, cli):
     assert list(document["models"][0]["operators"][2]["reasons"].values()) == [1]
 
 
+def test_what_open_extents_cost_is_said_with_the_option_that_fixes_them(documented, cli):
+    Path("m.onnxtxt").write_text(MODEL.replace("float[1, 3, 8, 8] x", "float[N, 3, H, 8] x"))
+    text = Path("npu.backend.yaml").read_text()
+    Path("npu.backend.yaml").write_text(
+        text.replace("ops:", "ops:\n  Sin: {shape: {input: N C H W}, limits: {H: ..32}}")
+    )
+    _, out, _ = cli("check", "npu.backend.yaml", "m.onnxtxt")
+    assert "note: the model leaves extents of 'x' ([N, 3, H, 8]) open, and 1 node is refused for that alone: " in out
+    assert "--fix-shape x:1x3xNx8" in out
+    assert "note" not in cli("check", "npu.backend.yaml", "m.onnxtxt", "--fix-shape", "x:1x3x8x8")[1]
+
+
 def test_a_mistake_is_named_with_its_line(documented, cli):
     path = Path("npu.backend.yaml")
     path.write_text(path.read_text().replace("  Conv,", "  Conv2d,"))

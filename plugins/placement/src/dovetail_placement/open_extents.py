@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.running import input_data
+from dovetail_onnx.open_inputs import fixing_option, open_inputs, shape_text
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["remark_open_extents"]
 
-_UNKNOWN = "N"  # in a shape: an extent that only the user knows
 _KEPT = "open-extents"  # the shapes of the data, which are the same in every round of deciding
 _LOST_SHAPE = "lost-shape"
 
@@ -31,14 +30,14 @@ def remark_open_extents(claiming: Claiming, ctx: Context) -> None:
 
     Nothing is said where it costs nothing. One walk over the nodes per backend.
     """
-    inputs = [value for value in claiming.model.graph.inputs if not value.is_initializer() and _is_open(value)]
+    inputs = open_inputs(claiming.model)
     if not inputs:
         return
     costs = [text for backend in ctx.backends if (text := _cost(claiming, backend, ctx))]
     if not costs:
         return
     suggest = _option(claiming.model, inputs, ctx)
-    names = ", ".join(f"'{value.name}' ({_text(value)})" for value in inputs)
+    names = ", ".join(f"'{value.name}' ({shape_text(value)})" for value in inputs)
     ctx.remark(
         "analysis", "", "open-extents", f"the model leaves extents of {names} open: {', and '.join(costs)}: {suggest}",
         suggest=suggest,
@@ -109,14 +108,7 @@ def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
     if _KEPT not in ctx.kept:
         ctx.kept[_KEPT] = _of_data(model, ctx)
     known: Mapping[str, tuple[int, ...]] = ctx.kept[_KEPT]
-    words, complete = [], True
-    for value in inputs:
-        shape = known.get(value.name) or [
-            _guess(extent, axis) for axis, extent in enumerate(value.shape or (_UNKNOWN,))
-        ]
-        complete &= _UNKNOWN not in shape
-        words += ["--fix-shape", f"{value.name}:{'x'.join(map(str, shape))}"]
-    text = shlex.join(words)
+    text, complete = fixing_option(inputs, known)
     if complete or ctx.request.data is not None:
         return text
     return f"{text} (or --data FILE --fix-shape data for the extents of your inputs)"
@@ -130,23 +122,3 @@ def _of_data(model: Model, ctx: Context) -> Mapping[str, tuple[int, ...]]:
         return input_data(ctx.request.data).extents(model)
     except DovetailError:
         return {}
-
-
-def _guess(extent: object, axis: int) -> object:
-    """A first axis counts samples in most models, and backends that take fixed shapes are fed one sample at a time."""
-    return extent if isinstance(extent, int) and extent > 0 else 1 if axis == 0 else _UNKNOWN
-
-
-def _is_open(value: ir.Value) -> bool:
-    import onnx_ir as ir
-
-    if value.type is not None and not isinstance(value.type, ir.TensorType):
-        return False
-    return value.shape is None or any(not isinstance(extent, int) or extent < 0 for extent in value.shape)
-
-
-def _text(value: ir.Value) -> str:
-    if value.shape is None:
-        return "of unknown rank"
-    texts = (str(extent) if isinstance(extent, int) else extent.value or "?" for extent in value.shape)
-    return f"[{', '.join(texts)}]"
