@@ -1,6 +1,6 @@
 """Files that emitters write for random graphs, executed from the files alone and compared with the plan's result.
 
-    python bench/emitted.py --count 500 [--seed 0] [--jobs 1] [--only acme-int8,ppl-int8]
+    python bench/emitted.py --count 500 [--seed 0] [--jobs 1] [--only acme-int8,bpu-int8]
 
 Graphs come from `tests/property/grown_models.py`. `tests/e2e/emitted_files.py` reads what the emitters wrote, nothing
 else: it rounds values where a file says so, and computes the rest in ONNX Runtime without optimizers.
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", default="acme-int8,ppl-int8", help="backends")
+    parser.add_argument("--only", default="acme-int8,bpu-int8,ppl-int8", help="backends")
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a graph hangs")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
