@@ -112,7 +112,7 @@ def ppl_json(folder: Path) -> Program:
 
 
 def bpu_json(folder: Path) -> Program:
-    """`model.onnx` and `thresholds.json`: thresholds of int8 by node; the vendor's compiler scales weights by channel."""
+    """`model.onnx` and `thresholds.json`: thresholds by node; the vendor's compiler scales weights per channel."""
     model = onnx.load(folder / "model.onnx")
     document = json.loads((folder / "thresholds.json").read_text())
     weights = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}

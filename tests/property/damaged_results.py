@@ -110,7 +110,7 @@ def _damage_once(place, rng):
     elif what == "link":
         return _link(place, path, rng)
     elif what == "rename":
-        path.rename(path.with_name(rng.choice(("renamed", "model.onnx", "a.npz", "\\evil", ".hidden"))))
+        _rename(path, rng.choice(("renamed", "model.onnx", "a.npz", "\\evil", ".hidden")))
     elif what == "delete":
         path.unlink()
     elif what == "folder":
@@ -194,3 +194,8 @@ def _seal(path, out):
 def rng_of(seed):
     """The numbers of one trial."""
     return random.Random(seed)
+
+
+def _rename(path, name):
+    target = path.with_name(name)
+    path.rename(path.with_name(f"{name}_too") if target.is_dir() else target)
