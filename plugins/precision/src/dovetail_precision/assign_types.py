@@ -20,7 +20,7 @@ from dovetail_placement.region_guards import refuse_regions
 
 from dovetail_precision.adopted_atoms import place_atoms
 from dovetail_precision.assumed_ranges import remark_assumed_ranges
-from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
+from dovetail_precision.conversions import Conversion, PlannedTypes, before_widening, find_conversions
 from dovetail_precision.overrides import remark_overrides, why_overridden
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.problem_builder import build_problem
@@ -64,8 +64,9 @@ class AssignTypes(Pass):
         held = held_values(flat, model.ir.opset_imports)
         place_atoms(held, model, ctx)
         number_regions(model, ctx)
-        conversions = find_conversions(flat, PlannedTypes(model, flat), ctx.request.keep_io_types, held)
-        ctx.joins = [_join(conversion) for conversion in conversions]
+        types = PlannedTypes(model, flat)
+        conversions = find_conversions(flat, types, ctx.request.keep_io_types, held)
+        ctx.joins = [_join(each) for each in conversions if before_widening(each, types) is None]
         return False
 
 

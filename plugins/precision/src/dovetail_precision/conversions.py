@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dovetail_precision.held import Held
 
-__all__ = ["Conversion", "PlannedTypes", "find_conversions"]
+__all__ = ["Conversion", "PlannedTypes", "before_widening", "find_conversions"]
 
 
 @dataclass(slots=True)
@@ -117,6 +117,17 @@ class PlannedTypes:
         wanted = {self.wanted(node, index) for node, index in value.uses()}
         lone = len(wanted) == 1 and None not in wanted and not value.is_graph_output()
         return wanted.pop() if lone else float_format(value)
+
+
+def before_widening(conversion: Conversion, types: PlannedTypes) -> ir.Value | None:
+    """The input of a widening Cast, where it already has the wanted type: its readers need no conversion."""
+    cast = conversion.value.producer()
+    if conversion.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
+        return None
+    source = cast.inputs[0]
+    if types.held(source) is conversion.wanted and conversion.wanted.fits_in(conversion.held):
+        return source
+    return None
 
 
 def find_conversions(

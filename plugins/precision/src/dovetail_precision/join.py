@@ -20,7 +20,7 @@ from dovetail_placement.conversion_placement import ConversionPlacement
 from dovetail_placement.conversion_steps import ConversionSteps
 
 from dovetail_precision.backend_attributes import set_backend_attributes
-from dovetail_precision.conversions import Conversion, PlannedTypes, find_conversions
+from dovetail_precision.conversions import Conversion, PlannedTypes, before_widening, find_conversions
 from dovetail_precision.float_borders import gives_high
 from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.scopes import Scopes
@@ -127,11 +127,18 @@ def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None
 
 
 def _drop_idle_casts(model: Model, ctx: Context) -> None:
-    """Remove Casts of the source model whose input has the target type by now."""
+    """Remove Casts of the source model whose input has the target type by now, or that all readers bypass."""
     for node in model.nodes():
         if node.op_type != "Cast" or node.domain not in ("", "ai.onnx"):
             continue
         value, result = node.inputs[0], node.outputs[0]
+        if not result.uses() and not result.is_graph_output():
+            ctx.remark(
+                "passed", node, "bypassed", f"its readers read '{value.name}' as it is; nothing reads the Cast any more"
+            )
+            node.graph.remove(node, safe=True)
+            ctx.count("bypassed casts removed")
+            continue
         known = value.dtype is not None and value.dtype.value == node.attributes.get_int("to", 0)
         if known and not result.is_graph_output():
             result.replace_all_uses_with(value)
@@ -162,7 +169,7 @@ class _Joiner:
 
     def join(self, conversion: Conversion) -> None:
         """Let all readers and outputs of `conversion` use the value in the wanted type."""
-        if (source := self._before_widening(conversion)) is not None:
+        if (source := before_widening(conversion, self.types)) is not None:
             self._ctx.count("widenings skipped")
         elif (source := self._existing_cast(conversion)) is not None:
             self._ctx.count("casts reused")
@@ -173,16 +180,6 @@ class _Joiner:
             node.replace_input_with(index, source)
         for graph, index in conversion.outputs:
             self._become_output(graph, index, conversion.value, source)
-
-    def _before_widening(self, conversion: Conversion) -> ir.Value | None:
-        """Return the input of a widening Cast if it already has the wanted type."""
-        cast = conversion.value.producer()
-        if conversion.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
-            return None
-        source = cast.inputs[0]
-        if self.types.held(source) is conversion.wanted and conversion.wanted.fits_in(conversion.held):
-            return source
-        return None
 
     def _existing_cast(self, conversion: Conversion) -> ir.Value | None:
         """Return the result of an existing Cast to the wanted type, hoisted to dominate all readers."""
