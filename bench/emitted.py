@@ -1,11 +1,12 @@
 """Files that emitters write for random graphs, executed from the files alone and compared with the plan's result.
 
-    python bench/emitted.py --count 500 [--seed 0] [--jobs 1] [--only acme-int8,bpu-int8]
-    python bench/emitted.py --wheels FOLDER [--nets NAMES]
+    python bench/emitted.py --count 500 [--seed 0] [--jobs 1] [--only ppl-int8,tensorrt]
+    python bench/emitted.py --wheels FOLDER [--nets NAMES] [--only ppl-int8:strategy=conservative]
 
 Graphs come from `tests/property/grown_models.py`, or are the trained nets of `trained.py` without a state, each with
 its first input, whose extents are fixed. `tests/e2e/emitted_files.py` reads what the emitters wrote, nothing else: it
-rounds values where a file says so, and computes the rest in ONNX Runtime without optimizers.
+rounds values where a file says so, and computes the rest in ONNX Runtime without optimizers. The function of its region
+takes the place of an engine, which only a GPU executes.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
 
+BACKENDS = ("acme-int8", "acme-aot", "ppl-int8", "bpu-int8:arithmetic=floats", "tensorrt")
+
 
 def work(backends: list[str], seeds: list[int]) -> None:
     """Try graphs one after the other, and print a line of JSON for each."""
     from dovetail.errors import DovetailError
-    from e2e.test_emitted_files import differences
+    from e2e.emitted_comparison import differences
     from property.grown_models import grown
     from property.grown_trial import plugins_with_examples
 
@@ -49,7 +52,7 @@ def try_nets(backends: list[str], wheels: Path, names: list[str]) -> None:
     """Try trained nets one after the other, and print a row for each."""
     import dovetail
     from dovetail.errors import DovetailError
-    from e2e.test_emitted_files import differences
+    from e2e.emitted_comparison import differences
     from measure import table
     from trained import NETS
     from trained_nets.wheels import Wheels
@@ -79,7 +82,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", default="acme-int8,bpu-int8,ppl-int8", help="backends")
+    parser.add_argument("--only", default=",".join(BACKENDS), help="backends")
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a graph hangs")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--wheels", type=Path, help="try trained nets, from wheels in this folder")

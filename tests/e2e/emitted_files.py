@@ -111,40 +111,6 @@ def ppl_json(folder: Path) -> Program:
     return Program(model, made, read)
 
 
-def bpu_json(folder: Path) -> Program:
-    """`model.onnx` and `thresholds.json`: thresholds by node; the vendor's compiler scales weights per channel."""
-    model = onnx.load(folder / "model.onnx")
-    document = json.loads((folder / "thresholds.json").read_text())
-    weights = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}
-    made, read = {}, {}
-    for node in model.graph.node:
-        entry = document["nodes"].get(node.name, {"inputs": {}, "outputs": {}})
-        forms = {int(index): _of_threshold(threshold) for index, threshold in entry["inputs"].items()}
-        made |= {node.output[int(index)]: _of_threshold(number) for index, number in entry["outputs"].items()}
-        read |= {(node.name, index): form for index, form in forms.items()}
-        if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul") or 0 not in forms:
-            continue
-        if node.input[1] in weights:
-            sizes = np.abs(weights[node.input[1]])
-            axis = _channel_axis(node) % sizes.ndim
-            largest = sizes.max(tuple(other for other in range(sizes.ndim) if other != axis))
-            scale = np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(127)
-            read[node.name, 1] = Integers("int8", tuple(scale), tuple(np.zeros(scale.size, int)), axis)
-        if len(node.input) > 2 and node.input[2] in weights and (node.name, 1) in read:
-            scale = np.float32(forms[0].scale) * np.float32(read[node.name, 1].scale)
-            read[node.name, 2] = Integers("int32", tuple(scale), tuple(np.zeros(scale.size, int)), 0)
-    return Program(model, made, read)
-
-
-def _of_threshold(threshold):
-    return Integers("int8", (np.float32(threshold) / np.float32(127),), (0,))
-
-
-def _channel_axis(node):
-    turned = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
-    return {"Conv": 0, "ConvTranspose": 1, "Gemm": 0 if turned else 1}.get(node.op_type, -1)
-
-
 def index_of(node, port):
     """The number of an input by the name of its port."""
     if found := re.fullmatch(r"in(\d+)", port):
@@ -212,7 +178,19 @@ def _rounding(program: Program) -> onnx.ModelProto:
             if wanted is not None and wanted != program.made.get(value):
                 held = through(held, wanted)
             copy.input[index] = held
+        _rename_in_bodies(copy, lambda value: through(value, program.made[value]) if value in program.made else value)
         nodes.append(copy)
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     return model
+
+
+def _rename_in_bodies(node, new: Callable[[str], str]) -> None:
+    """Let the bodies of a node read other values; what they compute has other names than what is around them."""
+    for graph in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
+        for end in graph.output:
+            end.name = new(end.name)
+        for inner in graph.node:
+            for index, value in enumerate(inner.input):
+                inner.input[index] = new(value)
+            _rename_in_bodies(inner, new)

@@ -1,36 +1,47 @@
 """Files that emitters write are executed from the files alone, and compute the integers of the plan, bit for bit."""
 
+import importlib
 import os
 import sys
 from pathlib import Path
 
 import dovetail
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
+from dovetail_tensorrt.libraries import NoLibrary, library
 from onnx import TensorProto, helper, numpy_helper
 
-from .emitted_files import acme_files, bpu_json, onnxruntime_without_optimizers, ppl_json
+from .emitted_comparison import differences
 
 HERE = Path(__file__).parent
-EXAMPLE = HERE.parent / "example_int8" / "src"
-GRAPHS = range(500) if os.environ.get("DOVETAIL_SLOW") else range(12)
+EXAMPLES = {
+    "acme-int8": ("example_int8", "int8.backend.yaml"),
+    "acme-aot": ("example_engine", "aot.backend.yaml"),
+}
+"""The folder and the file of a backend of the tests, by its name."""
+SLOW = bool(os.environ.get("DOVETAIL_SLOW"))
+GRAPHS = range(500 if SLOW else 12)
+FEW = range(500 if SLOW else 4)
 KINDS = ["Conv", "Conv", "Conv", "Relu", "MaxPool", "Tanh", "Add", "Concat"]
-READERS = {"acme-int8": acme_files, "bpu-int8": bpu_json, "ppl-int8": ppl_json}
+STRATEGIES = ["", ":strategy=autocast", ":strategy=conservative"]
+CASES = [
+    *[(f"{name}{strategy}", seed) for name in ("acme-int8", "ppl-int8") for strategy in STRATEGIES for seed in GRAPHS],
+    *[("bpu-int8:arithmetic=floats", seed) for seed in FEW],
+]
 
 
 @pytest.fixture
 def plugins(monkeypatch):
-    """All that is installed, with the example for an int8 accelerator."""
-    monkeypatch.syspath_prepend(EXAMPLE)
-    import dovetail_example_int8
-
+    """All that is installed, with the examples for an int8 accelerator and for one that runs programs."""
     loaded = dovetail.load_plugins()
-    dovetail_example_int8.register(loaded.registry)
-    loaded.registry.backend("acme-int8", "dovetail_example_int8:int8.backend.yaml")
+    for backend, (folder, file) in EXAMPLES.items():
+        monkeypatch.syspath_prepend(HERE.parent / folder / "src")
+        module = importlib.import_module(f"dovetail_{folder}")
+        module.register(loaded.registry)
+        loaded.registry.backend(backend, f"dovetail_{folder}:{file}")
     yield loaded
-    for name in [name for name in sys.modules if name.startswith("dovetail_example_int8")]:
+    for name in [name for name in sys.modules if name.partition(".")[0].startswith("dovetail_example_")]:
         del sys.modules[name]
 
 
@@ -78,42 +89,29 @@ def image_net(seed):
     return model, {"x": rng.normal(size=(1, channels["x"], 6, 6)).astype(np.float32)}
 
 
-def differences(backend, model, data, plugins, folder, close=False, **request):
-    """The outputs of emitted files that are not those of the result, with how many elements differ.
-
-    With `close`, floats of nodes on the host may differ by rounding: a file has another opset, and so other kernels.
-    Files of bpu-int8 have thresholds, and not how the BPU rescales sums: integers may differ by one step, and floats by
-    as much.
-    """
-    steps = int(backend.startswith("bpu-int8"))
-    result = dovetail.compile(model, backend, data=data, plugins=plugins, **request)
-    result.save(folder)
-    computed = onnxruntime_without_optimizers(onnx.load(folder / "model.onnx"), data) | data
-    found = {}
-    for written in sorted((folder / "artifacts").glob("*/*")):
-        program = READERS[backend.partition(":")[0]](written)
-        given = program.run({value.name: computed[value.name] for value in program.model.graph.input})
-        outputs = [value.name for value in program.model.graph.output]
-        # Values inside of a region, too, where the result has them in integers.
-        for name in dict.fromkeys((*outputs, *(name for name in program.made if f"{name}_int8" in computed))):
-            held, ours, theirs = program.made.get(name), given[name], computed.get(f"{name}_int8", computed.get(name))
-            if held is None:
-                near = 0.02 * np.abs(theirs).max() if steps else 1e-5
-                same = np.allclose(ours, theirs, 1e-5, near) if close or steps else np.array_equal(ours, theirs)
-            else:
-                ours, theirs = held.of(ours), theirs if theirs.dtype == held.element else held.of(theirs)
-                same = np.abs(ours.astype(int) - theirs.astype(int)).max(initial=0) <= steps
-            if not same:
-                found[written.name, name] = int((ours != theirs).sum())
-    return found
-
-
-@pytest.mark.parametrize("seed", GRAPHS)
-@pytest.mark.parametrize("strategy", ["", ":strategy=autocast", ":strategy=conservative"])
-@pytest.mark.parametrize("backend", READERS)
-def test_files_of_random_nets_compute_the_integers_of_the_plan(backend, strategy, seed, plugins, tmp_path):
+@pytest.mark.parametrize(("backend", "seed"), CASES)
+def test_files_of_random_nets_compute_the_integers_of_the_plan(backend, seed, plugins, tmp_path):
     model, data = image_net(seed)
-    assert differences(f"{backend}{strategy}", model, data, plugins, tmp_path / "out") == {}
+    assert differences(backend, model, data, plugins, tmp_path / "out") == {}
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_programs_of_random_nets_compute_what_the_result_does(seed, plugins, tmp_path):
+    model, data = image_net(seed)
+    assert differences("acme-aot", model, data, plugins, tmp_path / "out") == {}
+    assert list((tmp_path / "out" / "artifacts").glob("*/*/net.program"))
+
+
+@pytest.mark.parametrize("seed", FEW)
+@pytest.mark.parametrize("options", ["", ":precision=int8", ":context=embedded"])
+def test_models_with_engines_compute_what_the_result_does(options, seed, plugins, tmp_path):
+    try:
+        library()
+    except NoLibrary as error:
+        pytest.skip(f"no TensorRT builds here: {error.message}")
+    model, data = image_net(seed)
+    assert differences(f"tensorrt{options}", model, data, plugins, tmp_path / "out") == {}
+    assert (tmp_path / "out" / "artifacts" / "tensorrt" / "model" / "model_ctx.onnx").is_file()
 
 
 @pytest.mark.parametrize("seed", GRAPHS)

@@ -9,7 +9,10 @@ import numpy as np
 import onnx
 import pytest
 import yaml as pyyaml
+from dovetail.ir.formats import Format
+from dovetail.planning.holdings import Holding, Parameters
 from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
+from dovetail_bpu_int8.vendor.thresholds import threshold
 
 from .vendor_files import NET, bpu, model_of, yaml
 
@@ -184,6 +187,21 @@ def test_thresholds_are_the_largest_magnitudes_that_the_integers_hold(tmp_path):
     assert nodes["pool"]["inputs"] == nodes["pool"]["outputs"]  # a passive node has the threshold of what reads it
     assert nodes["soft"]["inputs"]["0"] == pytest.approx(scales["c"] * 32767)
     assert "1" not in nodes["one"]["inputs"]  # no weights
+
+
+@pytest.mark.parametrize(("element", "highest"), [("int8", 127), ("int16", 32767)])
+def test_scales_are_found_again_from_thresholds_bit_for_bit(element, highest):
+    scales = np.random.default_rng(0).uniform(1e-6, 2, 300).astype(np.float32)
+    numbers = Parameters(tuple(scales.tolist()), (0,) * 300)
+    held = Holding("x", Format.of(f"{element}[symmetric,axis=1]"), "x", parameters=numbers)
+    assert np.array_equal(np.float32(np.asarray(threshold(held)) / highest), scales)
+
+
+def test_a_node_on_the_cpu_has_no_threshold_for_the_floats_that_it_gives(tmp_path):
+    _, folder = emitted(tmp_path, RESIDUAL, "bernoulli2", pins=("one=host", "act=host"))
+    nodes = json.loads((folder / "thresholds.json").read_text())["nodes"]
+    assert "act" not in nodes
+    assert nodes["two"]["inputs"]["0"] > 0, "its reader makes the integers"
 
 
 def test_what_was_given_is_passed_on_and_completed(tmp_path, monkeypatch):

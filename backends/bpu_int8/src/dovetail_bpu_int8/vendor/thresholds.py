@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["input_thresholds", "threshold", "thresholds"]
 
 _HIGHEST = {"int8": 127, "int16": 32767}
-_DIGITS = 8  # significant ones of a float32
+_DIGITS = 9  # significant ones, with which the scale is found again, bit for bit
 
 
 def threshold(holding: Holding) -> float | list[float] | None:
@@ -44,7 +44,8 @@ def input_thresholds(holdings: Iterable[Holding]) -> dict[tuple[str, str], float
 def thresholds(model: Model, holdings: Sequence[Holding], march: str) -> dict[str, Any]:
     """The thresholds of the nodes of a model: those of what they read, by the numbers of inputs, and what they give.
 
-    Weights are left out, for the vendor's tools find theirs in the model.
+    A node outside of the BPU gives floats, whatever a reader makes of them: it has no threshold of its own. Weights are
+    left out, for the vendor's tools find theirs in the model.
 
     Args:
         model: The model.
@@ -55,7 +56,7 @@ def thresholds(model: Model, holdings: Sequence[Holding], march: str) -> dict[st
     given: dict[str, float | list[float]] = {}
     for holding in holdings:
         value = threshold(holding)
-        if value is not None and (holding.made_by or holding.value not in given):
+        if value is not None and holding.made_by:
             given[holding.value] = value
     signatures = Signatures(model.ir.opset_imports)
     nodes: dict[str, Mapping[str, Any]] = {}
