@@ -3,7 +3,8 @@
 * A float32 port may become any listed float type. Any other float type is taken only where it is listed itself, and
   becomes nothing that holds less: float64 is never narrowed silently.
 * Ports with one type parameter of the schema have one type. Ports that the file does not name apart share one choice,
-  except those that stay in the high precision (`keep`), and the two ends of a Cast.
+  except those that stay in the high precision (`keep`), and the two ends of a Cast. Ports that the file leaves out
+  follow those that it names: in floats, or in the floats that their integers stand for.
 * A quantised format expresses floats by way of a scale, so the schema does not limit its element type. Ports that the
   file does not name apart have one such format, too, and those of a rule with `same_scale` share their parameters.
 * Integer and boolean ports are free, unless the file names the port, or lists types for all ports among which are
@@ -79,6 +80,11 @@ class _Port:
     def follows(self) -> bool:
         """Whether its scale is always a product of other ports, and so never shared."""
         return all(rule.factors for rule in self.quantised.values())
+
+    @property
+    def expressed(self) -> tuple[str, ...]:
+        """The float types that its numbers may have, be they held in floats or in integers that stand for them."""
+        return tuple(dict.fromkeys([*self.plain, *(format_.computes_in for format_ in self.quantised)]))
 
     @property
     def formats(self) -> tuple[Format, ...]:
@@ -294,9 +300,10 @@ def _tie(ports: list[_Port], view: NodeView, source: str) -> list[Refusal]:
         if port.plain and port.formal and port.formal.homogeneous:
             by_parameter.setdefault(port.formal.parameter, []).append(port)
     for tied in by_parameter.values():
+        leading = next((port for port in tied if port.said), None)
         for port in tied:
-            if not port.said and any(other.said for other in tied):
-                port.plain = next(other.plain for other in tied if other.said)
+            if not port.said and leading is not None:
+                port.plain = leading.expressed
         sets.append(tied)
     if view.op_type not in _CONVERSIONS:
         sets.append([port for port in ports if port.shares and port.plain])
@@ -304,10 +311,10 @@ def _tie(ports: list[_Port], view: NodeView, source: str) -> list[Refusal]:
     for tied in (*sets, *sets):
         if not tied:
             continue
-        common = [dtype for dtype in tied[0].plain if all(dtype in port.plain for port in tied)]
+        common = [dtype for dtype in tied[0].expressed if all(dtype in port.expressed for port in tied)]
         if not common and not all(port.quantised for port in tied):
             each = "; ".join(f"{port.name}: {', '.join(port.plain)}" for port in tied)
             return [Refusal(f"no type fits all of these ports ({each})", source)]
         for port in tied:
-            port.plain = tuple(common)
+            port.plain = tuple(dtype for dtype in common if dtype in port.plain)
     return []

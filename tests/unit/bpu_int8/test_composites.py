@@ -1,5 +1,7 @@
 """Activations that exporters write as several operators, and that the vendor's tool computes by one table."""
 
+import itertools
+
 import dovetail
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ def model(body):
     return open_text(HEAD.replace("{W}", f"{{{', '.join(map(str, weight))}}}").replace("BODY", body), "m")
 
 
-@pytest.mark.parametrize(("name", "march"), [("SiLU", "bernoulli2"), *((name, "bayes") for name in BODIES)])
+@pytest.mark.parametrize(("name", "march"), [("SiLU", "bernoulli2"), *itertools.product(BODIES, ("bayes", "nash"))])
 def test_a_composite_is_on_the_bpu_as_a_whole(name, march):
     result = dovetail.compile(model(BODIES[name]), f"bpu-int8:march={march},observer=minmax", data=DATA)
     assert {node.backend for node in result.plan.nodes} == {"bpu-int8"}

@@ -123,6 +123,15 @@ ops: {{{}}}
 CONV = "({0}[1,1,4,4] x, {0}[1,1,3,3] w) => ({0}[1,1,2,2] y) {{ y = Conv(x, w) }}"
 
 
+def test_ports_that_are_not_named_follow_the_floats_that_integers_stand_for(judge):
+    types = "types:\n  mixed: {{dtype: [int8, float16], scheme: symmetric}}\n"
+    head = types + "precision: {{low: int8, high: float32}}\nops: {{{}}}\n"
+    clip = "(float[2] x, float low, float high) => (float[2] y) { y = Clip(x, low, high) }"
+    types = written(judge("Clip: {types: {input: mixed, output: mixed}}", clip, head=head).types)
+    assert types["input"] == types["output"] == ("int8[symmetric]", "float16")
+    assert types["min"] == types["max"] == ("float16", "float32")
+
+
 def test_a_quantised_type_stands_for_floats(judge):
     verdict = judge("Conv: {types: {X: q16, W: q8, Y: [q8, acc]}}", CONV.format("float"), head=QUANTISED)
     assert written(verdict.types) == {
