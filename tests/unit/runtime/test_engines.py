@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.plugin import RegionModel
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
+from dovetail_onnx.opening import open_proto
 
 from .models import parse
 
+HEAD = '<ir_version: 10, opset_import: ["": 21]> '
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -43,6 +47,20 @@ def test_types_cross_the_border(engine, type_):
     outputs, _ = run(engine, f"g ({type_}[N,3] x) => ({type_}[3,N] y) {{ y = Transpose<perm=[1,0]>(x) }}", x=x)
     assert outputs["y"].dtype == dtype
     assert np.array_equal(outputs["y"], x.T)
+
+
+def test_weights_of_4_bits_are_multiplied_in_float32():
+    """ONNX Runtime rounds activations to int8 for them unless it is told not to."""
+    x = np.random.default_rng(0).standard_normal((4, 32)).astype(np.float32)
+    numbers = np.arange(256) % 16 - 8
+    held = ((numbers[0::2] & 0xF) | (numbers[1::2] & 0xF) << 4).astype(np.uint8).tobytes()
+    text = HEAD + "g (float[4,32] x) => (float[4,8] y) { d = DequantizeLinear<axis = 1>(w, s) y = MatMul(x, d) }"
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.helper.make_tensor("w", onnx.TensorProto.INT4, (32, 8), held, raw=True))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.full(8, 0.1, np.float32), "s"))
+    session = OnnxRuntimeCpu().load(RegionModel(open_proto(model)), {"threads": 1})
+    expected = x @ (numbers.reshape(32, 8) * np.float32(0.1))
+    np.testing.assert_allclose(session.run({"x": x})["y"], expected, atol=1e-5)
 
 
 def test_float_arithmetic(engine):

@@ -1,8 +1,10 @@
 """Engines in int8: what is quantised, in which types, and what a source model that is quantised already gives."""
 
 import dovetail
+import ml_dtypes
 import numpy as np
 import onnx
+import onnx.reference
 import pytest
 from dovetail.planning.placement import get_placement
 from dovetail_tensorrt.libraries import NoLibrary, library
@@ -109,6 +111,57 @@ def test_signed_integers_stand_for_the_same_numbers():
     np.testing.assert_array_equal(
         result.run({"x": x})["y"], np.maximum(np.clip(np.rint(x / 0.1), -128, 127) * np.float32(0.1), 0)
     )
+
+
+def product_of(kind, block=0):
+    """A product whose weights a source model has in float8 or in 4 bits, with a scale per channel or block."""
+    numbers = np.random.default_rng(0).normal(0, 30 if kind == "FLOAT8E4M3FN" else 3, (16, 8))
+    weight = onnx.helper.make_tensor(
+        "w", onnx.TensorProto.DataType.Value(kind), (16, 8), _held(numbers, kind), raw=True
+    )
+    scale = np.random.default_rng(1).uniform(0.01, 0.02, (16 // block, 8) if block else 8).astype(np.float32)
+    how = f"axis = 0, block_size = {block}" if block else "axis = 1"
+    text = f"""<ir_version: 10, opset_import: ["": 21]> g (float[4,16] x) => (float[4,8] y)
+        {{ d = DequantizeLinear <{how}> (w, s) y = MatMul(x, d) }}"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.extend([weight, onnx.numpy_helper.from_array(scale, "s")])
+    return model
+
+
+def _held(numbers, kind):
+    if kind == "FLOAT8E4M3FN":
+        return numbers.astype(ml_dtypes.float8_e4m3fn).tobytes()
+    low, high = (-8, 7) if kind == "INT4" else (0, 15)
+    nibbles = np.clip(np.rint(numbers), low, high).astype(np.int8).ravel() & 0xF
+    return (nibbles[0::2] | nibbles[1::2] << 4).astype(np.uint8).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "backend"),
+    [("FLOAT8E4M3FN", 0, "tensorrt"), ("INT4", 0, "tensorrt"), ("INT4", 8, "tensorrt"), ("UINT4", 8, "host")],
+)
+def test_narrow_weights_of_the_source_model(kind, block, backend, plugins):
+    """The parser takes float8e4m3fn and int4, by channel and by block, and no uint4."""
+    model = product_of(kind, block)
+    result, _ = typed(model, plugins)
+    assert {get_placement(node).backend for node in conversions(result)} == {backend}
+    x = np.random.default_rng(2).standard_normal((4, 16)).astype(np.float32)
+    (expected,) = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x})
+    found = dovetail.compile(model, "tensorrt", plugins=plugins).run({"x": x})["y"]
+    np.testing.assert_allclose(found, expected, atol=2e-3 * np.abs(expected).max())
+    try:
+        parser = library()
+    except NoLibrary:
+        return
+    for region in engine_regions(result):
+        assert not parse(region, parser).verdict.errors
+
+
+def test_activations_in_float8_of_the_source_model_are_in_the_engine(plugins):
+    text = """<ir_version: 10, opset_import: ["": 21]> g (float[4,16] x) => (float[4,16] y) <float s = {0.02}>
+        { q = QuantizeLinear <output_dtype = 17> (x, s) d = DequantizeLinear(q, s) y = Relu(d) }"""
+    result, _ = typed(onnx.parser.parse_model(text), plugins)
+    assert {get_placement(node).backend for node in result.graph} == {"tensorrt"}
 
 
 def test_the_observer_of_a_request_is_that_of_activations():
