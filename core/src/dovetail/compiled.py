@@ -174,7 +174,7 @@ class CompiledModel:
         return self.runner.executed()
 
     def placement_table(self) -> list[dict[str, Any]]:
-        """How many nodes of each operator are where and in what.
+        """How many nodes of each operator are where and in what; those that stand for one of the plan count as one.
 
         Rows of operator, backend, precision, executed, nodes. `executed` is the precision that the engine reports,
         where the regions have been loaded; `-` where it reports none.
@@ -189,15 +189,16 @@ class CompiledModel:
 
     def _table(self, executed: Mapping[str, Executed] | None) -> list[dict[str, Any]]:
         rows: Counter[tuple[str, ...]] = Counter()
-        placed = ((node, placement) for node in self._placed_nodes() if (placement := get_placement(node)))
+        placed = [(node, placement) for node in self._counted_nodes() if (placement := get_placement(node))]
+        operator = self._planned_operator()
         if executed is None:
             # Few distinct placements: text is made per kind of row, not per node.
-            kinds = Counter((node.op_type, placement.backend, placement.precision) for node, placement in placed)
+            kinds = Counter((operator(node), placement.backend, placement.precision) for node, placement in placed)
             rows.update({(*row, str(precision or "")): number for (*row, precision), number in kinds.items()})
         else:
             for node, placement in placed:
                 text = str(placement.precision or "")
-                rows[node.op_type, placement.backend, text, _reported(executed.get(node.name), placement)] += 1
+                rows[operator(node), placement.backend, text, _reported(executed.get(node.name), placement)] += 1
         keys = ("operator", "backend", "precision", "executed")
         return [
             {**dict(zip(keys, row)), "nodes": number}
@@ -215,8 +216,8 @@ class CompiledModel:
         """The coverage line without the verification."""
         if self.saved is not None and not self.edited and self.saved.coverage is not None:
             return self.saved.coverage
-        counted_nodes = (node for node in self._placed_nodes() if PART not in node.metadata_props)
-        coverage = Counter(placement.backend for node in counted_nodes if (placement := get_placement(node)))
+        placements = (placement for node in self._counted_nodes() if (placement := get_placement(node)))
+        coverage = Counter(placement.backend for placement in placements)
         total = sum(coverage.values())
         placed = (placement for node in self.model.graph if (placement := get_placement(node)))
         numbers = {(placement.region, placement.backend) for placement in placed}
@@ -227,6 +228,16 @@ class CompiledModel:
             parts.append(f"{backend} {number}" if backend == HOST else whole)
         joins = self.plan.summary.get("joins", 0)
         return ", ".join(parts) + f"; {counted(joins, 'join')}"
+
+    def _counted_nodes(self) -> Iterator[ir.Node]:
+        """The placed nodes without those that are a part of what stands for one node of the plan."""
+        return (node for node in self._placed_nodes() if PART not in node.metadata_props)
+
+    def _planned_operator(self) -> Callable[[ir.Node], str]:
+        """The operator of a node; that of the plan where several nodes stand for one of it."""
+        split = {node.metadata_props[PART] for node in self._placed_nodes() if PART in node.metadata_props}
+        planned = {node.name: node.op_type for node in self.plan.nodes if node.name in split} if split else {}
+        return lambda node: planned.get(node.name, node.op_type)
 
     def _placed_nodes(self) -> Iterator[ir.Node]:
         """All nodes, with those of functions and of compiled regions instead of the nodes that stand for them."""

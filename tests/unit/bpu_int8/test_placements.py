@@ -4,8 +4,11 @@
 """
 
 import dovetail
+import numpy as np
 import pytest
 from dovetail_onnx.opening import open_text
+
+from .vendor_files import model_of
 
 MARCHES = ("bernoulli2", "bayes", "nash")
 WEIGHTS = "<float[8,8,1,1] w, float[8,16,1,1] v>"
@@ -162,3 +165,13 @@ def _give_weights(model):
         if value.const_value is None:
             shape = [int(extent) for extent in value.shape]
             value.const_value = ir.tensor(rng.standard_normal(shape).astype(np.float32), name=value.name)
+
+
+def test_the_table_counts_nodes_of_the_plan_and_not_what_they_are_computed_by():
+    """A sum in integers is a dozen nodes, some of them in float64, which no format of the plan is."""
+    images = {"x": np.random.default_rng(0).standard_normal((1, 8, 16, 16)).astype(np.float32)}
+    body = "{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [sum] d = Add (a, a) [two] y = Conv (d, v) }"
+    compiled = dovetail.compile(model_of(body), "bpu-int8:observer=minmax", data=images, verify=False)
+    table = {(row["operator"], row["precision"]): row["nodes"] for row in compiled.placement_table()}
+    assert table["Conv", "int8[symmetric]"] == table["Add", "int8[symmetric]"] == 1
+    assert not [precision for _, precision in table if precision in ("", "float64")]
