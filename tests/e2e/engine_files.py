@@ -70,7 +70,8 @@ def _alone(model, node, values):
 def model_of_engines(folder):
     """`model_ctx.onnx` with the functions of `model.onnx` in the places of engines; None where nothing was built.
 
-    An engine binds values by their names, so those of the node are the names and types that `engine.json` has.
+    An engine binds values by their names, so those of the node are the names that `engine.json` has. Booleans alone
+    have others, which a note says: EPContext has no type for them, and the node takes and gives uint8.
     """
     path = folder / "artifacts" / "tensorrt" / "model" / "model_ctx.onnx"
     if not path.is_file():
@@ -79,25 +80,46 @@ def model_of_engines(folder):
     calls = {node.op_type: node for node in result.graph.node if node.domain == "dovetail.tensorrt"}
     weights = {weight.name: weight for weight in result.graph.initializer}
     known = {weight.name for weight in model.graph.initializer}
+    nodes = []
     for node in model.graph.node:
         if node.op_type != "EPContext":
+            nodes.append(node)
             continue
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         name = attributes["partition_name"].decode()
         call, engine = calls[name], json.loads((path.parents[1] / name / "engine.json").read_text())
         _check_engine(path.parent, attributes, engine, path.parents[1] / name)
-        assert {port["name"] for port in engine["inputs"]} <= set(node.input)
-        assert {port["name"] for port in engine["outputs"]} <= set(node.output)
         held = [value for value in call.input if value in weights and value not in node.input]
-        assert [value for value in call.input if value not in held] == list(node.input)
-        assert list(call.output) == list(node.output)
         model.graph.initializer.extend(weights[value] for value in dict.fromkeys(held) if value not in known)
         known |= set(held)
-        node.CopyFrom(call)
-    used = {node.op_type for node in model.graph.node if node.domain == "dovetail.tensorrt"}
+        nodes += _in_place_of(node, call, held, engine)
+    used = {node.op_type for node in nodes if node.domain == "dovetail.tensorrt"}
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
     model.functions.extend(function for function in result.functions if function.name in used)
     model.opset_import.append(helper.make_opsetid("dovetail.tensorrt", 1))
     return model
+
+
+def _in_place_of(node, call, held, engine):
+    """The call of the function of a region, with the values of the node of its engine."""
+    given = [value for value in call.input if value not in held]
+    types = {port["name"]: port["type"] for port in (*engine["inputs"], *engine["outputs"])}
+    assert len(given) == len(node.input) and len(call.output) == len(node.output)
+    made = onnx.NodeProto()
+    made.CopyFrom(call)
+    before, after = [], []
+    for mine, theirs in zip(node.input, given):
+        assert types.get(theirs) == "BOOL" or mine == theirs
+        if mine != theirs:
+            before.append(helper.make_node("Cast", [mine], [f"{mine}_read"], to=onnx.TensorProto.BOOL))
+            made.input[list(call.input).index(theirs)] = f"{mine}_read"
+    for index, (mine, theirs) in enumerate(zip(node.output, call.output)):
+        assert types.get(theirs) == "BOOL" or mine == theirs
+        if mine != theirs:
+            made.output[index] = f"{mine}_made"
+            after.append(helper.make_node("Cast", [f"{mine}_made"], [mine], to=onnx.TensorProto.UINT8))
+    return [*before, made, *after]
 
 
 def _check_engine(folder, attributes, engine, built):

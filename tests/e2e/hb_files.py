@@ -11,8 +11,8 @@ from onnx import numpy_helper
 from .emitted_files import Integers, Program
 
 HIGHEST = {"int8": 127, "int16": 32767}
-PAIRS = ("Add", "Sub", "Mul", "Max", "Min")
-"""Operators whose constants have one scale."""
+ONE_SCALE = ("Add", "Sub", "Mul", "Max", "Min", "LSTM", "GRU", "RNN")
+"""Operators whose constants have one scale each."""
 
 
 def hb_files(folder: Path) -> Program:
@@ -53,7 +53,7 @@ def _symmetric(threshold, element, axis=None):
 def _of_constants(node, weights, read):
     """The integers of a weight and its bias in 32 bits, or of a constant."""
     given = dict(enumerate(node.input))
-    if node.op_type in PAIRS:
+    if node.op_type in ONE_SCALE:
         constants = {index: weights[value] for index, value in given.items() if value in weights}
         return {(node.name, index): _symmetric(np.abs(array).max(), "int8") for index, array in constants.items()}
     axis = _axis_of_channels(node)
