@@ -23,7 +23,7 @@ UNLISTED = ("", "")
 """Stands for every operator that a file does not list."""
 
 ROW_KEYS = ("when", "shape", "limits", "types", "policy", "role", "set", "keep", "note")
-_SCALES_FROM = ("input", "output", "consumer")
+_SCALES_FROM = ("input", "output", "consumer", "free")
 _PORT_FACTS = ("rank", "constant", "is_output", "consumers")
 _NODE_FACTS = ("version", "constants", "outputs")
 

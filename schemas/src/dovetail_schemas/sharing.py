@@ -11,8 +11,8 @@ class Sharing(NamedTuple):
     """What a rule says about the parameters of quantised ports.
 
     Attributes:
-        same_scale: Where the parameters come from that ports share: `all`, `input`, `output`, `consumer`; empty if
-            they share none.
+        same_scale: Where the parameters come from that ports share: `all`, `input`, `output`, `consumer`, `free`; empty
+            if they share none.
         ports: The ports that share them; empty for all.
         fuses: The operators that are computed together with the node, if they alone read its first output.
     """

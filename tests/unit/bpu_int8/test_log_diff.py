@@ -7,7 +7,8 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 
-from .test_report import compiled
+from .test_report import DATA, compiled
+from .vendor_files import model_of
 
 LOG = """2024-01-01 12:00:00,000 INFO Start to parse the yaml file
 2024-01-01 12:00:01,000 file: common.py func: common line no: 1 The quantized model output:
@@ -47,6 +48,44 @@ def test_where_nodes_are_and_what_their_numbers_are_held_in(result, log):
     assert found.only_here == ["tail"] and found.only_there == ["soft_reshape"]
     assert found.subgraphs == (2, 2)
     assert found.near == 1 and "mid" in [name for name, *_ in found.farthest]
+
+
+def test_which_nodes_share_a_scale_whatever_its_value(result, log):
+    found = dovetail.hb_diff(result, log).scales
+    assert (found.nodes, found.alike, found.scales) == (5, 5, (4, 4))  # a pool has the scale of what it reads
+    log.write_text(log.read_text().replace("HzSQuantizedConv    0.999700           3.2", "HzSQuantizedConv 0.9 3.3"))
+    found = dovetail.hb_diff(result, log).scales
+    assert (found.nodes, found.alike, found.scales) == (5, 3, (4, 5))
+    assert found.others == [("pool", ["two"], []), ("two", ["pool"], [])]
+
+
+def test_only_the_last_table_counts(result, log):
+    text = log.read_text()
+    log.write_text(text.replace("three                BPU", "...ree               CPU") + text)
+    assert dovetail.hb_diff(result, log).same == 5
+
+
+BRANCHED = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w) [mid] m = Conv (a, v) [join] c = Concat <axis = 1> (a, m)
+                [last] y = Conv (c, b) }"""
+REQUANTISED = """Node  ON   Subgraph  Type              Cosine Similarity  Threshold  In/Out DataType
+one   BPU  id(0)     HzSQuantizedConv  0.999900           1.5        int8/int8
+mid   BPU  id(0)     HzSQuantizedConv  0.999900           2.5        int8/int8
+{VALUE}_calibrated_Requantize  BPU  id(0)  HzRequantize  --  --  int8/int8
+join  BPU  id(0)     Concat            0.999900           2.5        int8/int8
+last  BPU  id(0)     HzSQuantizedConv  0.999900           3.5        int8/int32
+"""
+
+
+@pytest.mark.parametrize(("value", "alike"), [("a", 1), ("...a", 1), ("m", 0)])
+def test_values_that_a_concat_requantises(value, alike, tmp_path):
+    header = """(float[1,8,16,16] x) => (float[1,8,16,16] y) <float[8,8,3,3] w, float[8,8,1,1] v, float[8,16,1,1] b> """
+    result = dovetail.compile(
+        model_of(BRANCHED, header), "bpu-int8:march=bayes,observer=minmax", data=DATA, verify=False
+    )
+    (tmp_path / "hb.log").write_text(REQUANTISED.replace("{VALUE}", value))
+    found = dovetail.hb_diff(result, tmp_path / "hb.log").scales
+    assert (found.nodes, found.alike, found.scales) == (4, 4, (3, 3))
+    assert (found.requantised, found.requantised_alike) == ((1, 1), alike)
 
 
 def test_names_that_the_tool_cut_are_whole_again(result, log):

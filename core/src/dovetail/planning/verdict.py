@@ -58,7 +58,8 @@ class PortRule:
         one_choice: The port has the same format as every other port of the node with this mark.
         same_scale: The port shares its parameters, and so its format, with every other port of the node that has a text
             here. The text says where they come from: the numbers at all of these ports (`all`), at the inputs only
-            (`input`), at the outputs only (`output`), or whatever reads the outputs (`consumer`).
+            (`input`), at the outputs only (`output`), or whatever reads the outputs (`consumer`). With `free`, an input
+            shares those of the output only if no other operator has some for its value.
         fuses: The operators that are computed together with the node: if one of them alone reads this output, the value
             between them is never held in integers.
     """

@@ -1,4 +1,8 @@
-"""Put quantised values that are tied together into one sharing group."""
+"""Put quantised values that are tied together into one sharing group.
+
+Ties of the mode `free` come last, readers first: an input has the scale of the output if nothing that computes reads
+it, or what moves or joins its numbers; otherwise it keeps its own, and the node requantises it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,9 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Parameters
     from dovetail.planning.verdict import PortRule
 
-__all__ = ["Grouping", "Tie"]
+__all__ = ["FREE", "Grouping", "Tie"]
+
+FREE = "free"
 
 
 class Tie(NamedTuple):
@@ -22,6 +28,11 @@ class Tie(NamedTuple):
 
     mode: str
     members: list[tuple[Use, Held]]
+
+    @property
+    def gives_result(self) -> bool:
+        """Whether a result is among them."""
+        return any(use.is_output for use, _ in self.members)
 
     def read_elsewhere(self, by_form: Mapping[tuple[int, Format], Sequence[Held]]) -> list[Held]:
         """What readers of the outputs make of these, where that is something else."""
@@ -37,6 +48,7 @@ class Grouping:
         self._all = list(found)
         self._by_form: dict[tuple[int, Format], list[Held]] = {}
         self._adopted: dict[int, Parameters] = {}
+        self._bound: set[int] = set()
         for held in self._all:
             self._add(held)
 
@@ -46,7 +58,37 @@ class Grouping:
         if held.adopted is not None:
             self._adopted[id(held.group)] = held.adopted
 
-    def tie(self, tie: Tie) -> None:
+    def tie_all(self, ties: Sequence[Tie]) -> None:
+        """Unite the ports of nodes.
+
+        Args:
+            ties: One for every node and format, in the order of the graph.
+        """
+        for tie in ties:
+            if tie.mode != FREE:
+                self._tie(tie)
+        moved = {use for tie in ties if tie.gives_result for use, _ in tie.members}
+        self._bound = {
+            id(held.group) for held in self._all if any(not use.is_output and use not in moved for use in held.uses)
+        }
+        for tie in reversed(ties):
+            if tie.mode == FREE:
+                self._tie_free(tie)
+
+    def _tie_free(self, tie: Tie) -> None:
+        """Give the inputs of one node the scale of its output, where no other reader of theirs wants one."""
+        result = next((held for use, held in tie.members if use.is_output), None)
+        for use, held in tie.members:
+            if use.is_output or result is None or id(held.group) in self._bound or held.group is result.group:
+                continue
+            members, bound = list(held.group), id(result.group) in self._bound
+            if self._join(result, held):
+                for member in members:
+                    member.follows = True
+                if bound:
+                    self._bound.add(id(result.group))
+
+    def _tie(self, tie: Tie) -> None:
         """Unite the ports of one node."""
         members = tie.members
         if tie.mode == "output":

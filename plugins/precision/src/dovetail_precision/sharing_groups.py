@@ -2,7 +2,8 @@
 
 A use is a port of a node in a quantised format. All uses of one value in one format with one observer share their
 parameters, and so do the ports of a node that its backend's file marks with `same_scale`. The mark also says whose
-numbers decide: those at all of the ports, at the inputs, at the outputs, or what readers of the outputs make of these.
+numbers decide: those at all of the ports, at the inputs, at the outputs, or what readers of the outputs make of these;
+or that inputs have the scale of the output only where no other reader of theirs has one for them.
 A value that the source model holds in that format has the parameters of the source model (`source_quantisation.py`).
 """
 
@@ -118,8 +119,7 @@ def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) 
                     shared.setdefault(format_, Tie(rule.same_scale, [])).members.append((use, held))
         tied += shared.values()
     grouping = Grouping(found.values())
-    for tie in tied:
-        grouping.tie(tie)
+    grouping.tie_all(tied)
     for held in found.values():
         rule = computed.get((id(held.value), held.format))
         if rule is not None and rule.fuses:

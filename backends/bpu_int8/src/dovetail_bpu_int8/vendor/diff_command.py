@@ -11,6 +11,7 @@ from dovetail.counting import counted
 
 if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.log_diff import LogDiff
+    from dovetail_bpu_int8.vendor.scale_diff import ScaleDiff
 
 __all__ = ["HB_DIFF"]
 
@@ -57,7 +58,24 @@ def _lines(found: LogDiff) -> list[str]:
         lines += ["", f"thresholds of {counted(found.thresholds, 'node')} in both: {share} within 5 %"]
         rows = [(name, f"{mine:.6g}", f"{other:.6g}") for name, mine, other in found.farthest]
         lines += columns([("farthest apart", "here", "log"), *rows]) if rows else []
-    return lines
+    return lines + _scale_lines(found.scales)
+
+
+def _scale_lines(found: ScaleDiff) -> list[str]:
+    if not found.nodes:
+        return []
+    (here, there), (made, logged) = found.scales, found.requantised
+    lines = [
+        "",
+        f"{counted(found.nodes, 'node')} with a scale in both, {found.alike} share it with the same nodes "
+        f"({100 * found.alike / found.nodes:.1f} %); {counted(here, 'scale')}, {there} in the log",
+    ]
+    if made or logged:
+        lines.append(
+            f"{counted(made, 'value')} requantised, {logged} in the log; {found.requantised_alike} are the same"
+        )
+    rows = [(name, ", ".join(mine), ", ".join(theirs)) for name, mine, theirs in found.others]
+    return lines + (columns([("Node", "shares with, only here", "only in the log"), *rows]) if rows else [])
 
 
 def _more(listed: object) -> list[str]:

@@ -13,6 +13,7 @@ from dovetail.plugin import DovetailError
 from dovetail_files.reading import read_input
 
 from dovetail_bpu_int8.vendor.report import Row, rows_of
+from dovetail_bpu_int8.vendor.scale_diff import CUT, ScaleDiff, requantised_in, scale_diff
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -22,8 +23,10 @@ __all__ = ["Difference", "LogDiff", "LogRow", "hb_diff", "parse_log"]
 _ROW = re.compile(
     r"(?:^|\s)(?P<node>\S+)\s+(?P<on>BPU|CPU|JIT)\s+(?P<graph>id\(\d+\)|--)\s+(?P<type>[A-Za-z]\w*)(?P<rest>.*)$"
 )
+_TITLES = re.compile(r"(?:^|\s)Node\s+ON\s+Subgraph\b")
 _NUMBER = re.compile(r"\s(-?\d+\.\d+(?:e-?\d+)?)")
-_UNIT, _CUT = "UNIT_CONV_FOR_", "..."
+_UNIT = "UNIT_CONV_FOR_"
+_REQUANTISED = "_calibrated_Requantize"
 _OWN = ("HzPreprocess", "HzSQuantizedPreprocess", "HzRequantize", "HzQuantize", "HzDequantize")
 _NEAR = 0.05
 
@@ -82,6 +85,7 @@ class LogDiff:
         thresholds: How many nodes have a threshold in both.
         near: How many of these are within 5 percent.
         farthest: Nodes with the thresholds that are farthest apart: name, here, in the log.
+        scales: Which nodes share a scale, here and in the log.
     """
 
     both: int
@@ -93,6 +97,7 @@ class LogDiff:
     thresholds: int
     near: int
     farthest: Sequence[tuple[str, float, float]]
+    scales: ScaleDiff
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -105,20 +110,23 @@ def parse_log(text: str) -> list[LogRow]:
     Raises:
         DovetailError: There is none.
     """
-    found: dict[str, LogRow] = {}
+    tables: list[list[LogRow]] = [[]]
     for line in text.splitlines():
         match = _ROW.search(line)
         if match is None:
+            if _TITLES.search(line) and tables[-1]:
+                tables.append([])
             continue
         numbers = [float(number) for number in _NUMBER.findall(match["rest"])]
         threshold = numbers[1] if len(numbers) > 1 else None
-        found[match["node"]] = LogRow(match["node"], match["on"], match["graph"], match["type"], threshold)
-    if not found:
+        tables[-1].append(LogRow(match["node"], match["on"], match["graph"], match["type"], threshold))
+    found = next((table for table in reversed(tables) if table), None)
+    if found is None:
         raise DovetailError(
             "the log has no table of nodes: lines such as 'conv_1  BPU  id(0)  HzSQuantizedConv  0.999  12.5'",
             "give the output of hb_mapper makertbin or checker, or of hb_compile",
         )
-    return list(found.values())
+    return found
 
 
 def hb_diff(result: CompiledModel | Plan | str | Path, log: str | Path) -> LogDiff:
@@ -131,8 +139,10 @@ def hb_diff(result: CompiledModel | Plan | str | Path, log: str | Path) -> LogDi
     Raises:
         DovetailError: The result is not for `bpu-int8`, or the log cannot be read or has no table of nodes.
     """
-    rows = {row.node: row for row in rows_of(_plan_of(result))}
-    there = _by_name(parse_log(read_input(Path(log)).decode(errors="replace")), rows)
+    plan = _plan_of(result)
+    rows = {row.node: row for row in rows_of(plan)}
+    logged = parse_log(read_input(Path(log)).decode(errors="replace"))
+    there = _by_name(logged, rows)
     both = [name for name in rows if name in there]
     differences = [
         Difference(name, rows[name].type, rows[name].on, there[name].on, there[name].type, rows[name].reason)
@@ -153,6 +163,12 @@ def hb_diff(result: CompiledModel | Plan | str | Path, log: str | Path) -> LogDi
         thresholds=len(known),
         near=near,
         farthest=[pair for pair in apart if abs(pair[1] - pair[2]) > _NEAR * pair[2]][:10],
+        scales=scale_diff(
+            {name: row.scale for name, row in rows.items() if row.scale},
+            {name: row.threshold for name, row in there.items() if row.threshold is not None},
+            requantised_in(plan),
+            [row.node.removesuffix(_REQUANTISED) for row in logged if row.node.endswith(_REQUANTISED)],
+        ),
     )
 
 
@@ -166,8 +182,8 @@ def _by_name(log: Sequence[LogRow], rows: Mapping[str, Row]) -> dict[str, LogRow
     """The rows of a log by the names that nodes have here: whole again where the tool cut them in front."""
     ends: dict[str, list[str]] = {}
     for row in log:
-        if row.node.startswith(_CUT):
-            ends.setdefault(row.node.removeprefix(_CUT), [])
+        if row.node.startswith(CUT):
+            ends.setdefault(row.node.removeprefix(CUT), [])
     for name in rows if ends else ():
         for end in ends:
             if name.endswith(end):
@@ -175,8 +191,8 @@ def _by_name(log: Sequence[LogRow], rows: Mapping[str, Row]) -> dict[str, LogRow
     found = {}
     for row in log:
         name = row.node.removeprefix(_UNIT)
-        whole = ends.get(name.removeprefix(_CUT), [])
-        found[whole[0] if name.startswith(_CUT) and len(whole) == 1 else name] = row
+        whole = ends.get(name.removeprefix(CUT), [])
+        found[whole[0] if name.startswith(CUT) and len(whole) == 1 else name] = row
     return found
 
 

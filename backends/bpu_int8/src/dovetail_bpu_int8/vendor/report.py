@@ -14,12 +14,11 @@ from dovetail.planning.placement import HOST
 from dovetail.plugin import DovetailError
 from dovetail_onnx.signatures import find, input_name
 
-from dovetail_bpu_int8.vendor.thresholds import threshold
+from dovetail_bpu_int8.vendor.thresholds import InputScale, input_scales
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.ir.formats import Format
-    from dovetail.planning.holdings import Holding
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.planning.remark import Remark
@@ -51,6 +50,7 @@ class Row:
         threshold: The largest magnitude that the integers of its first input hold; None for floats.
         types: Element types of its first input and of its result: `int8/int32`.
         reason: Why it is not on the BPU, in one clause; empty if it is.
+        scale: The name of the scale of its first input; nodes that share it have the same. Empty for floats.
     """
 
     node: str
@@ -61,6 +61,7 @@ class Row:
     threshold: float | None
     types: str
     reason: str
+    scale: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def rows_of(plan: Plan) -> list[Row]:
         names = ", ".join(entry["name"] for entry in plan.backends) or HOST
         raise DovetailError(f"the result is for {names}, and not for {_BACKEND}", f"add --backend {_BACKEND}")
     cosines, reasons = _cosines(plan.remarks), _reasons(plan.remarks)
-    ports = _ports(parse_holdings(plan.values))
+    ports = input_scales(parse_holdings(plan.values))
     regions: dict[int | None, str] = {}
     for node in plan.nodes:
         if node.backend == _BACKEND:
@@ -182,22 +183,24 @@ def _row(
     node: PlannedNode,
     regions: Mapping[int | None, str],
     cosines: Mapping[str, float],
-    ports: Mapping[str, Mapping[str, float]],
+    ports: Mapping[str, Mapping[str, InputScale]],
     reasons: Mapping[str, str],
 ) -> Row:
     own = node.backend == _BACKEND
     read = ports.get(node.name, {}) if own else {}
     names = [name for name in _input_names(node, len(read)) if name in read]
     port = names[0] if names else ""
+    scale = read.get(port, InputScale("", None))
     return Row(
         node=node.name,
         on="BPU" if own else "CPU" if node.backend == HOST else node.backend,
         subgraph=regions[node.region] if own else "--",
         type=node.operator,
         cosine=cosines.get(node.name),
-        threshold=read.get(port),
+        threshold=scale.threshold,
         types=f"{_type(node.ports.get(port, node.precision))}/{_type(node.precision)}",
         reason="" if own else reasons.get(node.name, ""),
+        scale=scale.group,
     )
 
 
@@ -212,19 +215,6 @@ def _type(format_: Format | None) -> str:
     if format_ is None:
         return "--"
     return _FLOATS.get(format_.element, format_.element)
-
-
-def _ports(holdings: Iterable[Holding]) -> dict[str, dict[str, float]]:
-    """The thresholds of computed values by node and port."""
-    found: dict[str, dict[str, float]] = {}
-    for holding in holdings:
-        value = threshold(holding)
-        if holding.source == "weights" or not isinstance(value, float):
-            continue
-        for reader in holding.readers:
-            node, _, port = reader.rpartition(":")
-            found.setdefault(node, {})[port] = value
-    return found
 
 
 def _cosines(remarks: Iterable[Remark]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail_onnx.signatures import Signatures, input_name
 
@@ -11,10 +11,22 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.holdings import Holding
 
-__all__ = ["input_thresholds", "threshold", "thresholds"]
+__all__ = ["InputScale", "input_scales", "input_thresholds", "threshold", "thresholds"]
 
 _HIGHEST = {"int8": 127, "int16": 32767}
 _DIGITS = 9  # significant ones, with which the scale is found again, bit for bit
+
+
+class InputScale(NamedTuple):
+    """The one scale of what a port reads.
+
+    Attributes:
+        group: The name of all that share it.
+        threshold: The largest magnitude that the integers hold; None before calibration.
+    """
+
+    group: str
+    threshold: float | None
 
 
 def threshold(holding: Holding) -> float | list[float] | None:
@@ -38,6 +50,19 @@ def input_thresholds(holdings: Iterable[Holding]) -> dict[tuple[str, str], float
             for reader in holding.readers:
                 node, _, port = reader.rpartition(":")
                 found[node, port] = value
+    return found
+
+
+def input_scales(holdings: Iterable[Holding]) -> dict[str, dict[str, InputScale]]:
+    """The scales of what nodes read, by the names of node and port, without those of weights and of sums."""
+    found: dict[str, dict[str, InputScale]] = {}
+    for holding in holdings:
+        value = threshold(holding)
+        if holding.source == "weights" or holding.format.element not in _HIGHEST or isinstance(value, list):
+            continue
+        for reader in holding.readers:
+            node, _, port = reader.rpartition(":")
+            found.setdefault(node, {})[port] = InputScale(holding.group, value)
     return found
 
 
