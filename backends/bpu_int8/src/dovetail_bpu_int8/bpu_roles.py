@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail_placement.strategies.roles import Roles
 
 from dovetail_bpu_int8.facts import output_layout
+from dovetail_bpu_int8.tails import TailOperators, Tails, is_table
 from dovetail_bpu_int8.unit_conv import why_no_unit_conv
 from dovetail_bpu_int8.unit_conv_option import UnitConvs
 from dovetail_bpu_int8.unused import remark_if_unused
@@ -28,7 +29,18 @@ __all__ = ["BpuRoles"]
 
 @dataclass(frozen=True)
 class BpuRoles(Roles):
-    """Claims nodes by their roles, keeps away what shall be on the CPU, and settles the width of every value."""
+    """Claims nodes by their roles, keeps away what shall be on the CPU, and settles the width of every value.
+
+    Attributes:
+        tables: Operators that are computed by a table, and may end a region. Those that give outputs of the model do so
+            in int16, where what they read can be in int16, too.
+        arithmetic: Operators whose results passive ones may move to the end of a region, beside those of tables.
+        trailing: Passive operators that may end a region, where nothing that they move is the sum of a product.
+    """
+
+    tables: tuple[str, ...] = ()
+    arithmetic: tuple[str, ...] = ()
+    trailing: tuple[str, ...] = ()
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim the nodes of `view` that can stay, each port in one width."""
@@ -36,7 +48,9 @@ class BpuRoles(Roles):
             view.remark("passed", node, "unit-conv", why)
         claims = super().claim(view, backend)
         remark_if_unused(view, claims.claims, self.ends)
-        return replace(claims, claims=settle_widths(view, claims.claims))
+        tails = view.analysis(Tails)
+        outputs = {node for claim in claims.claims if tails.gives_output(node := claim.node, self._parts)}
+        return replace(claims, claims=settle_widths(view, claims.claims, outputs))
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Give back what lost its neighbours, and settle the widths that pins leave open."""
@@ -55,14 +69,24 @@ class BpuRoles(Roles):
         return node in view.analysis(Wishes).on_bpu
 
     def may_end(self, view: View, node: ir.Node) -> bool:
-        """Whether an active node may be the last of its region: also if it is the layout of an output, or integers of
-        it are wanted there.
+        """Whether an active node may be the last of its region: also if it is a table or the layout of an output, or
+        integers of it are wanted there.
         """
         wishes = view.analysis(Wishes)
+        if self.tables and is_table(node, self.tables):
+            return True
         if super().may_end(view, node) or node in wishes.on_bpu or output_layout(node):
             return True
         ends = any(wish.ports == MODEL_OUTPUTS for wish in wishes.formats.get(node, ()))
         return ends and any(value.is_graph_output() for value in node.outputs)
+
+    def may_trail(self, view: View, node: ir.Node) -> bool:
+        """Whether a passive node may be the last of its region: if it moves what tables and arithmetic give."""
+        return view.analysis(Tails).trails(node, self._parts)
+
+    @property
+    def _parts(self) -> TailOperators:
+        return TailOperators(self.tables, self.arithmetic, self.trailing)
 
     def wants_edits(self, view: View) -> bool:
         """Whether unit convolutions are asked for wherever they pay."""

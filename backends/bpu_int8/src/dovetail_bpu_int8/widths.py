@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,10 @@ __all__ = ["settle_pinned", "settle_widths"]
 NARROW, WIDE, HALF = "int8", "int16", "float16"
 _WIDTHS = frozenset({NARROW, WIDE, HALF})
 _NAMED = 6  # nodes in a note
+_OUTPUT = Wish(MODEL_OUTPUTS, WIDE, "the vendor's rule for outputs of the model")
 
 
-def settle_widths(view: View, claims: Sequence[Claim]) -> list[Claim]:
+def settle_widths(view: View, claims: Sequence[Claim], outputs: Container[ir.Node] = ()) -> list[Claim]:
     """The claims with every port narrowed to one width.
 
     A value is held in one width by the node that computes it and by all on the backend that read it. Ports of a node
@@ -38,15 +39,17 @@ def settle_widths(view: View, claims: Sequence[Claim]) -> list[Claim]:
     Args:
         view: What the strategy sees.
         claims: Its claims; nodes that are pinned to formats count, and stay as they are.
+        outputs: Nodes whose outputs of the model are in int16 where nothing else is asked of them.
     """
     wishes = view.analysis(Wishes)
     for selector, asked in wishes.lost:
         why = f"{asked}: '{selector}' is gone, because preparing the model folded or removed it"
         view.remark("analysis", "", "wish-lost", why)
     pinned = _pinned(view)
-    if not wishes.formats and not any(_only(formats, WIDE) for one in pinned for formats in one.ports.values()):
+    wanted = wishes.formats or any(claim.node in outputs for claim in claims)
+    if not wanted and not any(_only(formats, WIDE) for one in pinned for formats in one.ports.values()):
         return _Narrowing().of_all(claims)
-    return _Widths(view, claims, pinned, wishes).settled()
+    return _Widths(view, claims, pinned, wishes, outputs=outputs).settled()
 
 
 def settle_pinned(view: View, claims: Sequence[Claim]) -> list[Claim]:
@@ -145,8 +148,15 @@ class _Widths:
     """Settles the widths of one model."""
 
     def __init__(
-        self, view: View, claims: Sequence[Claim], pinned: Sequence[Claim], wishes: Wishes, quiet: bool = False
+        self,
+        view: View,
+        claims: Sequence[Claim],
+        pinned: Sequence[Claim],
+        wishes: Wishes,
+        quiet: bool = False,
+        outputs: Container[ir.Node] = (),
     ):
+        self._outputs = outputs
         self._view, self._claims, self._wishes, self._quiet = view, claims, wishes, quiet
         self._signatures = Signatures(view.model.ir.opset_imports)
         self._narrowing = _Narrowing()
@@ -201,6 +211,8 @@ class _Widths:
         ports = [(input_name(at, signature), at, value, True) for at, value in enumerate(node.inputs)]
         ports += [(output_name(at, signature), at, value, False) for at, value in enumerate(node.outputs)]
         wishes = self._wishes.formats.get(node, ())
+        if node in self._outputs:
+            wishes = [_OUTPUT, *wishes]
         slots = []
         for port, index, value, is_input in ports:
             formats = claim.ports.get(port, ())

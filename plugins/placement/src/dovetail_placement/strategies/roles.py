@@ -102,6 +102,10 @@ class Roles:
         """Whether an active node may be the last of its region; strategies may let others."""
         return not self.ends or node.op_type in self.ends
 
+    def may_trail(self, view: View, node: ir.Node) -> bool:
+        """Whether a passive node may be the last of its region; for strategies that let some."""
+        return False
+
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Give back what lost its neighbours to other backends and to pins."""
         here = {claim.node: claim for claim in claims.claims}
@@ -182,7 +186,7 @@ class Roles:
         alone &= (node, "after") not in edited
         if role == "passive":
             return missing_before(graph, node, here, (node, "before") in edited) or (
-                missing_behind(graph, node, "passive") if alone else None
+                missing_behind(graph, node, "passive") if alone and not self.may_trail(candidates.view, node) else None
             )
         if alone and not self.may_end(candidates.view, node) and not self._is_sum(graph, node, here):
             return missing_behind(graph, node, "tail", self.ends)
