@@ -212,7 +212,7 @@ def test_what_was_given_is_passed_on_and_completed(tmp_path, monkeypatch):
         tmp_path,
         march="bayes-e",
         model="working_dir: 'there'\nnode_info: {'soft': {'ON': 'BPU'}}",
-        inputs="input_type_rt: 'nv12'\ninput_type_train: 'rgb'\nnorm_type: 'no_preprocess'",
+        inputs="input_type_rt: 'featuremap'\ninput_type_train: 'featuremap'\nnorm_type: 'no_preprocess'",
         calibration="cal_data_dir: ./cal\ncal_data_type: float32\ncalibration_type: kl\n"
         "optimization: asymmetric,set_all_nodes_int16",
         rest="compiler_parameters:\n  optimize_level: 'O2'\n  jobs: 4\n",
@@ -224,7 +224,7 @@ def test_what_was_given_is_passed_on_and_completed(tmp_path, monkeypatch):
         "march": "bayes-e", "onnx_model": "./model.onnx", "working_dir": "there",
     }.items()  # fmt: skip
     assert document["input_parameters"].items() >= {
-        "input_type_rt": "nv12", "input_name": "x", "input_shape": "1x8x16x16", "input_layout_train": "NCHW",
+        "input_type_rt": "featuremap", "input_name": "x", "input_shape": "1x8x16x16", "input_layout_train": "NCHW",
     }.items()  # fmt: skip
     assert document["calibration_parameters"] == {
         "cal_data_dir": str(tmp_path / "cal"), "cal_data_type": "float32", "optimization": "asymmetric",

@@ -209,8 +209,8 @@ NAMED = {
     "run_on_bpu": "''", "optimization": "''", "calibration_type": "max", "input_name": "x", "input_shape": "1x8x16x16",
     "quant_config": "{}", "cal_data_type": "float32", "cal_data_dir": "''", "optimize_level": "O2", "mean_value": "0.5",
     "scale_value": "0.5 0.5", "std_value": "0.5", "caffe_model": "''", "prototxt": "''", "norm_type": "no_preprocess",
-    "max_percentile": "1.0", "preprocess_on": "False", "compile_mode": "latency", "input_type_rt": "nv12",
-    "input_type_train": "rgb", "input_layout_train": "NCHW", "input_layout_rt": "NHWC",
+    "max_percentile": "1.0", "preprocess_on": "False", "compile_mode": "latency", "input_type_rt": "featuremap",
+    "input_type_train": "featuremap", "input_layout_train": "NCHW", "input_layout_rt": "NHWC",
 }  # fmt: skip
 
 

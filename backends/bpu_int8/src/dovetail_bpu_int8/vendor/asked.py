@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.calibration_data import CalibrationData
     from dovetail_bpu_int8.vendor.inputs import Inputs
     from dovetail_bpu_int8.vendor.marches import March
+    from dovetail_bpu_int8.vendor.refusals import Preprocessing
 
 __all__ = ["OTHER_DATA", "SUBGRAPH", "Asked", "Named", "Note", "Subgraph", "names_in", "origin"]
 
@@ -83,6 +84,7 @@ class Asked:
         refine: Refinements that are asked for.
         notes: What is not done, or done otherwise.
         inputs: What is said of the inputs; None where nothing is.
+        preprocessing: What is said of their channels; None where nothing is.
         on_random: Random numbers are asked for as data.
         data: The data to calibrate on; None if none is named.
         no_data: Why there is none; empty if there is, or if nobody would look for it in this file.
@@ -101,6 +103,7 @@ class Asked:
     refine: tuple[str, ...] = ()
     notes: list[Note] = field(default_factory=list)
     inputs: Inputs | None = None
+    preprocessing: Preprocessing | None = None
     on_random: bool = False
     data: CalibrationData | None = None
     no_data: str = ""

@@ -15,6 +15,7 @@ from dovetail_bpu_int8.vendor.marches import march_of
 from dovetail_bpu_int8.vendor.node_info import read_node_info, read_run_on
 from dovetail_bpu_int8.vendor.optimization import read_optimization
 from dovetail_bpu_int8.vendor.quant_config import read_quant_config, read_quant_config_file
+from dovetail_bpu_int8.vendor.refusals import Preprocessing
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain, read_yaml
 
 __all__ = ["read_hb_yaml"]
@@ -47,6 +48,7 @@ def read_hb_yaml(path: Path) -> Asked:
     read_calibration_type(calibration, asked)
     _read_formats(model, calibration, asked)
     asked.inputs = read_inputs(_group(tree, "input_parameters"))
+    asked.preprocessing = Preprocessing.of(_group(tree, "input_parameters"))
     asked.data = read_calibration_data(tree, calibration, asked)
     _note_what_is_passed_on(tree, asked)
     return asked

@@ -41,6 +41,10 @@ class ModelNames:
                 if value.name:
                     self._values.setdefault(value.name, node)
 
+    def has(self, name: str) -> bool:
+        """Whether a node or a value has a name."""
+        return name in self._nodes or name in self._values
+
     def nodes(self, named: Named) -> list[ir.Node]:
         """The nodes that a file names: by name, by a value that they compute, or by any other selector.
 

@@ -16,7 +16,9 @@ from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Asked, Named
 from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
 from dovetail_bpu_int8.vendor.marches import MARCHES, March
 from dovetail_bpu_int8.vendor.model_names import ModelNames
+from dovetail_bpu_int8.vendor.other_names import take_other_names
 from dovetail_bpu_int8.vendor.quant_config import read_quant_config_file
+from dovetail_bpu_int8.vendor.refusals import refuse_outputs
 from dovetail_bpu_int8.vendor.tree import FileError
 from dovetail_bpu_int8.wishes import OPTION, wish_entry
 
@@ -78,11 +80,15 @@ def changed(
         asked.document |= {"quant_config": other.document["quant_config"]}
         asked.join(other)
     names = ModelNames(model)
+    take_other_names(asked, names)
     pins = _pins(asked, names)
     _check(asked, names)
     wishes = [*_spread(asked, names), *_int16([int16] if isinstance(int16, str) else int16, asked.march, model)]
     choices = _choices(request.backends, asked, given=bool(hb_yaml))
     shapes = asked.inputs.of(model) if asked.inputs is not None else {}
+    if asked.preprocessing is not None:
+        asked.preprocessing.check(shapes)
+        refuse_outputs(model, asked.model or asked.inputs.place)
     data = request.data
     if data is None and asked.data is not None:
         data = input_data(asked.data.of(model, shapes)).given
