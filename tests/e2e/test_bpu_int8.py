@@ -73,11 +73,19 @@ def planned_with(model, march, text):
 
 def test_the_report_of_a_detector_names_the_tail_and_why():
     model = net("yolo")
-    plan = dovetail.plan(model, backends("bayes"))
+    plan = dovetail.plan(model, backends("nash"))
     said = "\n".join(dovetail.explain(plan, all=True, model=model))
     assert "bpu-int8 does not list NonMaxSuppression" in said
     assert "reshape_0 (Reshape): --pin 'reshape_0=bpu-int8'" in said
     assert "concat_3 (Concat): --pin 'concat_3=bpu-int8'" in said
+
+
+def test_on_bayes_arithmetic_alone_is_left_of_the_tail_of_a_detector():
+    model = net("yolo")
+    plan = dovetail.plan(model, backends("bayes"))
+    elsewhere = [node.name for node in plan.nodes if node.backend != "bpu-int8"]
+    assert elsewhere == ["mul_11", "add_1", "nonmaxsuppression_0"]
+    assert "add_1 (Add): --pin 'add_1=bpu-int8'" in "\n".join(dovetail.explain(plan, all=True, model=model))
 
 
 def test_every_softmax_of_a_vision_transformer_is_one_pin_away():
