@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,7 @@ __all__ = ["MODEL", "EPContext"]
 MODEL = "model_ctx.onnx"
 _OPTION, _EMBEDDED = "context", "embedded"
 _OPERATOR, _DOMAIN = "EPContext", "com.microsoft"
+_ENGINE = "ep_cache_context"
 # ONNX Runtime gives a node to the provider that its attribute `source` names.
 _PROVIDERS = {RTX: "NvTensorRTRTXExecutionProvider"}
 _TENSORRT = "TensorrtExecutionProvider"
@@ -61,7 +63,8 @@ class EPContext:
             embed = False
             notes.append(f"{MODEL} names its engines as files: {size >> 20} MiB of them do not fit into one file")
         _replace(region.model, (one for one in found if one.index in engines), engines, folder, embed)
-        save_model(region.model, folder / MODEL)
+        with _bytes_as_attributes():
+            save_model(region.model, folder / MODEL)
         return Artifact(tuple(sorted(path.name for path in folder.iterdir())), notes=tuple(notes))
 
 
@@ -97,7 +100,7 @@ def _attributes(engine: EngineFile, name: str, cache: bytes | str) -> dict[str, 
         # Each node holds a context of its own.
         "main_context": 1,
         "embed_mode": int(isinstance(cache, bytes)),
-        "ep_cache_context": cache,
+        _ENGINE: cache,
         "ep_sdk_version": engine.version,
         "hardware_architecture": engine.target,
         "partition_name": name,
@@ -144,6 +147,21 @@ def _cast(value: ir.Value, kind: ir.DataType, names: FreshNames) -> ir.Node:
     )
     set_placement(node, Placement(HOST))
     return node
+
+
+@contextlib.contextmanager
+def _bytes_as_attributes() -> Iterator[None]:
+    """Let an embedded engine be an attribute, as the operator wants it: onnx-ir logs that it is no text."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return _ENGINE not in (record.args or ())
+
+    logger = logging.getLogger("onnx_ir.serde")
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
 
 
 def _remove_unread(model: Model) -> None:
