@@ -14,12 +14,13 @@ READERS = {"acme-int8": acme_files, "ppl-int8": ppl_json, "bpu-int8": hb_files}
 def differences(backend, model, data, plugins, folder, close=False, **request):
     """The outputs of emitted files that are not those of the result, with how many elements differ.
 
-    Integers are compared bit for bit, floats of programs within rounding.
-
-    With `close`, floats of nodes on the host may differ by rounding: a file has another opset, and so other kernels.
+    Integers are compared bit for bit, floats of programs within rounding. `request` is what else is asked of the
+    compilation. With `close`, floats of nodes on the host may differ by rounding: a file has another opset, and so
+    other kernels.
     """
     name = backend.partition(":")[0]
-    result = dovetail.compile(model, backend, data=data if "int8" in backend else None, plugins=plugins, **request)
+    calibrates = "int8" in backend or request.get("fix_shapes") == "data"
+    result = dovetail.compile(model, backend, data=data if calibrates else None, plugins=plugins, **request)
     result.save(folder)
     if name == "acme-aot":
         return differences_of_programs(folder, data, result.run(data))

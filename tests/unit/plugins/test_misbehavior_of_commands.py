@@ -127,7 +127,7 @@ class Backend:
     def lists(self, domain, op_type):
         return act() if AT == "backend lists" else op_type == "Conv"
     def takes_angles(self, domain, op_type):
-        return False
+        return act() if AT == "backend takes_angles" else False
     def judge(self, opsets, facts):
         if AT == "backend judge":
             return act()
@@ -157,10 +157,13 @@ def before_pass(pass_, model):
 @hookimpl
 def after_pass(pass_, model, result):
     act() if AT == "hook after_pass" else None
+@hookimpl
+def pass_failed(pass_, model, error):
+    act() if AT == "hook pass_failed" else None
 '''
 HOOKS = """
 from dovetail.plugin import hookimpl
-from odd_things import opened, before_opening, configure_pipeline, before_pass, after_pass
+from odd_things import opened, before_opening, configure_pipeline, before_pass, after_pass, pass_failed
 dovetail_api = 1
 
 @hookimpl
@@ -214,11 +217,14 @@ CASES = {
     "backend": [NPU],
     "backend judge": [NPU],
     "backend verdict": [NPU],
+    "backend takes_angles": [NPU],
+    "backend lists": [("compile", "calling.onnxtxt", "--backend", "odd-npu")],
     "hook opened": [HOST],
     "hook before_opening": [HOST],
     "hook configure_pipeline": [HOST],
     "hook before_pass": [HOST],
     "hook after_pass": [HOST],
+    "hook pass_failed": [("compile", MODEL, "--backend", "host", "--pin", "nothing=host")],
 }
 AOT = """backend: odd-aot
 device: npu
@@ -230,13 +236,18 @@ ops: {"Conv, Relu, MaxPool, Gemm, Flatten": {types: f}}
 place: {strategy: autocast}
 emit: {engines: [onnxruntime-cpu], artifacts: [odd-emitter]}
 """
+CALLING = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+g (float[4] x) => (float[4] y) { [call] y = own.twice (x) }
+<domain: "own", opset_import: ["": 17]> twice (x) => (y) { y = Add (x, x) }
+"""
 NOTHING = ("None", "a number", "a text", "a print")
 WARNED = ("format peek", "option arguments", "hook opened", "hook before_opening", "hook configure_pipeline",
           "hook before_pass", "hook after_pass")  # fmt: skip
 """The plugin is left out with a warning, and the rest works."""
 IGNORED = ("observer", "option arguments", "observer update", "executor", "store save", "command arguments", "backend",
            "hook opened", "hook before_opening", "hook configure_pipeline", "hook before_pass", "hook after_pass",
-           "option complete", "format check", "option planned")  # fmt: skip
+           "hook pass_failed", "backend lists", "backend takes_angles", "option complete", "format check",
+           "option planned")  # fmt: skip
 """What these return is not read."""
 MAY_BE = {("command run", "None"), ("command run", "a number"), ("command run", "a print"),
           ("option keywords", "None"),
@@ -258,6 +269,7 @@ def test_it_is_named_with_its_distribution_and_place(at, way, install, tmp_path,
     monkeypatch.chdir(tmp_path / "work")
     for name in ("kept.odd", "mine.oddlist"):
         Path(name).write_text("listed")
+    Path("calling.onnxtxt").write_text(CALLING)
     try:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")

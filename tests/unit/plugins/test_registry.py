@@ -69,3 +69,9 @@ def test_a_kind_that_nothing_reads_is_an_error_that_names_the_known_ones():
         Registry().stratagy("mine", "acme:Mine")
     for gone in ("dialect", "shelf"):
         assert not hasattr(Registry(), gone)
+
+
+@pytest.mark.parametrize("target", [None, 5, ["dead-code"], b"dead-code"])
+def test_a_target_that_is_no_text_is_named(target):
+    with pytest.raises(DovetailError, match="target .* of pipeline 'odd' is not of the form"):
+        Registry().pipeline("odd", target)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin.backend import Backend
 from dovetail.plugin.backend_files import named_format_of
-from dovetail.plugin.isolation import described, foreign_output, require
+from dovetail.plugin.isolation import calling, described, foreign_output, require
 
 if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice
     from dovetail.plugin.backend import Source
     from dovetail.plugin.registry import Registry
 
-__all__ = ["check_installed", "load_backend_file", "load_chosen"]
+__all__ = ["asking", "check_installed", "load_backend_file", "load_chosen"]
 
 
 def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) -> None:
@@ -62,6 +63,12 @@ def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
         return load_backend_file(registry, found, choice.own_options)
     owner = registry.backend.entry(name).owner
     return _made(registry.backend.title(name), owner, lambda: found(choice.own_options))
+
+
+def asking(registry: Registry, backend: Backend) -> AbstractContextManager[None]:
+    """Ask a backend something in a block: whatever it raises names the backend, and not the pass that asks."""
+    table = registry.backend
+    return calling(table.title(backend.name) if backend.name in table else f"backend '{backend.name}'")
 
 
 def load_backend_file(registry: Registry, source: Source, options: Mapping[str, str]) -> Backend:

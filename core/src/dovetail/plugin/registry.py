@@ -77,7 +77,7 @@ class Table:
         """
         if not _NAME.fullmatch(name):
             raise DovetailError(f"{self.kind} name {name!r} may hold letters, digits, '-', '_' and '.' only")
-        known_form = any(form.fullmatch(target) for form in self._forms.values())
+        known_form = isinstance(target, str) and any(form.fullmatch(target) for form in self._forms.values())
         if not known_form or ".." in target and self._forms is not _TEXT:
             forms = " or ".join(map(repr, self._forms))
             raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {forms}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.passes.backends import asking
 from dovetail_onnx.external import TensorLoader
 from dovetail_onnx.source import check_source
 from dovetail_onnx.topological_order import sort_function
@@ -75,7 +76,11 @@ def _key(function: onnx.FunctionProto) -> tuple[str, str]:
 
 
 def _is_listed(function: onnx.FunctionProto, ctx: Context) -> bool:
-    return any(backend.lists(function.domain, function.name) for backend in ctx.backends)
+    for backend in ctx.backends:
+        with asking(ctx.registry, backend):
+            if backend.lists(function.domain, function.name):
+                return True
+    return False
 
 
 def _drop_duplicates(graph: onnx.GraphProto) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError, Executed
-from dovetail.plugin.isolation import described
+from dovetail.plugin.isolation import described, foreign_output
 from dovetail_runtime.declared import Declared, declared
 
 from dovetail_kernels.device_copies import DeviceValue, downloaded, uploaded
@@ -65,8 +65,10 @@ class _KernelCall(Instruction):
         kernel = self._registered.kernel
         in_place = bool(self._overwritten) and self._overwritten <= dying and all(map(_is_alone, self._mine(values)))
         try:
-            made = (kernel.run_in_place if in_place else kernel.run)(given, self._attributes)
-            results = [made] if isinstance(made, np.ndarray) else list(made)
+            with foreign_output(self._registered.title):
+                made = (kernel.run_in_place if in_place else kernel.run)(given, self._attributes)
+            # What is no list stands for its only output, and is refused with its type if it is no array.
+            results = list(made) if isinstance(made, Iterable) and not isinstance(made, (np.ndarray, str)) else [made]
         except (DovetailError, KeyboardInterrupt):
             raise
         except BaseException as error:

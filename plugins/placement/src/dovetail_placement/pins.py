@@ -10,6 +10,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir.bodies import body_nodes
 from dovetail.ir.formats import Format, format_of
 from dovetail.ir.types import FLOATS
+from dovetail.passes.backends import asking
 from dovetail.planning.identity import identity, operator_name, structural_keys, walk
 from dovetail.planning.placement import HOST
 from dovetail.planning.selectors import NodeNames, parse_pin
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.plugin import Backend
+    from dovetail.plugin.registry import Registry
 
 __all__ = ["Pin", "Pins", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
 
@@ -84,7 +86,7 @@ class Pins:
     def __init__(self, model: Model, ctx: Context):
         backends = {backend.name: backend for backend in ctx.backends}
         plan = ctx.request.plan
-        found, self._unfit = ({}, []) if plan is None else planned_pins(model, plan, backends)
+        found, self._unfit = ({}, []) if plan is None else planned_pins(model, plan, backends, ctx.registry)
         self._gone: list[str] = []
         found |= resolve_pins(model, ctx.request.pins, list(backends), ctx.request.pin_origins, self._gone)
         self._found = found | pins_of_bodies(model, found)
@@ -148,7 +150,9 @@ def resolve_pins(
     return pins
 
 
-def planned_pins(model: Model, plan: Plan, backends: Mapping[str, Backend]) -> tuple[dict[int, Pin], list[Unfit]]:
+def planned_pins(
+    model: Model, plan: Plan, backends: Mapping[str, Backend], registry: Registry
+) -> tuple[dict[int, Pin], list[Unfit]]:
     """Turn a plan into pins: every node that it lists keeps its backend and its types.
 
     A node is found by the value it computes and its operator, else by its structure; one that the plan does not know is
@@ -168,7 +172,7 @@ def planned_pins(model: Model, plan: Plan, backends: Mapping[str, Backend]) -> t
             raise DovetailError(
                 f"{where} is on '{entry.backend}', which was not chosen", f"add --backend {entry.backend}"
             )
-        if _is_adopted(node, backends.get(entry.backend)):
+        if _is_adopted(node, backends.get(entry.backend), registry):
             continue
         pins[id(node)] = Pin(node, entry.backend, _planned_formats(node, entry, where), where)
     if not pins and plan.nodes:
@@ -176,13 +180,16 @@ def planned_pins(model: Model, plan: Plan, backends: Mapping[str, Backend]) -> t
     return pins, unfit
 
 
-def _is_adopted(node: ir.Node, backend: Backend | None) -> bool:
+def _is_adopted(node: ir.Node, backend: Backend | None, registry: Registry) -> bool:
     """Whether a conversion of the source model is only on a backend because it stands beside integers there.
 
     It is placed beside them again, once these are typed.
     """
     static = _is_conversion(node) and node.op_type != "DynamicQuantizeLinear"
-    return static and backend is not None and not backend.lists(node.domain, node.op_type)
+    if not static or backend is None:
+        return False
+    with asking(registry, backend):
+        return not backend.lists(node.domain, node.op_type)
 
 
 def _is_conversion(node: ir.Node) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format, float_format
+from dovetail.passes.backends import asking
 from dovetail.planning.placement import HOST, get_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
@@ -113,7 +114,9 @@ class _Builder:
         return MovedBytes(table_for(self._ctx), trip_counts(self._flat))
 
     def _is_trig(self, node: ir.Node) -> bool:
-        return self._backend_of(node).takes_angles(node.domain, node.op_type)
+        backend = self._backend_of(node)
+        with asking(self._ctx.registry, backend):
+            return backend.takes_angles(node.domain, node.op_type)
 
     def _backend_of(self, node: ir.Node) -> Backend:
         return self._backends[get_placement(node).backend]
