@@ -12,23 +12,23 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import TextIO
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
 
 BACKENDS = ("acme-int8", "acme-aot", "ppl-int8:strategy=conservative", "bpu-int8:arithmetic=floats", "tensorrt")
 
 
-def work(folder: Path, backends: list[str], name: str) -> None:
-    """Try one net, and print a line of JSON."""
+def work(folder: Path, backends: list[str], name: str, out: TextIO) -> None:
+    """Try one net, and write a line of JSON."""
     import onnx
     from dovetail.errors import DovetailError
     from e2e.emitted_comparison import differences
     from property.grown_trial import plugins_with_examples
     from trained_nets.wheels import Wheels
 
-    plugins, out = plugins_with_examples(), sys.stdout
-    sys.stdout = sys.stderr
-    net, wheels, found = _nets()[name], Wheels(folder.absolute()), {}
+    plugins, found = plugins_with_examples(), {}
+    net, wheels = _nets()[name], Wheels(folder.absolute())
     feeds = net.streams(wheels)[0][0]
     model = onnx.load(wheels.root(net.wheel) / net.path)
     for backend in backends:
@@ -62,8 +62,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.worker:
         folder, backends, *names = options.worker
+        out, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no line of the table
         for name in names:
-            work(Path(folder), backends.split(","), name)
+            work(Path(folder), backends.split(","), name, out)
         return
     from watched import run_watched
 
