@@ -1,12 +1,10 @@
 """Files that emitters write for random graphs, executed from the files alone and compared with the plan's result.
 
     python bench/emitted.py --count 500 [--seed 0] [--jobs 1] [--only ppl-int8,tensorrt]
-    python bench/emitted.py --wheels FOLDER [--nets NAMES] [--only ppl-int8:strategy=conservative]
 
-Graphs come from `tests/property/grown_models.py`, or are the trained nets of `trained.py` without a state, each with
-its first input, whose extents are fixed. `tests/e2e/emitted_files.py` reads what the emitters wrote, nothing else: it
-rounds values where a file says so, and computes the rest in ONNX Runtime without optimizers. The function of its region
-takes the place of an engine, which only a GPU executes.
+Graphs come from `tests/property/grown_models.py`. `tests/e2e/emitted_files.py` reads what the emitters wrote, nothing
+else: it rounds values where a file says so, and computes the rest in ONNX Runtime without optimizers. The function of
+its region takes the place of an engine, which only a GPU executes.
 """
 
 from __future__ import annotations
@@ -48,35 +46,6 @@ def work(backends: list[str], seeds: list[int]) -> None:
         print(json.dumps({"seed": seed, "kind": "done", "found": found}), file=out, flush=True)
 
 
-def try_nets(backends: list[str], wheels: Path, names: list[str]) -> None:
-    """Try trained nets one after the other, and print a row for each."""
-    import dovetail
-    from dovetail.errors import DovetailError
-    from e2e.emitted_comparison import differences
-    from measure import table
-    from trained import NETS
-    from trained_nets.wheels import Wheels
-
-    rows, plugins, known = [], dovetail.load_plugins(), Wheels(wheels)
-    for net in (NETS[name] for name in names or NETS):
-        if net.carried:
-            continue
-        row = {"net": net.name}
-        model, feeds = known.file(net.wheel, net.path), net.streams(known)[0][0]
-        shapes = {name: list(array.shape) for name, array in feeds.items()}
-        for backend in backends:
-            with tempfile.TemporaryDirectory() as folder:
-                out = Path(folder, "out")
-                try:
-                    wrong = differences(backend, model, feeds, plugins, out, close=True, fix_shapes=shapes)
-                    row[backend] = str(wrong) if wrong else "equal" if any(out.glob("artifacts/*/*")) else "no file"
-                except DovetailError as error:
-                    row[backend] = error.message[:80]
-        print(row, flush=True)
-        rows.append(row)
-    table(rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=500)
@@ -85,12 +54,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(BACKENDS), help="backends")
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a graph hangs")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
-    parser.add_argument("--wheels", type=Path, help="try trained nets, from wheels in this folder")
-    parser.add_argument("--nets", nargs="+", default=[], help="names of trained nets")
     options = parser.parse_args()
-    if options.wheels:
-        try_nets(options.only.split(","), options.wheels, options.nets)
-        return
     if options.worker:
         work(options.worker[0].split(","), [int(seed) for seed in options.worker[1:]])
         return
