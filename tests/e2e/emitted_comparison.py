@@ -35,7 +35,8 @@ def differences(backend, model, data, plugins, folder, close=False, **request):
             held, ours, theirs = program.made.get(output), given[output], computed[output]
             if held is not None:
                 ours, theirs = held.of(ours), held.of(theirs)
-            same = np.allclose(ours, theirs, 1e-5, 1e-6) if close and held is None else np.array_equal(ours, theirs)
+            near = close and held is None
+            same = np.allclose(ours, theirs, 1e-5, 1e-6, equal_nan=True) if near else np.array_equal(ours, theirs)
             if not same:
                 found[written.name, output] = int((ours != theirs).sum())
     return found
