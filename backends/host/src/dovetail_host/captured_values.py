@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
+from dovetail.ir.bodies import bodies
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
@@ -58,16 +59,27 @@ class GuardCapturedValues(Pass):
 
 
 def _moved(model: Model) -> Iterator[ir.Value]:
-    """Values that operators which move data make of the results of DequantizeLinear."""
-    waiting = [node.outputs[0] for node in model.nodes() if node.op_type == "DequantizeLinear"]
+    """Values that operators which move data make of the results of DequantizeLinear.
+
+    They may do so in the branch of an If, which ONNX Runtime inlines first where the condition is known.
+    """
+    holders = {body: node for node in model.nodes() for body in bodies(node) if node.op_type == "If"}
+    waiting = [(node.outputs[0], False) for node in model.nodes() if node.op_type == "DequantizeLinear"]
     seen = set()
     while waiting:
-        value = waiting.pop()
+        value, moved = waiting.pop()
+        if (value, moved) in seen:
+            continue
+        seen.add((value, moved))
+        if moved:
+            yield value
         for node, _ in value.uses():
-            if node.op_type in PROPAGATED and node.domain in ("", "ai.onnx") and node not in seen:
-                seen.add(node)
-                waiting.append(node.outputs[0])
-                yield node.outputs[0]
+            if node.domain in ("", "ai.onnx") and node.op_type in (*PROPAGATED, "Identity"):
+                waiting.append((node.outputs[0], moved or node.op_type != "Identity"))
+        holder = holders.get(value.producer().graph)
+        if holder is not None and value.is_graph_output():
+            outputs = value.producer().graph.outputs
+            waiting += [(holder.outputs[at], moved) for at, output in enumerate(outputs) if output is value]
 
 
 def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
