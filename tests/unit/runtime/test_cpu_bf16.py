@@ -32,7 +32,12 @@ def test_registration_names_things_and_imports_nothing_heavy():
     tables = Tables()
     dovetail_cpu_bf16.register(tables)
     registered = {("fact", name) for name in facts.__all__}
-    assert set(tables.things) == {("engine", "openvino-cpu"), ("backend", "cpu-bf16"), *registered}
+    assert set(tables.things) == {
+        ("engine", "openvino-cpu"),
+        ("backend", "cpu-bf16"),
+        ("conformance", "cpu-bf16"),
+        *registered,
+    }
     code = (
         "import sys, dovetail_cpu_bf16.engine as e;"
         "import dovetail_host.onnxruntime_cpu as o, dovetail_host.reference as r;"

@@ -31,9 +31,10 @@ def test_registration_names_things_and_imports_nothing_heavy():
     tables = SimpleNamespace(
         engine=lambda name, target: things.add(("engine", name)),
         backend=lambda name, target: things.add(("backend", name)),
+        conformance=lambda name, target: things.add(("conformance", name)),
     )
     dovetail_gpu_fp16.register(tables)
-    assert things == {("engine", "onnxruntime-cuda"), ("backend", "gpu-fp16")}
+    assert things == {("engine", "onnxruntime-cuda"), ("backend", "gpu-fp16"), ("conformance", "gpu-fp16")}
     code = (
         "import sys, dovetail_gpu_fp16.engine as e; e.OnnxRuntimeCuda().available();"
         "print({'onnx', 'onnx_ir', 'onnxruntime', 'numpy'} & set(sys.modules))"

@@ -6,9 +6,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
-
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
 
 __all__ = ["UNKNOWN", "fixing_option", "open_inputs", "shape_text"]
@@ -52,6 +51,8 @@ def _guess(extent: object, axis: int) -> object:
 
 
 def _is_open(value: ir.Value) -> bool:
+    import onnx_ir as ir
+
     if value.type is not None and not isinstance(value.type, ir.TensorType):
         return False
     return value.shape is None or any(not isinstance(extent, int) or extent < 0 for extent in value.shape)
