@@ -1,6 +1,9 @@
 """A third party's operators: installed as any distribution is, and used like ONNX's own from opening to running."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +69,19 @@ def test_a_model_is_compiled_verified_and_run(with_vendor, tmp_path, backend):
     with_vendor("run", "out", "--data", "data/0.npz", "-o", "results.npz")
     given = np.load(tmp_path / "data" / "0.npz")
     assert np.array_equal(np.load(tmp_path / "results.npz")["swapped"], given["counts"].byteswap())
+
+
+def test_the_conformance_suite_runs_its_operators(site, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "backend: cpu-bf16\nrelaxed:\n  - operators: [acme.vision::soft_clip]\n    tolerance: 0.001\n    why: Tanh\n"
+    )
+    asked = ["--dovetail-backend", "cpu-bf16", "--dovetail-suite", "operators", "--dovetail-lists", "mine.yaml"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *asked],
+        capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": site},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "1 passed, 3 skipped" in done.stdout  # the others are kernels of the host, on the host
 
 
 def test_explain_says_which_kernel_computes_a_node(with_vendor):

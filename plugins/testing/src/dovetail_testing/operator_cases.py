@@ -154,6 +154,7 @@ def node_model(
 def _of_body(definition: Definition, model: onnx.ModelProto) -> Sequence[Reference]:
     """What computes the decomposition of an operator, as a function of the model."""
     import onnx
+    import onnx.inliner
 
     if definition.function is None:
         return ()
