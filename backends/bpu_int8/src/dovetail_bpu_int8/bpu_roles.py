@@ -69,11 +69,11 @@ class BpuRoles(Roles):
         return node in view.analysis(Wishes).on_bpu
 
     def may_end(self, view: View, node: ir.Node) -> bool:
-        """Whether an active node may be the last of its region: also if it is a table or the layout of an output, or
-        integers of it are wanted there.
+        """Whether an active node may be the last of its region: also if it is a table or the layout of an output, if it
+        gives indices, which have no scale, or if integers of it are wanted there.
         """
         wishes = view.analysis(Wishes)
-        if self.tables and is_table(node, self.tables):
+        if self.tables and is_table(node, self.tables) or _gives_indices(node):
             return True
         if super().may_end(view, node) or node in wishes.on_bpu or output_layout(node):
             return True
@@ -99,3 +99,8 @@ class BpuRoles(Roles):
     def edit_fits(self, node: ir.Node, side: str) -> bool:
         """Whether a unit convolution can stand on a side of a node."""
         return not why_no_unit_conv(node, side)
+
+
+def _gives_indices(node: ir.Node) -> bool:
+    """Whether all results are whole numbers, as those of ArgMax."""
+    return all(value.dtype is not None and value.dtype.is_integer() for value in node.outputs)
