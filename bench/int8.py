@@ -1,18 +1,23 @@
-"""Accuracy and speed in int8: ppl-int8 beside ONNX Runtime's quantize_static and NNCF, on trained nets and real inputs.
+"""Accuracy and speed in int8: a backend beside quantize_static and NNCF, on trained nets and real inputs.
 
     python bench/int8.py --wheels FOLDER [--nets NAME ...] [--models FILE ...] [--nncf PYTHON] [--skip-speed]
-                         [--one-shape] [--repeat 40] [--cpu-time] [--json FILE] [--read FILE ...]
+                         [--backend bpu-int8] [--per-tensor] [--one-shape] [--repeat 40] [--cpu-time] [--json FILE]
+                         [--read FILE ...]
 
 The nets and their inputs are those of `trained.py`; half of the inputs calibrate (16 at most), the others are judged.
 MODEL is any other ONNX file, with random inputs of the extents in `MODEL.npz`. All results are QDQ files that ONNX
 Runtime runs as a whole. quantize_static gets the file after its own preprocessing, with uint8 activations and int8
 weights by channel; of its calibration methods, and of NNCF's presets, the best one counts for each output. NNCF runs in
 a Python of its own. Where inputs differ in their shapes, quantize_static has no percentiles and no entropy;
-`--one-shape` pads all of them with zeros to the largest.
+`--one-shape` pads all of them with zeros to the largest, and compiles for these extents.
+
+The backend is ppl-int8, or one that `--backend` names. bpu-int8 needs `--one-shape`, because its compiler takes fixed
+extents only. `--per-tensor` gives quantize_static one scale for each weight.
 
 The first table has a row per float output: SNR against float32, and the share of rows with the same best class where
-the output has classes, of ppl-int8 by its own strategy and by `conservative`, which also takes heads and tails. A star
-is a missed goal: worse than the better of the others by more than 0.5 points (outputs with classes) or 1 dB (others).
+the output has classes, of Dovetail with the backend's own strategy, and with ppl-int8's `conservative`, which also
+takes heads and tails. A star is a missed goal: worse than the better of the others by more than 0.5 points (outputs
+with classes) or 1 dB (others).
 The second has a row per net: milliseconds of the whole file, the least of alternating runs with quantize_static's file
 (MinMax), and the median of their ratio; conversions of computed values, and convolutions in integers.
 """
@@ -41,7 +46,7 @@ from trained_nets.vision import NETS as VISION
 from trained_nets.wheels import Wheels
 
 ROOT = Path(__file__).parents[1]
-OURS, WIDE, STATIC, NNCF = "ppl-int8", "conservative", "quantize_static", "NNCF"
+OURS, WIDE, STATIC, NNCF = "Dovetail", "conservative", "quantize_static", "NNCF"
 CALIBRATED_ON, POINTS, DECIBELS = 16, 0.5, 1.0
 
 
@@ -115,15 +120,20 @@ def _padded(streams: list[list[dict]]) -> list[list[dict]]:
 
 
 def _makers(model: Path, data: list, folder: Path, options: argparse.Namespace):
-    yield OURS, lambda: quantisers.ours(model, data, folder / "ours")
-    yield WIDE, lambda: quantisers.ours(model, data, folder / "wide", "ppl-int8:strategy=conservative")
+    shapes = "data" if options.one_shape else None
+    yield OURS, lambda: quantisers.ours(model, data, folder / "ours", options.backend, shapes)
+    if options.backend == "ppl-int8":
+        yield WIDE, lambda: quantisers.ours(model, data, folder / "wide", "ppl-int8:strategy=conservative", shapes)
     try:
         prepared = quantisers.prepared(model, folder)
     except Exception as error:
         print(f"{model.name} cannot be prepared: {str(error)[:200]}", file=sys.stderr)
         prepared = model
     for method in options.methods:
-        yield f"{STATIC} {method}", lambda method=method: quantisers.quantize_static(prepared, data, folder, method)
+        yield (
+            f"{STATIC} {method}",
+            lambda method=method: quantisers.quantize_static(prepared, data, folder, method, not options.per_tensor),
+        )
     for preset in quantisers.NNCF if options.nncf else ():
         yield f"{NNCF} {preset}", lambda preset=preset: quantisers.nncf(prepared, data, folder, preset, options.nncf)
 
@@ -205,7 +215,9 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=[], metavar="FILE")
     parser.add_argument("--methods", nargs="+", default=list(quantisers.STATIC), choices=quantisers.STATIC)
     parser.add_argument("--nncf", metavar="PYTHON", help="a Python that has NNCF")
-    parser.add_argument("--one-shape", action="store_true", help="pad inputs to the largest of them")
+    parser.add_argument("--backend", default="ppl-int8")
+    parser.add_argument("--per-tensor", action="store_true", help="one scale for each weight in quantize_static")
+    parser.add_argument("--one-shape", action="store_true", help="pad inputs to the largest of them, fix their extents")
     parser.add_argument("--skip-speed", action="store_true")
     parser.add_argument("--repeat", type=int, default=40, help="rounds of each pair")
     parser.add_argument("--cpu-time", action="store_true", help="on one thread, counting its own seconds")

@@ -1,4 +1,4 @@
-"""What makes int8 models of a file: ppl-int8, ONNX Runtime's quantize_static, and NNCF in a Python of its own."""
+"""What makes int8 models of a file: Dovetail, ONNX Runtime's quantize_static, and NNCF in a Python of its own."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ NNCF = ("performance", "mixed")
 LOWEST_OPSET = 13  # of DequantizeLinear with a scale per channel
 
 
-def ours(model: Path, data: Sequence[Feeds], folder: Path, backend: str = "ppl-int8") -> Path:
+def ours(model: Path, data: Sequence[Feeds], folder: Path, backend: str, fix_shapes: str | None = None) -> Path:
     """The result of compiling for a backend."""
     import dovetail
 
-    dovetail.compile(model, [backend], data=list(data), verify=False, try_engines=False).save(folder)
+    options = {"fix_shapes": fix_shapes, "verify": False, "try_engines": False}
+    dovetail.compile(model, [backend], data=list(data), **options).save(folder)
     return folder / "model.onnx"
 
 
@@ -45,14 +46,15 @@ def prepared(model: Path, folder: Path) -> Path:
     return path
 
 
-def quantize_static(model: Path, data: Sequence[Feeds], folder: Path, method: str) -> Path:
-    """QDQ with uint8 activations, and int8 weights by channel.
+def quantize_static(model: Path, data: Sequence[Feeds], folder: Path, method: str, per_channel: bool) -> Path:
+    """QDQ with uint8 activations and int8 weights.
 
     Args:
         model: A prepared file.
         data: The inputs that it is calibrated on.
         folder: Where the result goes.
         method: One of `STATIC`.
+        per_channel: Whether each channel of a weight has a scale of its own.
     """
     from onnxruntime import quantization as static
 
@@ -65,7 +67,7 @@ def quantize_static(model: Path, data: Sequence[Feeds], folder: Path, method: st
 
     path = folder / f"static_{method}.onnx"
     static.quantize_static(
-        model, path, Reader(), quant_format=static.QuantFormat.QDQ, per_channel=True,
+        model, path, Reader(), quant_format=static.QuantFormat.QDQ, per_channel=per_channel,
         activation_type=static.QuantType.QUInt8, weight_type=static.QuantType.QInt8,
         calibrate_method=getattr(static.CalibrationMethod, method),
     )  # fmt: skip

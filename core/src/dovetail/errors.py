@@ -35,6 +35,20 @@ class UsageError(DovetailError):
     exit_code = 2
 
 
+class PinError(DovetailError):
+    """A user asks a backend for a node that it refuses.
+
+    Attributes:
+        backend: The backend.
+        reason: Why it refuses the node, in one clause.
+    """
+
+    def __init__(self, message: str, hint: str, backend: str, reason: str):
+        super().__init__(message, hint)
+        self.backend = backend
+        self.reason = reason
+
+
 class ResultError(DovetailError):
     """A result is whole, and something is wrong with it.
 

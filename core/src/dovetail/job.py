@@ -29,7 +29,7 @@ __all__ = ["compile_job"]
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified",
     "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
-    suggest="pip install dovetail-verify",
+    advice="pip install dovetail-verify",
 )  # fmt: skip
 
 

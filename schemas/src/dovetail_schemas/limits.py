@@ -56,19 +56,31 @@ class Limit:
         try:
             answer = self.check(env)
         except TermError as error:
-            return Refusal(f"{error}{self._numbers(env)}; needed by {self}", self.source)
+            return Refusal(f"{error}{self._numbers(env)}; needed by {self}", self.source, facts=self._facts(env))
         if answer is True or (
             isinstance(answer, Unknown) and answer.why == "run-time" and dynamic in ("accept", "profile")
         ):
             return None
         if answer is False:
             allowed = f"allowed: {self.range.text}{self._ends(env)}"
-            return Refusal(f"{self.term.text} = {_show(self.term(env))}{self._numbers(env)}; {allowed}", self.source)
+            found = self.term(env)
+            return Refusal(
+                f"{self.term.text} = {_show(found)}{self._numbers(env)}; {allowed}",
+                self.source,
+                facts={"found": _plain(found), **self._facts(env)},
+            )
         if answer.why == "region":
             return answer
         open_ = answer.why == "run-time"
         state = "is not known before run time" if open_ else "is not a constant"
-        return Refusal(f"{answer.name} {state}, and {self} needs it", self.source, open_)
+        facts = {"unknown": answer.name, **self._facts(env)}
+        return Refusal(f"{answer.name} {state}, and {self} needs it", self.source, open_, facts)
+
+    def _facts(self, env: Env) -> dict[str, object]:
+        """The limit, and the values of the names that it uses, as JSON has them."""
+        names = self.range.names if self.term.is_name else self.names
+        values = {name: _plain(env[name]) for name in names}
+        return {"term": self.term.text, "allowed": self.range.text} | ({"values": values} if values else {})
 
     def _numbers(self, env: Env) -> str:
         """The names of a compound term with their values: ` (KH = 3, KW = 3)`."""
@@ -187,6 +199,13 @@ def parse_limits(entries: Entries, check_names: CheckNames, skip: tuple[str, ...
             check_names(key, term.names)
             found.append(Limit(term, allowed, key.where))
     return tuple(found)
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it; None for one that is not known."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, (bool, int, float, str)) else None
 
 
 def _show(value: object) -> str:

@@ -112,7 +112,7 @@ def test_a_node_that_shall_be_on_the_cpu_may_go_to_another_backend(tmp_path):
     plan = planned(path, backends=["bpu-int8:march=bayes", "cpu-bf16"])
     assert {node.name: node.backend for node in plan.nodes}["two"] == "cpu-bf16"
     (remark,) = [remark for remark in plan.remarks if remark.rule == "users-choice"]
-    assert remark.why == "not on bpu-int8, as config.yaml:4, run_on_cpu says"
+    assert remark.why == "not on bpu-int8: config.yaml:4, run_on_cpu says so"
 
 
 def formats(plan, name):

@@ -127,7 +127,7 @@ def test_a_node_that_shall_be_on_the_cpu_goes_to_whoever_takes_it(planner):
     plan = planner(RESIDUAL, ("sig", "run_on_cpu")).decide()[1]
     assert plan.named("sig").backend == "host"
     (said,) = [remark for remark in plan.remarks if remark.rule == "users-choice"]
-    assert said.why == "not on bpu-int8, as run_on_cpu says"
+    assert said.why == "not on bpu-int8: run_on_cpu says so"
 
 
 @pytest.mark.parametrize("pin", ["two=bpu-int8/X:int16[symmetric]", "two=bpu-int8/int16[symmetric]"])

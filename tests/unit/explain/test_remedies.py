@@ -7,8 +7,7 @@ import dovetail
 import onnx
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugin import Remedy, hookimpl
-from dovetail_explain.suggestions import as_remedy
+from dovetail.plugin import hookimpl, remedy
 
 FILE = """
 backend: npu
@@ -30,7 +29,7 @@ emit: {engines: [onnxruntime-cpu]}
 """
 
 STRATEGIES = """
-from dovetail.plugin import Claims, Remedy
+from dovetail.plugin import Claims, Remedy, remedy
 from dovetail_placement.strategies.autocast import Autocast
 
 class Choosy(Autocast):
@@ -54,7 +53,7 @@ class Withdrawing(Autocast):
         # Gives Add back, whoever wants it here, and suggests to want it.
         for claim in claims.claims:
             if claim.node.op_type == "Add":
-                view.remark("missed", claim.node, "alone", "it would be alone", suggest="--pin add=npu")
+                view.remark("missed", claim.node, "alone", "it would be alone", suggest=remedy(("add=npu",)))
         return Claims([claim for claim in claims.claims if claim.node.op_type != "Add"])
 """
 
@@ -179,30 +178,17 @@ def test_a_suggestion_that_nobody_could_try_says_so(plugins, file):
 
 
 @pytest.mark.parametrize(
-    ("text", "backend", "remedy"),
+    ("change", "text"),
     [
-        ("--pin 'a=npu/float16'", "npu", {"pins": ("a=npu/float16",)}),
-        ("--edit unit-conv=a:before", "", {"edits": ("unit-conv=a:before",)}),
-        ("--backend npu:generation=2 --pin a=npu", "npu", {"pins": ("a=npu",), "options": {"generation": "2"}}),
+        ({"pins": ("a=npu/float16",)}, "--pin a=npu/float16"),
+        ({"pins": ("it's=npu",)}, "--pin 'it'\"'\"'s=npu'"),
+        ({"edits": ("unit-conv=a:before",)}, "--edit unit-conv=a:before"),
+        ({"pins": ("a=npu",), "edits": ("unit-conv=a:before",)}, "--pin a=npu --edit unit-conv=a:before"),
+        ({"options": {"generation": "2"}, "backend": "npu"}, "--backend npu:generation=2"),
     ],
 )
-def test_suggestions_that_change_the_request_are_remedies(text, backend, remedy):
-    assert as_remedy(text) == (backend, Remedy(text, **remedy))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "--data",
-        "pip install dovetail-host",
-        "--freeze-inputs, if nobody does",
-        "--pin a",
-        "it's",
-        "--pin a=npu --pin b=x",
-    ],
-)
-def test_other_suggestions_are_advice(text):
-    assert as_remedy(text) is None
+def test_a_remedy_is_what_to_add_to_the_command(change, text):
+    assert remedy(**change).text == text
 
 
 class Counting:

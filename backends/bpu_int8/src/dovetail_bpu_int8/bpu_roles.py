@@ -61,7 +61,7 @@ class BpuRoles(Roles):
         """Whether the user wants a node on the CPU."""
         asked = view.analysis(Wishes).away.get(node)
         if asked is not None:
-            view.remark("missed", node, "users-choice", f"not on {view.backend.name}, as {asked} says")
+            view.remark("missed", node, "users-choice", f"{asked} says so", backend=view.backend.name)
         return asked is not None
 
     def asked_for(self, view: View, node: ir.Node) -> bool:

@@ -78,7 +78,7 @@ def remark_of(compiled: CompiledModel, found: dict[str, float]) -> None:
     figures = ", ".join(f"{name} {cosine:.6f}" for name, cosine in ordered)
     why = f"calibrated with {ordered[0][0]}: cosine similarity of the worst output on the first batches: {figures}"
     chosen = f"--backend {_BACKEND}:{OBSERVER}=NAME chooses one"
-    compiled.plan.remarks.append(Remark("analysis", "", "calibration", "observer", why, suggest=chosen))
+    compiled.plan.remarks.append(Remark("analysis", "", "calibration", "observer", why, advice=chosen))
 
 
 def _choice(request: Request) -> BackendChoice | None:

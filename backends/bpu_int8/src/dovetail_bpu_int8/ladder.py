@@ -113,7 +113,7 @@ def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
     steps = [str(one) for one in taken]
     compiled.plan.summary[SUMMARY] = {"goal": goal, "met": met, "steps": steps, "nodes": len(rung.nodes)}
     said = f"cosine similarity of the worst output, step by step: {', '.join(steps)}; {goal:g} is asked for"
-    compiled.plan.remarks.append(Remark("analysis", "", "ladder", "ladder", said, suggest="`dovetail explain OUT`"))
+    compiled.plan.remarks.append(Remark("analysis", "", "ladder", "ladder", said, advice="`dovetail explain OUT`"))
     if not met:
         raise GoalError(compiled, _unmet(goal, str(rung), march))
     return compiled

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.passes import Request
     from dovetail.planning.claim import Claim
+    from dovetail.planning.remark import Remark
     from dovetail.plugin.strategy import View
 
 __all__ = ["check_used", "remark_if_unused"]
@@ -40,7 +41,7 @@ def check_used(request: Request, compiled: CompiledModel) -> None:
     if [choice.name for choice in request.backends] != [BACKEND]:
         return
     if compiled.plan.nodes and not any(node.backend == BACKEND for node in compiled.plan.nodes):
-        first = next((remark for remark in compiled.plan.remarks if remark.why.startswith(f"not on {BACKEND}")), None)
+        first = next((remark for remark in compiled.plan.remarks if _is_refusal(remark)), None)
         example = f"; '{first.node}' is {first.why}" if first is not None else ""
         fixes = next((remark.suggest for remark in compiled.plan.remarks if remark.rule == "open-extents"), "")
         raise DovetailError(
@@ -50,3 +51,7 @@ def check_used(request: Request, compiled: CompiledModel) -> None:
             + "`dovetail plan` and `dovetail explain PLAN --all` say why of every node, and what would help; for the "
             "CPU, add --backend cpu-bf16",
         )
+
+
+def _is_refusal(remark: Remark) -> bool:
+    return remark.backend == BACKEND and remark.kind in ("missed", "failed")

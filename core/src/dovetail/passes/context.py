@@ -13,7 +13,8 @@ from dovetail.passes.request import BackendChoice, Request
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import HOST
 from dovetail.planning.refusals import Refusals, Refused
-from dovetail.planning.remark import Kind, Remark
+from dovetail.planning.remark import NO_FACTS, Kind, Remark
+from dovetail.planning.remedy import Remedy
 from dovetail.plugin.registry import Registry
 
 if TYPE_CHECKING:
@@ -176,12 +177,32 @@ class Context:
         rule: str,
         why: str,
         because: Iterable[ir.Node | str] = (),
-        suggest: str = "",
+        suggest: str | Remedy = "",
         source: str = "",
+        *,
+        backend: str = "",
+        facts: Mapping[str, Any] = NO_FACTS,
     ) -> None:
-        """Record the reason of a decision; see `Remark` for the fields. Nodes may be given as nodes or names."""
+        """Record the reason of a decision.
+
+        Args:
+            kind: `passed`, `missed`, `failed` or `analysis`; see `Remark`.
+            node: The node, or its name; empty for the whole model.
+            rule: A short stable name of the rule, in kebab case.
+            why: One readable clause.
+            because: The nodes that forced the decision, or their names.
+            suggest: What the user can do about it: a `Remedy`, which can be tried, or advice.
+            source: File and line of the rule.
+            backend: The backend that does not get the node; the text then begins with `not on BACKEND: `.
+            facts: The numbers and names of the reason, for programs.
+        """
         names = tuple(_name(other) for other in because)
-        self.remarks.append(Remark(kind, _name(node), self.current_pass, rule, why, names, suggest, source))
+        remedy, advice = (None, suggest) if isinstance(suggest, str) else (suggest, "")
+        self.remarks.append(
+            Remark(
+                kind, _name(node), self.current_pass, rule, why, names, advice, source, backend, "", remedy, facts
+            )
+        )  # fmt: skip
 
     def refuse(
         self,
@@ -208,11 +229,12 @@ class Context:
             format: The text of the format that is refused; empty for all.
         """
         holder = self.analysis(FlatGraph, self.model).outermost(node)
-        what = f"not in {format} on {backend}" if format else f"not on {backend}"
-        remarks = [Remark(kind, _name(node), self.current_pass, rule, f"{what}: {why}", (), "", source)]
+        by = self.current_pass
+        remarks = [Remark(kind, _name(node), by, rule, why, (), "", source, backend, format)]
         if holder is not node:
-            inside = f"{what}: '{_name(node)}' in its body cannot go there: {why}"
-            remarks.append(Remark(kind, _name(holder), self.current_pass, rule, inside, (_name(node),), "", source))
+            inside = f"'{_name(node)}' in its body cannot go there: {why}"
+            because = (_name(node),)
+            remarks.append(Remark(kind, _name(holder), by, rule, inside, because, "", source, backend, format))
         refused = Refused(why, tuple(remarks))
         if format:
             self.refusals.add_format(backend, key_of(node), format, refused)

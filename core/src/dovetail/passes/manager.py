@@ -166,7 +166,7 @@ class Manager:
         else:
             why = f"{fixpoint} was still changing the model after {fixpoint.limit} rounds"
             raised = f"raise the limit: fixpoint{{limit={2 * fixpoint.limit}}}(...)"
-            self._ctx.remarks.append(Remark("missed", "", "fixpoint", "fixpoint-limit", why, suggest=raised))
+            self._ctx.remarks.append(Remark("missed", "", "fixpoint", "fixpoint-limit", why, advice=raised))
         return PassResult.of("fixpoint", children)
 
     def _verify(self) -> None:

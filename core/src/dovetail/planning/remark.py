@@ -1,20 +1,28 @@
-"""Remarks: the reasons of decisions, as data."""
+"""Remarks: the reasons of decisions, as data; their text is made of it when somebody reads it."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, get_args
 
-__all__ = ["SLOT", "Kind", "Remark", "assumed", "template"]
+from dovetail.planning.remedy import Remedy
+
+__all__ = ["NO_FACTS", "SLOT", "Kind", "Remark", "assumed", "template"]
 
 SLOT = "'{}'"
 """What stands in a `template` for a quoted name."""
 
 _QUOTED = re.compile(r"'[^']*'")
+NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 Kind = Literal["passed", "missed", "failed", "analysis"]
+
+_TEXTS = ("kind", "node", "pass", "rule", "why", "reason", "suggest", "source", "backend", "format")
+_KEYS = {*_TEXTS, "because", "remedy", "facts"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,39 +34,88 @@ class Remark:
         node: Name of the node it is about; empty for the whole model.
         pass_: The pass or strategy that decided.
         rule: A short stable name of the rule, in kebab case.
-        why: One readable sentence.
+        reason: One readable clause, without what `backend` and `format` say.
         because: Names of the nodes that forced the decision.
-        suggest: The cheapest thing the user can do about it, or empty.
+        advice: What the user can do about it, where that is no `remedy`; or empty.
         source: File and line of the rule (`bpu_int8.yaml:34`), or empty.
+        backend: The backend that does not get the node (kinds `missed` and `failed`), or that the remark speaks of.
+        format: The format that `backend` does not get the node in; empty for all.
+        remedy: The change of the request that might help.
+        facts: The numbers and names of the reason, as JSON has them: `{"term": "K", "found": 9, "allowed": "1..7"}`.
     """
 
     kind: Kind
     node: str
     pass_: str
     rule: str
-    why: str
+    reason: str
     because: tuple[str, ...] = ()
-    suggest: str = ""
+    advice: str = ""
     source: str = ""
+    backend: str = ""
+    format: str = ""
+    remedy: Remedy | None = None
+    facts: Mapping[str, Any] = field(default_factory=lambda: NO_FACTS, hash=False)
 
-    def as_dict(self) -> dict[str, object]:
-        """Return the remark as it stands in plans and `remarks.json`: `pass_` as `pass`, without empty fields."""
-        pairs = ((f.name.rstrip("_"), getattr(self, f.name)) for f in fields(self))
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in pairs if value}
+    @property
+    def why(self) -> str:
+        """The reason as a sentence: `not on acme-npu: K = 9; allowed: 1..7`."""
+        if not self.backend or self.kind not in ("missed", "failed"):
+            return self.reason
+        where = f"not in {self.format} on {self.backend}" if self.format else f"not on {self.backend}"
+        return f"{where}: {self.reason}"
+
+    @property
+    def suggest(self) -> str:
+        """The cheapest thing that the user can do about it, as text; or empty."""
+        return self.remedy.text if self.remedy is not None else self.advice
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the remark as in plans and `remarks.json`, without empty fields.
+
+        `why` is there for readers; `reason` only where it is not the same.
+        """
+        why = self.why
+        found = {
+            "kind": self.kind, "node": self.node, "pass": self.pass_, "rule": self.rule, "why": why,
+            "because": list(self.because), "suggest": self.suggest, "source": self.source, "backend": self.backend,
+            "format": self.format, "reason": "" if why == self.reason else self.reason,
+            "remedy": {} if self.remedy is None else self.remedy.as_dict(), "facts": dict(self.facts),
+        }  # fmt: skip
+        return {key: value for key, value in found.items() if value}
 
     @classmethod
-    def from_dict(cls, data: dict) -> Remark:
+    def from_dict(cls, data: Mapping[str, Any]) -> Remark:
         """Parse a mapping of `as_dict`.
 
         Raises:
             ValueError: A field is malformed.
             TypeError: A key is unknown, or `kind` or `pass` is missing.
         """
-        values = {("pass_" if key == "pass" else key): value for key, value in data.items()}
-        because = values.pop("because", ())
-        if not isinstance(because, (list, tuple)) or not all(isinstance(v, str) for v in (*because, *values.values())):
-            raise ValueError(f"the remark on '{values.get('node', '')}' has a field that is not text")
-        return cls(**{"node": "", "rule": "", "why": "", **values}, because=tuple(because))
+        if unknown := data.keys() - _KEYS:
+            raise TypeError(f"a remark has no field {sorted(map(str, unknown))[0]!r}")
+        if absent := {"kind", "pass"} - data.keys():
+            raise TypeError(f"a remark has no {min(absent)!r}")
+        because, facts, remedy = data.get("because", ()), data.get("facts", NO_FACTS), data.get("remedy")
+        texts = {key: data.get(key, "") for key in _TEXTS}
+        where = f"the remark on '{texts['node']}'"
+        if not isinstance(because, (list, tuple)) or not all(isinstance(v, str) for v in (*because, *texts.values())):
+            raise ValueError(f"{where} has a field that is not text")
+        if not isinstance(facts, Mapping):
+            raise ValueError(f"the facts of {where} are no mapping")
+        if texts["kind"] not in get_args(Kind):
+            raise ValueError(f"{where} has no kind {texts['kind']!r}")
+        return cls(
+            texts["kind"], texts["node"], texts["pass"], texts["rule"], texts["reason"] or texts["why"], tuple(because),
+            "" if remedy else texts["suggest"], texts["source"], texts["backend"], texts["format"],
+            Remedy.from_dict(remedy) if remedy else None, facts,
+        )  # fmt: skip
+
+    def alike(self) -> tuple[object, ...]:
+        """What remarks with the same reason share, whichever nodes they are about and name; it can be a key."""
+        facts = json.dumps(dict(self.facts), sort_keys=True) if self.facts else ""
+        pattern = template(self.reason)
+        return self.kind, self.pass_, self.rule, pattern, self.suggest, self.source, self.backend, self.format, facts
 
 
 def assumed(remarks: Iterable[Remark]) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.planning.observers import ObserverChoice
@@ -11,7 +12,7 @@ from dovetail.planning.observers import ObserverChoice
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
-__all__ = ["ParameterRule", "PortRule", "Refusal", "Verdict"]
+__all__ = ["ParameterRule", "PortRule", "Refusal", "Verdict", "facts_of"]
 
 
 class Refusal(NamedTuple):
@@ -21,14 +22,25 @@ class Refusal(NamedTuple):
         text: One readable sentence.
         source: File and line of the rule.
         open: Whether the reason is an extent that is not known before run time, which users can fix.
+        facts: The numbers and names of the reason, as JSON has them: what was found, and what is allowed.
     """
 
     text: str
     source: str
     open: bool = False
+    facts: Mapping[str, object] = MappingProxyType({})
 
     def __str__(self) -> str:
         return f"{self.text} [{self.source}]" if self.source else self.text
+
+
+def facts_of(reasons: Iterable[Refusal]) -> dict[str, object]:
+    """The facts of the reasons why a node is not supported, for a remark on it."""
+    found = [
+        {"text": reason.text, **({"source": reason.source} if reason.source else {}), **reason.facts}
+        for reason in reasons
+    ]
+    return {"reasons": found} if found else {}
 
 
 class ParameterRule(NamedTuple):

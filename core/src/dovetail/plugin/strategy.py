@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from dovetail.planning.remedy import Remedy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -69,10 +70,13 @@ class View(Protocol):
         """What an analysis finds in this model: `kind.compute(model, ctx)`, made once and shared by all strategies."""
 
     def remark(
-        self, kind: str, node: ir.Node | str, rule: str, why: str, *, because: object = (), suggest: str = "",
-        source: str = "",
+        self, kind: str, node: ir.Node | str, rule: str, why: str, *, because: object = (),
+        suggest: str | Remedy = "", source: str = "", backend: str = "", facts: Mapping[str, Any] = ...,
     ) -> None:  # fmt: skip
-        """Say why something was decided; see `dovetail.planning.remark.Remark`."""
+        """Say why something was decided; see `dovetail.passes.Context.remark`.
+
+        With `backend=view.backend.name`, a remark of kind `missed` says that the backend does not get the node.
+        """
 
 
 class Strategy(Protocol):
@@ -107,22 +111,6 @@ class FixUp(Protocol):
             view: Shows the claims of all backends.
             claims: The present claims for the view's backend.
         """
-
-
-class Remedy(NamedTuple):
-    """A change of a request that might bring a node to a backend.
-
-    Attributes:
-        text: What to do, as a command line has it: `--backend acme-npu:revision=3`.
-        pins: Pins to add.
-        edits: Edits to add.
-        options: Options of the backend to change.
-    """
-
-    text: str
-    pins: tuple[str, ...] = ()
-    edits: tuple[str, ...] = ()
-    options: Mapping[str, str] = MappingProxyType({})
 
 
 class Remedies(Protocol):

@@ -44,8 +44,9 @@ def cause_among(remarks: Iterable[Remark], node: PlannedNode, backend: str) -> C
     """
     said = [remark for remark in remarks if remark.kind in ("failed", "missed")]
     pinned = next((remark for remark in remarks if remark.rule == "pinned" and node.backend != backend), None)
-    own = [remark for remark in said if remark.why.startswith(f"not on {backend}")]
+    own = [remark for remark in said if remark.backend == backend]
     found = pinned or next((r for r in said if r.kind == "failed"), None) or next(iter(own or said), None)
     if found is None:
         return Cause("unclaimed", _UNCLAIMED)
-    return Cause(found.rule, found.why.removeprefix(f"not on {backend}: "), found.because, found.source)
+    why = found.reason if found.backend == backend and not found.format else found.why
+    return Cause(found.rule, why, found.because, found.source)

@@ -11,7 +11,6 @@ from dovetail.errors import DovetailError
 from dovetail.planning.placement import source_text
 from dovetail.suggestions import near_misses
 
-from dovetail_explain.suggestions import as_remedy
 from dovetail_explain.summary import coverage_line, reasons, suggestions, summary_lines
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def _explain_node(plan: Plan, name: str) -> list[str]:
     if len(lines) <= 1:
         lines.append("  no remarks: it is as in the source model")
     # What changes the request is tried; `remedy_lines` says with what success.
-    helpful = [r.suggest for r in remarks.get(name, ()) if r.suggest and as_remedy(r.suggest) is None]
+    helpful = [remark.advice for remark in remarks.get(name, ()) if remark.advice]
     return lines + [f"what would help: {text}" for text in dict.fromkeys(helpful)]
 
 

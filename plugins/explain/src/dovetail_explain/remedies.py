@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.compilation import Planner
 from dovetail.counting import counted
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, PinError
 from dovetail.passes import Context, Request
+from dovetail.planning.selectors import parse_pin
 from dovetail.plugin import Remedy
-
-from dovetail_explain.suggestions import as_remedy
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -33,12 +32,14 @@ class Tried(NamedTuple):
         remedy: The remedy.
         why_not: Why it does not help; empty if it does.
         nodes: How many nodes the backend has then.
+        refused: Why the backend refuses what a pin of the remedy asks for; empty if it does not.
     """
 
     backend: str
     remedy: Remedy
     why_not: str = ""
     nodes: int = 0
+    refused: str = ""
 
     def __str__(self) -> str:
         if self.why_not:
@@ -75,7 +76,7 @@ class Trials:
         self.made = 1
         self._with_options: dict[object, Plan | DovetailError] = {}
 
-    def of(self, name: str, suggested: Iterable[str] = ()) -> Iterator[Tried]:
+    def of(self, name: str, suggested: Iterable[Remedy] = ()) -> Iterator[Tried]:
         """Try what might bring a node to each backend that is preferred to the one that has it, the cheapest first.
 
         Candidates are what remarks on the node suggest, what the backend's strategy does, a pin, and other values of
@@ -83,7 +84,7 @@ class Trials:
 
         Args:
             name: The name of the node in the plan.
-            suggested: Suggestions of remarks; those that are no change of a request are left out.
+            suggested: What remarks on the node suggest.
         """
         node = self._plan.named(name)
         for backend in self.backends:
@@ -92,20 +93,20 @@ class Trials:
             yield from self.for_backend(backend, node, suggested)
 
     def for_backend(
-        self, backend: Backend, node: PlannedNode, suggested: Iterable[str] = (), refused: bool = False
+        self, backend: Backend, node: PlannedNode, suggested: Iterable[Remedy] = (), refused: bool = False
     ) -> Iterator[Tried]:
         """Try what might bring a node to one backend, up to the first remedy that works.
 
         Args:
             backend: The backend.
             node: The node.
-            suggested: Suggestions of remarks.
+            suggested: What remarks on the node suggest.
             refused: The backend's file refuses the node, so that no pin of it can help.
         """
         name = node.name or node.output
-        of_remarks = [found for text in suggested if (found := as_remedy(text)) is not None]
-        owned = (*of_remarks, *self._of_strategies.get(name, ()))
-        asked = [remedy for owner, remedy in owned if owner in (backend.name, "")]
+        of_remarks = [remedy for remedy in suggested if _backend_of(remedy) in (backend.name, "")]
+        of_strategies = self._of_strategies.get(name, ())
+        asked = [*of_remarks, *(remedy for owner, remedy in of_strategies if owner in (backend.name, ""))]
         candidates: dict[object, Remedy] = {}
         own = () if refused else (_pin(name, backend),)
         for remedy in (*asked, *own, *_options(backend)):
@@ -119,7 +120,7 @@ class Trials:
     def _try(self, backend: str, remedy: Remedy, wanted: PlannedNode) -> Tried:
         plan = self._planned(backend, remedy)
         if isinstance(plan, DovetailError):
-            return Tried(backend, remedy, plan.message)
+            return Tried(backend, remedy, plan.message, 0, plan.reason if isinstance(plan, PinError) else "")
         node = _again(plan, wanted)
         if node is None or node.backend != backend:
             return Tried(backend, remedy, f"it is on {node.backend} all the same" if node is not None else "it is gone")
@@ -189,3 +190,12 @@ def _options(backend: Backend) -> Iterator[Remedy]:
         for value in values:
             if value != backend.chosen.get(option):
                 yield Remedy(f"--backend {backend.name}:{option}={value}", options={option: value})
+
+
+def _backend_of(remedy: Remedy) -> str:
+    """The backend that a remedy is for; empty for any."""
+    try:
+        named = (parse_pin(pin)[1] for pin in remedy.pins)
+        return remedy.backend or next(named, "")
+    except DovetailError:  # of a result that was edited; trying it gives the message
+        return ""

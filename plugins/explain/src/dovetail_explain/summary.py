@@ -10,8 +10,6 @@ from dovetail.counting import counted
 from dovetail.planning.placement import HOST
 from dovetail.planning.remark import SLOT, template
 
-from dovetail_explain.suggestions import as_remedy
-
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
@@ -79,10 +77,11 @@ def suggestions(plan: Plan, names: Collection[str] | None = None, advice: bool =
         names: The nodes; all if None.
         advice: Also those that are no change of the request, and so cannot be tried.
     """
-    counts = Counter(r.suggest for r in plan.remarks if r.suggest and (names is None or r.node in names))
+    wanted = [remark for remark in plan.remarks if remark.suggest and (names is None or remark.node in names)]
+    counts = Counter((remark.suggest, remark.remedy is not None) for remark in wanted)
     lines = []
-    for text, number in counts.most_common():
-        if as_remedy(text) is not None:
+    for (text, can_be_tried), number in counts.most_common():
+        if can_be_tried:
             lines.append(f"suggested for {counted(number, 'node')}, and tried where one of them is explained: {text}")
         elif advice:
             lines.append(f"what would help {counted(number, 'node')}: {text}")

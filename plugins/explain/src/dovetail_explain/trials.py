@@ -16,12 +16,12 @@ from dovetail_files.digests import file_sha256
 
 from dovetail_explain.causes import cause_of
 from dovetail_explain.remedies import Trials
-from dovetail_explain.suggestions import as_remedy
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.remedy import Remedy
     from dovetail.plugin import PluginSet
 
     from dovetail_explain.remedies import Tried
@@ -50,7 +50,7 @@ def remedy_lines(
         DovetailError: A model is given that is not the one of the plan.
     """
     suggested = suggestions_for(plan, node)
-    untried = [f"suggested, and not tried: {text}" for text in dict.fromkeys(suggested)]
+    untried = [f"suggested, and not tried: {text}" for text in dict.fromkeys(remedy.text for remedy in suggested)]
     if not plan.summary.get("request") or not _wanted_elsewhere(node, plan):
         return untried
     name = node.name or node.output
@@ -75,14 +75,13 @@ def none_after(why: str, tried: Sequence[Tried]) -> str:
         tried: What was tried in vain.
     """
     pin = next((one for one in tried if one.remedy.pins and not one.remedy.edits), None)
-    _, _, refused = ("", "", "") if pin is None else pin.why_not.partition(" refuses ")
-    _, _, reason = refused.partition(": ")
+    reason = "" if pin is None else pin.refused
     return why if not reason or why in reason or reason in why else f"{why}; pinned, {reason}"
 
 
-def suggestions_for(plan: Plan, node: PlannedNode) -> list[str]:
+def suggestions_for(plan: Plan, node: PlannedNode) -> list[Remedy]:
     """What remarks on a node suggest, as far as it can be tried."""
-    return [r.suggest for r in plan.remarks if r.node == node.name and r.suggest and as_remedy(r.suggest)]
+    return [remark.remedy for remark in plan.remarks if remark.node == node.name and remark.remedy is not None]
 
 
 def trials_for(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, PinError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.planning.claim import claim_of
 from dovetail.planning.identity import key_of
@@ -130,9 +130,9 @@ class Claiming:
         # Whether a newer node can be brought to its opset is asked node by node; see `Judges`.
         if low <= self.model.opset:
             return True
-        why = f"not on {backend.name}: its tools read opset {low} to {high}, the model has {self.model.opset}"
+        why = f"its tools read opset {low} to {high}, the model has {self.model.opset}"
         suggest = f"export the model with an opset from {low} to {high}"
-        self.ctx.remark("missed", "", "opset", why, suggest=suggest, source=backend.source)
+        self.ctx.remark("missed", "", "opset", why, suggest=suggest, source=backend.source, backend=backend.name)
         return False
 
     def _claim_pinned(self) -> None:
@@ -154,9 +154,11 @@ class Claiming:
             self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 
 
-def pin_refused(pin: Pin, why: str) -> DovetailError:
+def pin_refused(pin: Pin, why: str) -> PinError:
     """The error for a pin to what its backend refuses."""
-    return DovetailError(
+    return PinError(
         f"{pin.text}: {pin.backend} refuses '{pin.node.name}'{from_source(pin.node)}: {why}",
         "choose another backend for it",
+        pin.backend,
+        why,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
+from dovetail.plugin import Remedy, remedy
 
 from dovetail_placement.claim_checks import ask_for_claims
 from dovetail_placement.strategy_options import made_strategy
@@ -33,10 +34,10 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
         why = f"{backend.name} got no node of the model, which runs elsewhere as a whole"
         why += f": {_reason(claiming, backend, ctx)}"
         name, claims = _best_strategy(claiming, backend, ctx)
-        suggest = "`dovetail explain OUT --all` says why of every node"
+        suggest: str | Remedy = "`dovetail explain OUT --all` says why of every node"
         if claims:
-            suggest = f"--backend {backend.name}:strategy={name}"
-            why += f"; {suggest} would claim {counted(claims, 'node')}"
+            suggest = remedy(options={"strategy": name}, backend=backend.name)
+            why += f"; {suggest.text} would claim {counted(claims, 'node')}"
         ctx.remark("analysis", "", "no-nodes", why, suggest=suggest)
 
 

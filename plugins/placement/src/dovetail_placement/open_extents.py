@@ -77,7 +77,7 @@ def _with_followers(nodes: list[ir.Node], open_: set[int], backend: Backend, rem
     found = set(open_)
     for remark in remarks:
         node = by_name.get(remark.node)
-        if node is None or remark.kind != "missed" or not remark.why.startswith(f"not on {backend.name}"):
+        if node is None or remark.kind != "missed" or remark.backend != backend.name:
             continue
         if remark.rule == _LOST_SHAPE:
             if remark.suggest:

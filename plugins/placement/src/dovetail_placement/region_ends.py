@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dovetail.planning.verdict import facts_of
+
 from dovetail_placement.claiming import pin_refused
 
 if TYPE_CHECKING:
@@ -44,8 +46,10 @@ def settle_region_ends(claiming: Claiming) -> None:
             _check_pinned(pin, claim, verdict)
         if verdict.ok is False:
             reasons = verdict.reasons
-            why = f"not on {name}: {'; '.join(reason.text for reason in reasons)}"
-            claiming.ctx.remark("missed", node, "region-end", why, source=reasons[0].source if reasons else "")
+            why, source = "; ".join(reason.text for reason in reasons), reasons[0].source if reasons else ""
+            claiming.ctx.remark(
+                "missed", node, "region-end", why, source=source, backend=name, facts=facts_of(reasons)
+            )  # fmt: skip
             claiming.withdraw(node, name)
             lost[name] = None
         elif verdict.types != claim.ports:

@@ -5,15 +5,19 @@ lines:
 
     {"kind": "passed", "pass": "assign-types", "rule": "policy-lower", "why": "computed in bfloat16", "nodes": ["a"]}
 
-A node that others forced is a list: its name and their names. Quoted names in `why` that differ between nodes become
-slots (`'{}'`), and the node is a list of its name, the nodes that forced it, and the names for the slots:
+A node that others forced is a list: its name and their names. Quoted names in the reason that differ between nodes
+become slots (`'{}'`), and the node is a list of its name, the nodes that forced it, and the names for the slots:
 `["y_to_float32", ["z"], ["y"]]`.
+
+`why` is for people; programs read `rule`, `backend`, `format`, `remedy` and `facts`, and `reason`, which is `why`
+without the backend. See `docs/kinds/results.md`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from dovetail.planning.remark import SLOT, Remark, template
@@ -30,7 +34,7 @@ def grouped(remarks: Iterable[Remark]) -> list[dict[str, Any]]:
     open_lines: dict[tuple, int] = {}
     last: dict[str, int] = {}  # by node: the line with its latest remark
     for remark in remarks:
-        key = (remark.kind, remark.pass_, remark.rule, template(remark.why), remark.suggest, remark.source)
+        key = remark.alike()
         index = open_lines.get(key)
         if not remark.node or index is None or len(lines[index]) == _PER_LINE or index < last.get(remark.node, 0):
             index = len(lines)
@@ -46,14 +50,14 @@ def _line(members: list[Remark]) -> dict[str, Any]:
     first = members[0]
     if len(members) == 1:
         return first.as_dict()
-    same = all(remark.why == first.why for remark in members)
+    same = all(remark.reason == first.reason for remark in members)
     line = {key: value for key, value in first.as_dict().items() if key not in ("node", "because")}
     if not same:
-        line["why"] = template(first.why)
+        line |= {key: template(line[key]) for key in ("why", "reason") if key in line}
     nodes: list[Any] = []
     for remark in members:
         if not same:
-            nodes.append([remark.node, list(remark.because), _QUOTED.findall(remark.why)])
+            nodes.append([remark.node, list(remark.because), _QUOTED.findall(remark.reason)])
         else:
             nodes.append([remark.node, *remark.because] if remark.because else remark.node)
     return {**line, "nodes": nodes}
@@ -82,21 +86,21 @@ def ungrouped(lines: Iterable[dict[str, Any]]) -> Iterator[Remark]:
 def _one(shared: Remark, entry: Any) -> Remark:
     """Return the remark of one entry: a name, a name with `because`, or both with names for the slots."""
     because: Any = ()
-    why = shared.why
+    reason: str | None = shared.reason
     name = entry
     if isinstance(entry, list) and entry:
         if isinstance(entry[-1], list):
             name, because, *names = entry
-            why = _filled(why, names[0]) if len(names) == 1 else None
+            reason = _filled(shared.reason, names[0]) if len(names) == 1 else None
         else:
             name, *because = entry
-    if type(name) is not str or why is None or because and not _texts(because):
+    if type(name) is not str or reason is None or because and not _texts(because):
         raise ValueError(f"{str(entry)[:40]!r} is not a node of a remark")
-    return Remark(shared.kind, name, shared.pass_, shared.rule, why, tuple(because), shared.suggest, shared.source)
+    return replace(shared, node=name, reason=reason, because=tuple(because))
 
 
-def _filled(why: str, names: Any) -> str | None:
-    parts = why.split(SLOT)
+def _filled(reason: str, names: Any) -> str | None:
+    parts = reason.split(SLOT)
     if not _texts(names) or len(parts) != len(names) + 1:
         return None
     return "".join(f"{part}'{name}'" for part, name in zip(parts, names)) + parts[-1]

@@ -143,7 +143,7 @@ def _reasons(compiled: CompiledModel, backend: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for remark in compiled.remarks:
         if remark.kind in ("missed", "failed") and remark.node in elsewhere:
-            found[remark.why.removeprefix(f"not on {backend}: ")] = None
+            found[remark.reason if remark.backend == backend else remark.why] = None
     if not compiled.plan.nodes:
         found["nothing of it is left to run: it was computed while it was compiled"] = None
     return tuple(found)[:_MOST_REASONS]

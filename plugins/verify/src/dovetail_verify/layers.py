@@ -89,6 +89,12 @@ class Layer:
             "at_outputs_snr_db": None if self.at_outputs is None else _plain(self.at_outputs),
         }
 
+    def figures(self) -> dict[str, Any]:
+        """The figures that were measured, as JSON has them."""
+        found = {key: value for key, value in self.as_dict().items() if key in ("alone", "accumulated")}
+        found["at_outputs_snr_db"] = self.as_dict()["at_outputs_snr_db"]
+        return {key: value for key, value in found.items() if value is not None}
+
     def sentence(self) -> str:
         """The figures as one sentence."""
         parts = []
@@ -146,11 +152,12 @@ class LayerErrors:
         compiled.plan.summary["layers"] = {**self.as_dict(), "layers": worst}
         for rank, layer in enumerate(self.layers, start=1):
             place = f"number {rank} of {counted(len(self.layers), 'layer')} by {self.by}"
-            why = f"{layer.sentence()}; {place}"
-            compiled.plan.remarks.append(Remark("analysis", layer.node, "layers", "layer-error", why))
+            why, facts = f"{layer.sentence()}; {place}", {**layer.figures(), "rank": rank}
+            compiled.plan.remarks.append(Remark("analysis", layer.node, "layers", "layer-error", why, facts=facts))
             follows = f"it moves the numbers of '{layer.node}': {why}"
             compiled.plan.remarks += [
-                Remark("analysis", name, "layers", "layer-error", follows, (layer.node,)) for name in layer.moving
+                Remark("analysis", name, "layers", "layer-error", follows, (layer.node,), facts=facts)
+                for name in layer.moving
             ]
 
 

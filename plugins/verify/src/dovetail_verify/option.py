@@ -197,7 +197,7 @@ def _not_verified(job: CompileJob, error: DovetailError) -> Remark:
     model = job.original.path or "MODEL"
     return Remark(
         "analysis", "", "compile", "not-verified", f"the result was not verified: {error.message}",
-        suggest=f"`dovetail verify {shlex.quote(str(model))} OUT --data FILE` where the engine is",
+        advice=f"`dovetail verify {shlex.quote(str(model))} OUT --data FILE` where the engine is",
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ __all__ = ["HbReport", "OutputRow", "Row", "hb_report", "rows_of"]
 
 _BACKEND = "bpu-int8"
 _PLACE = "place"
-_LAYER, _COSINE = "layer-error", re.compile(r"cosine (-?[0-9.]+)")
+_LAYER = "layer-error"
 _FINE, _LOST = 0.99, 0.8  # what the vendor calls fine, and a clear loss
 _FLOATS = {"float32": "float"}
 _NO_COSINES = (
@@ -221,29 +220,31 @@ def _cosines(remarks: Iterable[Remark]) -> dict[str, float]:
     """The cosine similarities that `compile --layers` has left."""
     found: dict[str, float] = {}
     for remark in remarks:
-        if remark.rule == _LAYER and (cosine := _COSINE.search(remark.why)):
-            found.setdefault(remark.node, float(cosine[1].rstrip(".")))
+        if remark.rule != _LAYER:
+            continue
+        # A result may have been edited, so nothing is certain about its facts.
+        match remark.facts.get("accumulated"):
+            case {"cosine": float() | int() as cosine}:
+                found.setdefault(remark.node, float(cosine))
     return found
 
 
 def _reasons(remarks: Iterable[Remark]) -> dict[str, str]:
     """Why nodes are not on the BPU: what was said of them last, in one clause."""
     found: dict[str, str] = {}
-    prefix = f"not on {_BACKEND}"
     for remark in remarks:
-        own = remark.why.startswith(prefix) or remark.pass_ == _PLACE and not remark.why.startswith("not on ")
-        if remark.kind in ("missed", "failed") and own:
-            found[remark.node] = _clause(remark.why.removeprefix(prefix).lstrip(":, "))
-        elif remark.rule == "pinned" and remark.node not in found:
-            found[remark.node] = _clause(remark.why)
+        own = remark.backend == _BACKEND or remark.pass_ == _PLACE and not remark.backend
+        if remark.kind in ("missed", "failed") and own or remark.rule == "pinned" and remark.node not in found:
+            found[remark.node] = _clause(remark)
     return found
 
 
-def _clause(why: str) -> str:
-    """The first of several reasons, with what would be allowed."""
-    first, _, rest = why.partition("; ")
-    following = rest.partition("; ")[0]
-    return f"{first}; {following}" if following.startswith("allowed: ") else first
+def _clause(remark: Remark) -> str:
+    """The first of several reasons."""
+    match remark.facts.get("reasons"):
+        case [{"text": str() as text}, *_]:
+            return text
+    return remark.reason
 
 
 def _outputs(result: CompiledModel, plan: Plan, cosines: Mapping[str, float]) -> list[OutputRow]:

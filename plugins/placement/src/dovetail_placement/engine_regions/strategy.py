@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.planning.claim import Claims
-from dovetail.plugin.strategy import Remedy
+from dovetail.planning.remedy import Remedy, remedy
 from dovetail_regions.regions import reads_of
 
 from dovetail_placement.engine_regions.atoms import atoms_of
@@ -80,12 +80,11 @@ class EngineRegionsStrategy(Autocast):
         name = view.backend.name
         if view.verdict(node).ok is False:
             return
-        yield Remedy(shlex.join(["--pin", f"{node.name}={name}"]), pins=(f"{node.name}={name}",))
+        yield remedy((f"{node.name}={name}",))
         for other in (*view.producers(node), *view.readers(node)):
             owner = view.claimed(other.node)
             if (owner is None or owner[0] != name) and view.verdict(other.node).ok is not False:
-                pins = (f"{node.name}={name}", f"{other.node.name}={name}")
-                yield Remedy(" ".join(f"--pin {shlex.quote(pin)}" for pin in pins), pins=pins)
+                yield remedy((f"{node.name}={name}", f"{other.node.name}={name}"))
 
     def _lost(self, view: View, found: Sequence[LostShape], pinned: set[ir.Node]) -> set[ir.Node]:
         gone: set[ir.Node] = set()
@@ -93,21 +92,19 @@ class EngineRegionsStrategy(Autocast):
             if node in pinned or node in gone or view.only_here(node):
                 continue
             who = f"'{culprit.name}' ({culprit.op_type}) lost it" if culprit is not None else "the model gives none"
-            why = f"not on {view.backend.name}: it reads '{value.name}', whose shape nobody knows: {who}"
+            why, name = f"it reads '{value.name}', whose shape nobody knows: {who}", view.backend.name
             because = (culprit,) if culprit is not None else ()
-            view.remark("missed", node, "lost-shape", why, because=because, suggest=suggest)
-            self._withdrawn[node] = why
+            view.remark("missed", node, "lost-shape", why, because=because, suggest=suggest, backend=name)
+            self._withdrawn[node] = f"not on {name}: {why}"
             gone.add(node)
         return gone
 
     def _moved(self, view: View, found: Sequence[ir.Node]) -> set[ir.Node]:
         gone = [node for node in found if not view.only_here(node)]
-        why = (
-            f"not on {view.backend.name}: nodes outside of its regions alone read it, and have what it takes extents of"
-        )
+        why, name = "nodes outside of its regions alone read it, and have what it takes extents of", view.backend.name
         for node in gone:
-            view.remark("missed", node, "moved", why)
-            self._withdrawn[node] = why
+            view.remark("missed", node, "moved", why, backend=name)
+            self._withdrawn[node] = f"not on {name}: {why}"
         return set(gone)
 
     def _dropped(self, view: View, part: Part, pinned: set[ir.Node], fixed: set[ir.Node]) -> set[ir.Node]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.planning.verdict import facts_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.strategy import View
@@ -19,6 +21,6 @@ def remark_refusal(view: View, node: ir.Node, refused: ir.Node) -> None:
     if refused is not node:
         why, because = f"'{refused.name}' in its body cannot go there: {why}", (refused,)
     view.remark(
-        "missed", node, "not-supported", f"not on {view.backend.name}: {why}", because=because,
-        source=reasons[0].source if reasons else "",
+        "missed", node, "not-supported", why, because=because, source=reasons[0].source if reasons else "",
+        backend=view.backend.name, facts=facts_of(reasons),
     )  # fmt: skip

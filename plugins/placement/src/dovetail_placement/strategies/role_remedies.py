@@ -7,11 +7,10 @@ in any case, after the pin that keeps the rules. Alone in its region, a node wan
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import Remedy
+from dovetail.plugin import Remedy, remedy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -31,8 +30,8 @@ def remedies_of_manual(node: ir.Node, backend: str, edits: Mapping[str, str]) ->
         edits: The edits that give it a neighbour, by side, as far as there are any.
     """
     pin = f"{node.name}={backend}"
-    yield _remedy(pin=pin)
-    yield from (_remedy((edits[side],), pin) for side in _SIDES if side in edits)
+    yield remedy((pin,))
+    yield from (remedy((pin,), (edits[side],)) for side in _SIDES if side in edits)
 
 
 def remedies_of_lost(
@@ -49,14 +48,9 @@ def remedies_of_lost(
     """
     name = view.backend.name
     if blocker is not None and view.verdict(blocker).role == "manual" and view.verdict(blocker).ok is not False:
-        yield _remedy(pin=f"{blocker.name}={name}")
+        yield remedy((f"{blocker.name}={name}",))
     chosen = [edits[at] for at in (_SIDES if side == "before" else _SIDES[::-1]) if at in edits]
-    yield from (_remedy((edit,)) for edit in chosen)
-    yield from (_remedy((edit,), f"{node.name}={name}") for edit in chosen)
+    yield from (remedy(edits=(edit,)) for edit in chosen)
+    yield from (remedy((f"{node.name}={name}",), (edit,)) for edit in chosen)
     if len(chosen) > 1:
-        yield _remedy(tuple(chosen))
-
-
-def _remedy(edits: tuple[str, ...] = (), pin: str = "") -> Remedy:
-    words = [f"--pin {shlex.quote(pin)}"] * bool(pin) + [f"--edit {shlex.quote(edit)}" for edit in edits]
-    return Remedy(" ".join(words), pins=(pin,) if pin else (), edits=edits)
+        yield remedy(edits=tuple(chosen))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.planning.claim import Claims, claim_of
 from dovetail.planning.edits import Edit
+from dovetail.planning.remedy import remedy
 
 from dovetail_placement.strategies.integers import Candidates
 from dovetail_placement.strategies.refusals import remark_refusal
@@ -204,7 +204,7 @@ class Roles:
 def _remark(view: View, node: ir.Node, loss: Loss) -> None:
     what = "it is passive, and " if loss.rule == "passive" else ""
     because = (loss.because,) if loss.because is not None else ()
-    view.remark("missed", node, loss.rule, f"not on {view.backend.name}: {what}{loss.why}", because=because)
+    view.remark("missed", node, loss.rule, what + loss.why, because=because, backend=view.backend.name)
 
 
 def _pinned(candidates: Candidates) -> Iterator[tuple[ir.Node, Claim]]:
@@ -233,10 +233,10 @@ def _remarked(candidates: Candidates, node: ir.Node, asked: bool) -> bool:
     elif len(whole) > 1:
         view.remark("missed", node, "control-flow", "numbers in bodies are not quantised")
     elif view.verdict(node).role == "manual" and not asked:
-        why = f"not on {name}: {node.op_type} is quantised only where somebody asks for it"
-        view.remark("missed", node, "manual", why, suggest=shlex.join(["--pin", f"{node.name}={name}"]))
+        why = f"{node.op_type} is quantised only where somebody asks for it"
+        view.remark("missed", node, "manual", why, suggest=remedy((f"{node.name}={name}",)), backend=name)
     elif not view.verdict(node).role:
-        view.remark("missed", node, "no-role", f"not on {name}: its file gives {node.op_type} no role")
+        view.remark("missed", node, "no-role", f"its file gives {node.op_type} no role", backend=name)
     else:
         return False
     return True
