@@ -11,6 +11,22 @@ distributions bring further functions, `dovetail.verify` say; see `dovetail.memb
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dovetail.api import backends as backends, compile as compile, load as load, open as open, plan as plan
+    from dovetail.compiled import CompiledModel as CompiledModel
+    from dovetail.errors import (
+        DovetailError as DovetailError,
+        GoalError as GoalError,
+        ResultError as ResultError,
+        UsageError as UsageError,
+        VerificationError as VerificationError,
+    )
+    from dovetail.ir.model import Model as Model
+    from dovetail.passes import Context as Context, Pass as Pass, Pipeline as Pipeline, Request as Request
+    from dovetail.passes.instrumentation import Instrumentation as Instrumentation
+    from dovetail.plugin import hookimpl as hookimpl, load_plugins as load_plugins
 
 __version__ = "0.1.0"
 
@@ -29,7 +45,7 @@ _PUBLIC = {
 __all__ = ["__version__", *_PUBLIC]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
     from dovetail.member_functions import member_function

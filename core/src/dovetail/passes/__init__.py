@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dovetail.passes.base import Pass as Pass, STAGES as STAGES, load_pass as load_pass
+    from dovetail.passes.composition import compose as compose
+    from dovetail.passes.context import Analysis as Analysis, Context as Context
+    from dovetail.passes.instrumentation import Instrumentation as Instrumentation
+    from dovetail.passes.manager import Manager as Manager
+    from dovetail.passes.pipeline import Pipeline as Pipeline
+    from dovetail.passes.request import BackendChoice as BackendChoice, Request as Request
+    from dovetail.passes.result import PassResult as PassResult, Result as Result
+    from dovetail.passes.steps import Fixpoint as Fixpoint, Nested as Nested
 
 _PUBLIC = {
     **dict.fromkeys(("STAGES", "Pass", "load_pass"), "dovetail.passes.base"),
@@ -18,10 +30,12 @@ _PUBLIC = {
 __all__ = sorted(_PUBLIC)
 
 
-def __getattr__(name: str):
-    if name in _PUBLIC:
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'dovetail.passes' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker reports names that are not imported above
+
+    def __getattr__(name: str) -> object:
+        if name in _PUBLIC:
+            return getattr(importlib.import_module(_PUBLIC[name]), name)
+        raise AttributeError(f"module 'dovetail.passes' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
