@@ -58,18 +58,18 @@ def compile_job(
     if found is None and request.data is not None:
         input_data(request.data).check(original)
     watch = instrumentation or Instrumentation(progress=aloud(progress))
-    latest = request, Planner(original, ctx, passes, watch)
+    latest, given = (request, Planner(original, ctx, passes, watch)), request
 
-    def innermost(asked: Asked | None = None, changed: Request | None = None) -> CompiledModel:
+    def innermost(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
         nonlocal latest
-        wanted = changed or request
-        if found is not None and not asked and wanted is request:
+        wanted = request or given
+        if found is not None and not asked and wanted is given:
             return found
         if wanted is not latest[0]:
             other = Context(wanted, plugins=plugins)
             other.load_backends()
             other.try_engines = try_engines
-            if wanted.data is request.data:
+            if wanted.data is given.data:
                 other.measured = ctx.measured
             latest = wanted, Planner(original, other, passes, watch)
         compiled = latest[1].compile(asked)
@@ -77,7 +77,7 @@ def compile_job(
         mark(compiled)
         if wanted.options:
             compiled.plan.summary["options"] = {name: dict(values) for name, values in wanted.options.items()}
-        if request.data is not None and not options.owns("verify"):
+        if given.data is not None and not options.owns("verify"):
             compiled.plan.remarks.append(_UNVERIFIED)
         return compiled
 

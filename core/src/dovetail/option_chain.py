@@ -114,14 +114,15 @@ class OptionChain:
 
 
 def _wrapped(found: InstalledOption, job: CompileJob, inner: Proceed) -> Proceed:
-    def compile_inside(asked: Asked | None = None, changed: Request | None = None) -> CompiledModel:
+    def compile_inside(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
         passing: list[BaseException] = []
+        further_out, changed = asked or {}, request
 
-        def proceed(more: Asked | None = None, request: Request | None = None) -> CompiledModel:
+        def proceed(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
             try:
                 # What an option further out asks for, this one cannot take back.
                 with own_output():
-                    return inner({**(more or {}), **(asked or {})}, request or changed)
+                    return inner({**(asked or {}), **further_out}, request or changed)
             except BaseException as error:
                 passing.append(error)
                 raise

@@ -145,6 +145,12 @@ def test_a_keyword_that_nobody_owns_has_near_misses(hello, model):
         dovetail.compile(model, "host", min_snr=30, plugins=without)
 
 
+def test_what_an_option_proceeds_with_may_be_named(hello, model):
+    hello("""compiled = proceed(asked={"dense": ("high", "a test")}, request=job.request)
+        return compiled""")
+    assert str(dovetail.compile(model, "cpu-bf16").plan.find("a").precision) == "float32"
+
+
 def test_it_may_compile_several_times_with_nodes_high_or_low(hello, model):
     hello("""high = proceed({"dense": ("high", "a test")})
         seen.append(str(high.plan.find("a").precision))
