@@ -16,7 +16,7 @@ FILES = sorted(CORE.rglob("*.py"))
 OPERATORS = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-MOST = 5_500
+MOST = 5_700
 """Lines of code of core, without comments, docstrings and blank lines. Raising it needs a reason in the commit."""
 
 LONGEST = 500

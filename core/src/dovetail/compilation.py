@@ -127,10 +127,10 @@ class Planner:
         else:
             # What earlier rounds left behind are graphs, whose nodes refer to each other.
             gc.collect()
-            self.prepare()
+            prepared = self.prepare()
             self._ctx.begin_round(self._after)
             with gc_paused():
-                work = self._prepared.clone()
+                work = prepared.clone()
             self._run(work, "decide")
         with gc_paused():
             return work, Plan.extract(work, self._ctx, self._original)

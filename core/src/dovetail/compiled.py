@@ -107,7 +107,7 @@ class CompiledModel:
         from dovetail.plugin.loader import load_plugins
 
         make = runner_class(self.registry or load_plugins().registry)
-        return make and make(self)
+        return None if make is None else make(self)
 
     @property
     def runner(self) -> Runner:
@@ -198,7 +198,7 @@ class CompiledModel:
         else:
             for node, placement in placed:
                 text = str(placement.precision or "")
-                rows[operator(node), placement.backend, text, _reported(executed.get(node.name), placement)] += 1
+                rows[operator(node), placement.backend, text, _reported(executed.get(node.name or ""), placement)] += 1
         keys = ("operator", "backend", "precision", "executed")
         return [
             {**dict(zip(keys, row)), "nodes": number}
@@ -237,7 +237,7 @@ class CompiledModel:
         """The operator of a node; that of the plan where several nodes stand for one of it."""
         split = {node.metadata_props[PART] for node in self._placed_nodes() if PART in node.metadata_props}
         planned = {node.name: node.op_type for node in self.plan.nodes if node.name in split} if split else {}
-        return lambda node: planned.get(node.name, node.op_type)
+        return lambda node: planned.get(node.name or "", node.op_type)
 
     def _placed_nodes(self) -> Iterator[ir.Node]:
         """All nodes, with those of functions and of compiled regions instead of the nodes that stand for them."""

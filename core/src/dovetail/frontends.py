@@ -106,7 +106,7 @@ def _converted(source: object, registry: Registry, path: Path | None) -> Model |
         raise DovetailError(f"no front end takes {type(source).__name__}", _WAY_OUT)
     for found in able:
         with calling(found.who):
-            model = found.made.convert(source, path)
+            model: Model | None = found.made.convert(source, path)
         if model is not None:
             return model
     return None
@@ -121,7 +121,8 @@ def open_declared(path: Path, registry: Registry) -> Model:
     for found in _installed(registry):
         if hasattr(found.made, "open_declared"):
             with calling(found.who):
-                return found.made.open_declared(path)
+                model: Model = found.made.open_declared(path)
+            return model
     raise DovetailError(f"{path}: no front end reads such files", _WAY_OUT)
 
 

@@ -18,7 +18,8 @@ _RUNNER = "regions"
 
 def runner_class(registry: Registry) -> type[Runner] | None:
     """What runs compiled models, the executor `regions`; None if it is not installed."""
-    return registry.executor.get(_RUNNER)
+    runner: type[Runner] | None = registry.executor.get(_RUNNER)
+    return runner
 
 
 def cannot_run() -> DovetailError:
@@ -32,4 +33,5 @@ def input_data(data: object) -> InputData:
     Raises:
         DovetailError: Nothing that reads data is installed.
     """
-    return member_function("input_data")(data)
+    given: InputData = member_function("input_data")(data)
+    return given

@@ -61,6 +61,7 @@ class Length:
 class Hooks:
     def __init__(self):
         self.calls = []
+        self.plugins = []
 
     def call(self, hook, **arguments):
         self.calls.append((hook, arguments["pass_"].name))

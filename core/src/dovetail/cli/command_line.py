@@ -6,7 +6,7 @@ import argparse
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dovetail import __version__
 from dovetail.distributions import to_install
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dovetail.plugin.commands import Command
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.registry import Registry
+
+    _Subparsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 
 __all__ = ["CommandLine"]
 
@@ -93,7 +95,7 @@ class CommandLine:
             _list_commands(listed, registry)
         return parser
 
-    def _add_called(self, listed: argparse._SubParsersAction, command: Command) -> None:
+    def _add_called(self, listed: _Subparsers, command: Command) -> None:
         # What an abbreviation means would depend on what is installed: `--verify` would be `--verify-each` without the
         # plugin that verifies.
         parser = listed.add_parser(command.name, help=command.summary, description=command.summary, allow_abbrev=False)
@@ -117,7 +119,7 @@ class CommandLine:
                 self.options.append(found)
 
 
-def _list_commands(listed: argparse._SubParsersAction, registry: Registry) -> None:
+def _list_commands(listed: _Subparsers, registry: Registry) -> None:
     """Add a line for every command that loads; warn of the others."""
     for name in registry.command:
         try:

@@ -45,7 +45,8 @@ def no_arguments(parser: argparse.ArgumentParser) -> None:
 
 def plugins_of(args: argparse.Namespace) -> PluginSet:
     """The installed plugins without those left out."""
-    return args.command_line.plugins
+    plugins: PluginSet = args.command_line.plugins
+    return plugins
 
 
 def option_keywords(args: argparse.Namespace) -> dict[str, Any]:

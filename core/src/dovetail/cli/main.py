@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TextIO
 
 from dovetail.cli.command_line import CommandLine
 from dovetail.cli.output import note
@@ -98,7 +99,14 @@ def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
 def _short_warnings() -> Iterator[None]:
     """Print a warning as one line, without the line of code that gave it."""
 
-    def show(message, category, filename, lineno, file=None, line=None):
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         note(f"warning: {message}")
 
     with warnings.catch_warnings():

@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
 def _document(registry: Registry, entry: Entry) -> dict[str, Any]:
     from dovetail.passes.base import load_pass, summary_of
 
-    item = {"name": entry.name, "distribution": entry.owner, "stage": None, "summary": "", "options": [], "error": ""}
+    item: dict[str, Any] = {"name": entry.name, "distribution": entry.owner}
+    item |= {"stage": None, "summary": "", "options": [], "error": ""}
     try:
         cls = load_pass(registry, entry.name)
     except DovetailError as error:

@@ -11,6 +11,17 @@ if TYPE_CHECKING:
 __all__ = ["insert_after_value", "insert_beside", "insert_on_edge", "replace_uses_except"]
 
 
+def _graph_of(node: ir.Node) -> ir.Graph:
+    """The graph that holds `node`.
+
+    Raises:
+        ValueError: None does: the node was taken out, or never put in.
+    """
+    if node.graph is None:
+        raise ValueError(f"{node.name or node.op_type} is in no graph")
+    return node.graph
+
+
 def replace_uses_except(old: ir.Value, new: ir.Value, keep: Collection[ir.Node] = ()) -> int:
     """Replace `old` by `new` in all readers except the nodes in `keep`; graph outputs are not changed.
 
@@ -40,7 +51,7 @@ def insert_on_edge(node: ir.Node, index: int, make: Callable[[ir.Value], ir.Node
     if value is None:
         raise ValueError(f"input {index} of {node.name or node.op_type} is absent")
     inserted = make(value)
-    node.graph.insert_before(node, inserted)
+    _graph_of(node).insert_before(node, inserted)
     node.replace_input_with(index, inserted.outputs[0])
     return inserted
 
@@ -63,10 +74,11 @@ def insert_beside(node: ir.Node, side: str, make: Callable[[ir.Value], ir.Node])
     value = node.outputs[0]
     inserted = make(value)
     result = inserted.outputs[0]
-    node.graph.insert_after(node, inserted)
+    graph = _graph_of(node)
+    graph.insert_after(node, inserted)
     replace_uses_except(value, result, keep=(inserted,))
     if value.is_graph_output():
-        outputs = node.graph.outputs
+        outputs = graph.outputs
         for index in [index for index, output in enumerate(outputs) if output is value]:
             outputs[index] = result
         name, value.name = value.name, result.name

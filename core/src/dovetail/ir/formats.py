@@ -193,7 +193,7 @@ FLOAT32 = Format.of("float32")
 def float_format(value: ir.Value | None) -> Format | None:
     """Return the float format of `value`; None if it is no float tensor or its type is unknown."""
     kind = None if value is None else value.type
-    return _of_float(kind.dtype) if kind.__class__.__name__ == "TensorType" else None
+    return _of_float(kind.dtype) if kind is not None and kind.__class__.__name__ == "TensorType" else None
 
 
 @cache

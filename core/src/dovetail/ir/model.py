@@ -13,6 +13,7 @@ from dovetail.ir.bodies import all_nodes, named_bodies
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from onnx_ir import Graph, Node  # inside of the class, `ir` is its property
 
     from dovetail.ir.fresh_names import FreshNames
     from dovetail.plugin.frontend import Dialect, SourceSnapshot, Unbuilt
@@ -71,9 +72,15 @@ class Model:
         if built is None:
             with self._building:  # of several threads that look at once, one builds it
                 if self._ir is None:
-                    self._ir, self._unbuilt = self._unbuilt.build(), None
+                    self._ir, self._unbuilt = self._read.build(), None
                 built = self._ir
         return built
+
+    @property
+    def _read(self) -> Unbuilt:
+        """What the front end read, of a model that is not built."""
+        assert self._unbuilt is not None, "a model is built from what a front end read, or given"
+        return self._unbuilt
 
     @property
     def untouched(self) -> bool:
@@ -96,7 +103,7 @@ class Model:
         self.touch()
 
     @property
-    def graph(self) -> ir.Graph:
+    def graph(self) -> Graph:
         """The main graph."""
         return self.ir.graph
 
@@ -109,14 +116,14 @@ class Model:
         """Mark the graph as changed: cached analyses become invalid."""
         self.revision += 1
 
-    def graphs(self) -> Iterator[tuple[str, ir.Graph]]:
+    def graphs(self) -> Iterator[tuple[str, Graph]]:
         """Yield every graph with its body path, outermost first: `""`, `"loop/body"`, `"loop/body/if_2/then_branch"`.
 
         In paths, the first output stands for a node without a name.
         """
         return _graphs("", self.ir.graph)
 
-    def nodes(self) -> Iterator[ir.Node]:
+    def nodes(self) -> Iterator[Node]:
         """Yield every node of the main graph and of all bodies; a node precedes the nodes of its bodies."""
         return all_nodes(self.ir.graph)
 
@@ -124,7 +131,7 @@ class Model:
         """Return a copy of the graph that shares the weights."""
         checked = self._checked and not self.revision
         if self._ir is None:
-            return Model(path=self.path, unbuilt=self._unbuilt.copy(), checked=checked, dialect=self.dialect)
+            return Model(path=self.path, unbuilt=self._read.copy(), checked=checked, dialect=self.dialect)
         copied = self._ir.clone()
         _unshare_types(copied.graph)
         return Model(copied, self.path, checked=checked, dialect=self.dialect)
@@ -132,18 +139,19 @@ class Model:
     def interface(self) -> tuple[list[str], list[str]]:
         """Return the names of the graph's inputs and outputs, in order, without building the graph."""
         if self._ir is None:
-            return self._unbuilt.interface()
-        return [value.name for value in self._ir.graph.inputs], [value.name for value in self._ir.graph.outputs]
+            return self._read.interface()
+        graph = self._ir.graph
+        return [value.name or "" for value in graph.inputs], [value.name or "" for value in graph.outputs]
 
     def initializer_names(self) -> set[str]:
         """Return the names of the main graph's initializers, without building the graph."""
         if self._ir is None:
-            return self._unbuilt.initializer_names()
+            return self._read.initializer_names()
         return set(self._ir.graph.initializers)
 
     def node_count(self) -> int:
         """Return the number of nodes of the main graph, without building the graph."""
-        return self._unbuilt.node_count() if self._ir is None else len(self._ir.graph)
+        return self._read.node_count() if self._ir is None else len(self._ir.graph)
 
     def save(
         self,

@@ -59,7 +59,7 @@ def from_name(name: str) -> ir.DataType:
 def float_name(value: ir.Value | None) -> str | None:
     """Return the float type of `value`; None if it is no float tensor or its type is unknown."""
     kind = None if value is None else value.type
-    return _float_name(kind.dtype) if kind.__class__.__name__ == "TensorType" else None
+    return _float_name(kind.dtype) if kind is not None and kind.__class__.__name__ == "TensorType" else None
 
 
 @cache
@@ -82,7 +82,8 @@ def type_text(kind: ir.TypeProtocol | None) -> str | None:
         return None
     if isinstance(kind, ir.TensorType):
         return _tensor_text(kind.dtype)
-    wrapper = {ir.SequenceType: "seq", ir.OptionalType: "optional", ir.SparseTensorType: "sparse_tensor"}[type(kind)]
     if isinstance(kind, ir.SparseTensorType):
-        return f"{wrapper}({kind.dtype.name.lower()})"
-    return f"{wrapper}({type_text(kind.elem_type)})"
+        return f"sparse_tensor({kind.dtype.name.lower()})"
+    if isinstance(kind, (ir.SequenceType, ir.OptionalType)):
+        return f"{'seq' if isinstance(kind, ir.SequenceType) else 'optional'}({type_text(kind.elem_type)})"
+    raise KeyError(type(kind))

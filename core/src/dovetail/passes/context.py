@@ -34,14 +34,16 @@ if TYPE_CHECKING:
 __all__ = ["Analysis", "Context", "Mark"]
 
 T = TypeVar("T")
+Fact_co = TypeVar("Fact_co", covariant=True)
 
 
-class Analysis(Protocol):
+class Analysis(Protocol[Fact_co]):
     """A fact about a whole model, computed on first use and dropped when the model changes."""
 
     @classmethod
-    def compute(cls, model: Model, ctx: Context) -> Any:
+    def compute(cls, model: Model, ctx: Context, /) -> Fact_co:
         """Compute the fact without changing the model."""
+        ...
 
 
 class Mark(NamedTuple):
@@ -245,7 +247,7 @@ class Context:
         """Add `n` to a statistic of the current pass."""
         self.counts[what] += n
 
-    def analysis(self, kind: type[T], model: Model | None = None) -> T:
+    def analysis(self, kind: type[Analysis[T]], model: Model | None = None) -> T:
         """Return the analysis `kind` of the current revision: `kind.compute(model, ctx)`, cached per revision."""
         model = model or self.model
         if model is None:
@@ -254,7 +256,8 @@ class Context:
         if known is None or known[0] is not model or known[1] != model.revision:
             known = (model, model.revision, kind.compute(model, self))
             self._analyses[kind] = known
-        return known[2]
+        fact: T = known[2]
+        return fact
 
 
 def _name(node: ir.Node | str) -> str:

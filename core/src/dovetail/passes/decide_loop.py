@@ -12,9 +12,8 @@ from dovetail.planning.remark import Remark
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes.base import Pass
     from dovetail.passes.context import Context, Mark
-    from dovetail.passes.steps import Fixpoint
+    from dovetail.passes.steps import Step
 
 __all__ = ["DecideLoop"]
 
@@ -32,7 +31,7 @@ class DecideLoop:
         ctx: Its context.
     """
 
-    def __init__(self, steps: Sequence[Pass | Fixpoint], model: Model, ctx: Context):
+    def __init__(self, steps: Sequence[Step], model: Model, ctx: Context):
         stages = [[pass_.stage for pass_ in passes_in([step])] for step in steps]
         self._start = next((at for at, found in enumerate(stages) if _FIRST_STAGE in found), None)
         self._model, self._ctx = model, ctx
@@ -56,7 +55,7 @@ class DecideLoop:
         refusals = self._ctx.refusals
         if not refusals.fresh:
             return position + 1
-        if self._start is None or position < self._start:
+        if self._start is None or self._before is None or position < self._start:
             return None
         if self._model.revision != self._revision:
             if self._ctx.unedited is None:

@@ -56,15 +56,14 @@ def call_hook(plugins: PluginSet | None, hook: str, model: Model, **arguments: o
     """
     if plugins is None:
         return
-    titles = [record for record in getattr(plugins, "plugins", ()) if hook in record.hooks and record.status == "ok"]
-    before = _state(model) if titles else None
-    untouched = model.untouched if titles else False
-    plugins.call(hook, model=model, **arguments)
+    titles = [record for record in plugins.plugins if hook in record.hooks and record.status == "ok"]
     if not titles:
+        plugins.call(hook, model=model, **arguments)
         return
+    before, untouched = _state(model), model.untouched
+    plugins.call(hook, model=model, **arguments)
     # If the hook built the graph of an untouched model, only counts can be compared.
-    after = _state(model) if model.untouched == untouched else _numbers(model)
-    if after != (before if model.untouched == untouched else before[-1]):
+    if (_state(model) != before) if model.untouched == untouched else (_numbers(model) != before[-1]):
         names = " or ".join(sorted({record.distribution for record in titles}))
         options = " ".join(f"--no-plugin {record.name}" for record in titles)
         raise DovetailError(
@@ -73,7 +72,7 @@ def call_hook(plugins: PluginSet | None, hook: str, model: Model, **arguments: o
         )
 
 
-def _state(model: Model) -> tuple:
+def _state(model: Model) -> tuple[object, ...]:
     """Return a cheap fingerprint of a model that any edit changes."""
     if model.unbuilt is not None:
         content: object = model.unbuilt.content()
@@ -83,5 +82,5 @@ def _state(model: Model) -> tuple:
     return model.revision, content, _numbers(model)
 
 
-def _numbers(model: Model) -> tuple:
+def _numbers(model: Model) -> tuple[object, ...]:
     return model.interface(), model.revision, model.node_count(), len(model.initializer_names())

@@ -79,7 +79,7 @@ class Manager:
             following = next(iter(self._pipeline.steps[position + 1 :]), None)
             # What is handed on as it was to a pass that takes anything, too, is verified behind that.
             self._handed_on = isinstance(following, Pass) and following.takes_anything
-            self._progress(str(step) if isinstance(step, (Fixpoint, Nested)) else step.name, position)
+            self._progress(_name_of(step), position)
             loop.enter(position)
             result.passes.append(self._step(step))
             if self._stopped_after:
@@ -88,7 +88,7 @@ class Manager:
         result.refused = position is None
         if result.refused and not self._ctx.decided_outside:
             raise DovetailError(
-                f"pass {step.name!r} refuses a placement, and this pipeline cannot decide again",
+                f"pass {_name_of(step)!r} refuses a placement, and this pipeline cannot decide again",
                 "run the passes from place on in one pipeline, or compile the model",
             )
         self._progress("", len(self._pipeline))
@@ -258,6 +258,10 @@ class Manager:
             path, weights = self._watch.reproducer, self._watch.reproducer_weights
             hint += f"; {describe_saved(path, self._source, self._pipeline, self._ctx, what, weights)}"
         return DovetailError(f"pass {pass_.name!r} of {owner}{self._where} {what}", hint)
+
+
+def _name_of(step: Step) -> str:
+    return str(step) if isinstance(step, (Fixpoint, Nested)) else step.name
 
 
 class _Verified:

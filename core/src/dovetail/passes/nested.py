@@ -47,4 +47,5 @@ def regions_under(nested: Nested, model: Model) -> Regions:
         raise DovetailError(
             f"{nested}: the model has no placements", "run `place` before it, or give a model that was compiled"
         )
-    return member_function("regions")(model, nested.backend)
+    found: Regions = member_function("regions")(model, nested.backend)
+    return found

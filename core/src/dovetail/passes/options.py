@@ -8,7 +8,7 @@ import types
 import typing
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, Union
 
 from dovetail.errors import UsageError
 from dovetail.suggestions import did_you_mean
@@ -30,7 +30,7 @@ class Word(NamedTuple):
     quoted: bool = False
 
 
-Value = Word | list
+Value: TypeAlias = "Word | list[Value]"
 
 
 def build(cls: type[Pass], options: Mapping[str, Value]) -> Pass:
@@ -93,7 +93,7 @@ def _convert(value: Value, hint: Any) -> Any:
     return _convert_word(value, hint)
 
 
-def _convert_tuple(items: list, hints: tuple) -> tuple:
+def _convert_tuple(items: list[Value], hints: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(hints) == 2 and hints[1] is ...:
         return tuple(_convert(item, hints[0]) for item in items)
     if len(items) != len(hints):
@@ -101,7 +101,7 @@ def _convert_tuple(items: list, hints: tuple) -> tuple:
     return tuple(_convert(item, hint) for item, hint in zip(items, hints))
 
 
-def _convert_union(value: Value, hints: tuple) -> Any:
+def _convert_union(value: Value, hints: tuple[Any, ...]) -> Any:
     wanted = [hint for hint in hints if hint is not types.NoneType]
     if len(wanted) == 1:
         is_none = isinstance(value, Word) and not value.quoted and value.text == "none"

@@ -181,5 +181,5 @@ class Request:
         """Parse a mapping of `as_dict`; a plan stays the mapping or path that was written."""
         values = dict(data)
         backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
-        lists = {name: tuple(values.pop(name, ())) for name in ("pins", "edits", "low", "high")}
-        return cls(backends, **lists, **values)
+        values |= {name: tuple(values.get(name, ())) for name in ("pins", "edits", "low", "high")}
+        return cls(backends, **values)

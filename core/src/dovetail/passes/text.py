@@ -29,6 +29,8 @@ from dovetail.passes.steps import Fixpoint, Nested, Step
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dovetail.plugin.registry import Registry
 
 __all__ = ["parse_steps"]
@@ -202,7 +204,7 @@ class _Parser:
         return items
 
 
-def _tokens(text: str):
+def _tokens(text: str) -> Iterator[_Token]:
     position = 0
     while True:
         while position < len(text) and text[position].isspace():

@@ -48,7 +48,7 @@ def key_of(node: ir.Node) -> str:
 
 def decided_key(node: ir.Node) -> str:
     """The key that a node kept from when it was decided on; empty for conversions and others that came later."""
-    return node.meta.data.get(_KEY, "")
+    return str(node.meta.data.get(_KEY, ""))
 
 
 def keep_keys(model: Model) -> None:

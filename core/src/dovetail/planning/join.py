@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dovetail.ir.formats import Format
 
@@ -42,7 +43,7 @@ class Join:
         return {"value": self.value, **ends, "kind": self.kind, "at": self.at, "bytes": self.bytes}
 
     @classmethod
-    def from_dict(cls, data: dict) -> Join:
+    def from_dict(cls, data: dict[str, Any]) -> Join:
         """Parse a mapping of `as_dict`."""
         rest = {key: value for key, value in data.items() if key not in ("from", "to")}
         return cls(held=Format.of(data["from"]), wanted=Format.of(data["to"]), **rest)

@@ -87,7 +87,8 @@ def placed_backends(model: Model) -> set[str]:
 
 def kind_of(part: ir.Node | ir.Value) -> str:
     """Return the kind of a node or value: `data`, `index` or `shape`; `data` until edge kinds are analysed."""
-    return part.meta.get(_KIND, "data")
+    kind: str = part.meta.get(_KIND, "data")
+    return kind
 
 
 def set_kind(part: ir.Node | ir.Value, kind: str) -> None:

@@ -112,7 +112,7 @@ class Plan:
 
     def find(self, output: str, key: str = "") -> PlannedNode | None:
         """Return the entry with this identity, else the one with this structural key, else None."""
-        places = self.__dict__.get("_places", {})
+        places: dict[str, int] = self.__dict__.get("_places", {})
         at = places.get(output, len(self.nodes))
         if at < len(self.nodes) and self.nodes[at].output == output:
             return self.nodes[at]
@@ -180,7 +180,8 @@ class Plan:
         from dovetail.stores import store_for
 
         with store_for("plan", "plan_text", self.registry) as store:
-            return store.plan_text(self)
+            text: str = store.plan_text(self)
+        return text
 
     def index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
         """Return the entries by identity, and by structural key."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dovetail.planning.remark import Remark
 
 __all__ = ["Refusals", "Refused"]
+
+K = TypeVar("K")
 
 _NONE: Mapping[str, Refused] = MappingProxyType({})
 
@@ -36,7 +38,7 @@ class Refusals:
         fresh: Whether something was refused since the last round began.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.rounds = 0
         self.tries = 0
         self.fresh = False
@@ -65,7 +67,7 @@ class Refusals:
         """Leave a backend out: it refuses something in every round, without an end in sight."""
         self._add(self._given_up, backend, refused)
 
-    def _add(self, known: dict, key: object, refused: Refused) -> None:
+    def _add(self, known: dict[K, Refused], key: K, refused: Refused) -> None:
         if key not in known:
             known[key] = refused
             self.fresh = True

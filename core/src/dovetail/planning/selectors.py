@@ -94,7 +94,7 @@ class NodeNames:
     def made_of(self, selector: str) -> list[ir.Node]:
         """The nodes of a name in the source model: itself, or what it was folded into; none if it is gone."""
         name = _name_in(selector)
-        return list(self._exact.get(name) or self._sources.get(name, ()))
+        return list(self._exact.get(name) or self._sources.get(name) or ())
 
 
 def _name_in(selector: str) -> str:

@@ -38,30 +38,30 @@ def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
             for name in origin_of(node):
                 owners.setdefault(name, node)
             for value in node.outputs:
-                computed.setdefault(value.name, node)
+                computed.setdefault(value.name or "", node)
     lost, alive_inputs = [], set(source.interface()[1])
-    for node in _nodes(source):
-        owner = owners.get(node.name) if node.name else None
-        owner = owner or next((computed[name] for name in node.outputs if name in computed), None)
-        if owner is not None and owner.op_type == node.op_type:
-            alive_inputs.update(node.inputs)
+    for old in _nodes(source):
+        owner = owners.get(old.name) if old.name else None
+        owner = owner or next((computed[name] for name in old.outputs if name in computed), None)
+        if owner is not None and owner.op_type == old.op_type:
+            alive_inputs.update(old.inputs)
         else:
-            lost.append((node, owner))
+            lost.append((old, owner))
     functions = _functions(source)
     found = []
-    for node, owner in lost:
+    for old, owner in lost:
         if owner is not None:
             fate = f"folded into {owner.name}"
-        elif (node.domain, node.op_type) in functions:
+        elif (old.domain, old.op_type) in functions:
             fate = "inlined: replaced by the nodes of the function"
-        elif any(name in constants for name in node.outputs):
+        elif any(name in constants for name in old.outputs):
             fate = "folded: its result is a constant"
-        elif any(name in alive_inputs for name in node.outputs):
+        elif any(name in alive_inputs for name in old.outputs):
             fate = "removed: its readers read its input instead"
         else:
             fate = "removed: nothing reads its result"
-        name = node.name or "_".join([node.op_type, *node.outputs[:1]])
-        found.append(SourceNode(name, operator_name(node.domain, node.op_type), fate))
+        name = old.name or "_".join([old.op_type, *old.outputs[:1]])
+        found.append(SourceNode(name, operator_name(old.domain, old.op_type), fate))
     return found
 
 

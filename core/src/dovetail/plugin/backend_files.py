@@ -29,7 +29,7 @@ def formats_of(registry: Registry, names: Iterable[str] | None = None) -> list[B
 
 def _format(registry: Registry, name: str) -> BackendFormat:
     with calling(registry.backend_format.title(name)):
-        made = registry.backend_format[name]()
+        made: BackendFormat = registry.backend_format[name]()
     require(made, registry.backend_format.title(name), _FORMAT)
     return made
 

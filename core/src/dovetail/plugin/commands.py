@@ -51,7 +51,8 @@ def load_command(registry: Registry, name: str) -> Command:
     Raises:
         DovetailError: There is none, its module does not import, or what it holds is no command.
     """
-    found, who = registry.command[name], registry.command.title(name)
+    found: Command = registry.command[name]
+    who = registry.command.title(name)
     require(found, who, _REQUIRED)
     if isinstance(found, type):
         raise DovetailError(f"{who} is a class", "register an object of it; see docs/plugins.md")

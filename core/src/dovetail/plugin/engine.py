@@ -179,5 +179,7 @@ def make_engine(registry: Registry, name: str) -> Engine:
     Raises:
         DovetailError: Nobody registered the name, or its module does not import.
     """
-    made = registry.engine[name]
-    return made.of(registry) if isinstance(made, type) and issubclass(made, SelectiveEngine) else made()
+    found = registry.engine[name]
+    selective = isinstance(found, type) and issubclass(found, SelectiveEngine)
+    engine: Engine = found.of(registry) if selective else found()
+    return engine

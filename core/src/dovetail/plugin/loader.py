@@ -243,8 +243,8 @@ class PluginSet:
         else:
             callers = self._manager.get_hookcallers(module) or []
             record.hooks = tuple(sorted(caller.name for caller in callers))
-            if error := _contract_error(module, callers):
-                record.fail(error)
+            if problem := _contract_error(module, callers):
+                record.fail(problem)
 
     def _register(self, record: PluginRecord) -> list[tuple[Table, str]]:
         """Call the plugin's `register`, and give what it added."""
@@ -281,8 +281,10 @@ class PluginSet:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            known = isinstance(error, DovetailError) and what == "register"
-            record.fail(error.message if known else f"{what}: {described(error)}")
+            if isinstance(error, DovetailError) and what == "register":
+                record.fail(error.message)
+            else:
+                record.fail(f"{what}: {described(error)}")
 
 
 def load_plugins(
@@ -357,7 +359,7 @@ def _refuse_clashes(found: list[tuple[PluginRecord, EntryPoint]]) -> None:
             )
 
 
-def _contract_error(module: Any, callers: list) -> str:
+def _contract_error(module: Any, callers: list[pluggy.HookCaller]) -> str:
     """What in a plugin breaks the contract, or empty."""
     version = getattr(module, "dovetail_api", None)
     if version is None and callers:

@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import wraps
-from typing import TextIO
+from typing import ParamSpec, TextIO, overload
 
 __all__ = ["aloud", "captured", "own_output"]
+
+P = ParamSpec("P")
 
 _CAPTURE: ContextVar[io.StringIO | None] = ContextVar("capture", default=None)
 _INSTALLING = threading.Lock()
@@ -22,7 +24,7 @@ class _Routed(io.TextIOBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self.real: TextIO = sys.__stdout__
+        self.real: TextIO = sys.__stdout__ or sys.stdout
         self.users = 0
 
     @property
@@ -84,14 +86,22 @@ def own_output() -> Iterator[None]:
         _CAPTURE.reset(token)
 
 
-def aloud(function: Callable[..., None] | None) -> Callable[..., None] | None:
+@overload
+def aloud(function: Callable[P, None]) -> Callable[P, None]: ...
+
+
+@overload
+def aloud(function: Callable[P, None] | None) -> Callable[P, None] | None: ...
+
+
+def aloud(function: Callable[P, None] | None) -> Callable[P, None] | None:
     """A function of the user that may print wherever it is called from; None if there is none."""
     if function is None:
         return None
 
     @wraps(function)
-    def called(*arguments: object) -> None:
+    def called(*arguments: P.args, **named: P.kwargs) -> None:
         with own_output():
-            function(*arguments)
+            function(*arguments, **named)
 
     return called

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
     from dovetail.passes.request import Request
@@ -140,6 +141,9 @@ class Runner(Executor, Protocol):
     loaded: bool
     notes: Sequence[str]
     runners: Sequence[Any]
+
+    def __init__(self, compiled: CompiledModel) -> None:
+        """Get ready to run `compiled`, without loading anything."""
 
     @staticmethod
     def tried(ctx: Context) -> Mapping[str, str]:

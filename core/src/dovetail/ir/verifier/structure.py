@@ -21,8 +21,10 @@ def structure_problems(model: Model) -> tuple[list[str], list[tuple[Mapping[str,
 
     Also returns, for the main graph and every function, its opset imports and all nodes, those of bodies included.
     """
-    problems, nodes = _version_problems(model), []
-    for part in (model.graph, *model.ir.functions.values()):
+    problems = _version_problems(model)
+    nodes: list[tuple[Mapping[str, int], list[ir.Node]]] = []
+    parts: list[ir.Graph | ir.Function] = [model.graph, *model.ir.functions.values()]
+    for part in parts:
         scope = _Scope(problems)
         scope.graph(part)
         nodes.append((part.opset_imports, scope.nodes))
@@ -49,9 +51,12 @@ class _Scope:
         self.names: dict[str, ir.Value] = {}
         self.node_names: dict[str, ir.Node] = {}
 
-    def graph(self, graph) -> None:
+    def graph(self, graph: ir.Graph | ir.Function) -> None:
+        import onnx_ir as ir
+
         added: list[ir.Value] = []
-        for value in (*graph.inputs, *getattr(graph, "initializers", {}).values()):
+        initializers = graph.initializers.values() if isinstance(graph, ir.Graph) else ()
+        for value in (*graph.inputs, *initializers):
             if id(value) not in self.values:
                 self._define(value, added, None)
         for node in graph:
@@ -62,8 +67,9 @@ class _Scope:
                 self.problems.append(f"graph output '{name}' is not defined in '{graph.name or 'the function'}'")
         for value in added:
             self.values.discard(id(value))
-            if self.names.get(value.name) is value:
-                del self.names[value.name]
+            name = value.name or ""
+            if self.names.get(name) is value:
+                del self.names[name]
 
     def _node(self, node: ir.Node, added: list[ir.Value]) -> None:
         self.nodes.append(node)
