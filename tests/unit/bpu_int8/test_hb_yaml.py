@@ -5,6 +5,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import pytest
+from dovetail.planning.remark import assumed
 from dovetail_bpu_int8.vendor.calibration import TYPES
 from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import MARCHES
@@ -454,8 +455,8 @@ BAD = {  # file, from line 1: line, a part of the message, a part of the hint
         "write 0.9999",
     ),
     "int16 on X3": (
-        "model_parameters:\n  march: bernoulli2\n  node_info: {act: {'InputType': int16}}\n",
-        3,
+        "model_parameters:\n  march: bernoulli2\ncalibration_parameters:\n  optimization: set_all_nodes_int16\n",
+        4,
         "march 'bernoulli2' has no int16",
         "it computes int8",
     ),
@@ -495,12 +496,6 @@ BAD = {  # file, from line 1: line, a part of the message, a part of the hint
         "unknown key 'OutputType0' of 'act'",
         "OutputType is that of all outputs",
     ),
-    "what the BPU refuses": (
-        "model_parameters:\n  march: bernoulli2\ncalibration_parameters:\n  run_on_bpu: soft\n",
-        4,
-        "run_on_bpu (pin 'name:soft=bpu-int8'): bpu-int8 refuses 'soft'",
-        "",
-    ),
 }
 
 
@@ -514,6 +509,78 @@ def test_what_may_be_wrong_with_a_file(tmp_path, case):
     assert error.value.message.startswith(f"config.yaml:{line}" if line else "config.yaml: ")
     assert message in error.value.message
     assert hint in error.value.hint
+
+
+DECLINED = {  # what the file says: march, and what the remark on the Softmax says that the vendor's tool does
+    "node_info": ("bayes-e", {"model": "node_info: {soft: {'ON': 'BPU'}}"}, 3, "hb_mapper warns, and leaves it on"),
+    "with types": (
+        "bayes-e", {"model": "node_info: {soft: {'ON': 'BPU', 'InputType': 'int16', 'OutputType': 'int16'}}"}, 3,
+        "hb_mapper warns, and leaves it on",
+    ),
+    "run_on_bpu": ("bayes-e", {"calibration": "run_on_bpu: soft"}, 4, "hb_mapper warns, and leaves it on"),
+    "run_on_bpu beside node_info": ("bayes-e", {"model": "run_on_bpu: soft"}, 3, "hb_mapper warns, and leaves it on"),
+    "run_on_bpu on X3": ("bernoulli2", {"calibration": "run_on_bpu: soft"}, 4, "or fails, as its FAQ"),
+    # a public guide for X3 asks for a Softmax in this way
+    "node_info with int16 on X3": (
+        "bernoulli2", {"model": "node_info: {soft: {'ON': 'BPU','InputType': 'int16','OutputType': 'int16'}}"}, 3,
+        "hb_mapper warns, and leaves it on",
+    ),
+    "on J6": ("nash-e", {"model": "node_info: {soft: {'ON': 'BPU'}}"}, 3, "hb_compile warns, and leaves it on"),
+}  # fmt: skip
+RANK_3 = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [flat] f = Reshape (a, rows) [soft] s = Softmax <axis = 2> (f)
+              [back] m = Reshape (s, image) [two] y = Conv (m, v) }"""
+RANK_3_HEADER = """(float[1,8,16,16] x) => (float[1,8,16,16] y)
+    <float[8,8,3,3] w, float[8,8,1,1] v, float[8] b, int64[3] rows = {1, 8, 256}, int64[4] image = {1, 8, 16, 16}>"""
+
+
+@pytest.mark.parametrize("case", DECLINED)
+def test_what_the_vendors_tool_warns_of_is_declined_with_a_note(tmp_path, case):
+    """No march runs a Softmax of three axes."""
+    march, groups, line, does = DECLINED[case]
+    path = yaml(tmp_path, march=march, **groups)
+    plan = dovetail.plan(model_of(RANK_3, RANK_3_HEADER), hb_yaml=path)
+    assert "soft" not in bpu(plan).split()
+    (remark,) = [one for one in plan.remarks if one.rule == "declined" and one.node == "soft"]
+    assert remark.why.startswith(f"config.yaml:{line}, ")
+    assert "input has 3 extents" in remark.why and does in remark.why
+    (note,) = [why for why in assumed(plan.remarks) if "declines 1 node that the file asks for: 'soft'" in why]
+    assert f"(config.yaml:{line}, " in note
+
+
+def test_a_pin_of_ones_own_wins_over_a_file_and_is_an_error(tmp_path):
+    path = yaml(tmp_path, model="node_info: {soft: {'ON': 'BPU'}}")
+    with pytest.raises(dovetail.DovetailError, match="bpu-int8 refuses 'soft'"):
+        dovetail.plan(model_of(RANK_3, RANK_3_HEADER), hb_yaml=path, pins=["soft=bpu-int8"])
+
+
+def test_a_declined_node_is_not_asked_for_in_the_files_that_are_written(tmp_path):
+    path = yaml(tmp_path, model="node_info: {soft: {'ON': 'BPU'}}", calibration="calibration_type: skip")
+    compiled = dovetail.compile(model_of(RANK_3, RANK_3_HEADER), hb_yaml=path, verify=False)
+    compiled.save(tmp_path / "out")
+    written = (tmp_path / "out/artifacts/bpu-int8/model/config.yaml").read_text()
+    assert "soft" not in written
+    again = dovetail.plan(
+        tmp_path / "out/artifacts/bpu-int8/model/model.onnx",
+        hb_yaml=tmp_path / "out/artifacts/bpu-int8/model/config.yaml",
+    )
+    assert bpu(again) == bpu(compiled.plan)
+
+
+def test_int16_of_a_node_on_x3_is_a_note(tmp_path):
+    plan = planned(yaml(tmp_path, march="bernoulli2", model="node_info: {act: {'InputType': int16}}"))
+    assert asked(plan).get("wishes") is None
+    (note,) = [why for why, _ in asked(plan)["notes"] if "int16" in why]
+    assert note == "config.yaml:3, node_info InputType: march 'bernoulli2' has no int16, so 'act' stays in int8"
+
+
+def test_lists_of_nodes_beside_node_info_are_taken_with_a_note(tmp_path):
+    plan = planned(yaml(tmp_path, model="run_on_cpu: act\nrun_on_bpu: soft"))
+    assert "soft" in bpu(plan).split() and "act" not in bpu(plan).split()
+    notes = [why for why, _ in asked(plan)["notes"]]
+    assert [note for note in notes if "the manuals have it under calibration_parameters" in note] == [
+        "config.yaml:3, run_on_cpu: the manuals have it under calibration_parameters",
+        "config.yaml:4, run_on_bpu: the manuals have it under calibration_parameters",
+    ]
 
 
 def test_an_operator_that_the_model_lacks_is_a_note(tmp_path):

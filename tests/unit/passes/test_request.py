@@ -1,9 +1,10 @@
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from dovetail.errors import UsageError
-from dovetail.passes import BackendChoice, Request
+from dovetail.passes import BackendChoice, PinOrigin, Request
 
 
 @pytest.mark.parametrize(
@@ -30,5 +31,9 @@ def test_other_texts_are_usage_errors(text):
 def test_requests_survive_as_plain_data():
     request = Request.of("a:x=1", "b", solver="min-cut", pins=("n=a/int8",), data="d.npz", seed=3, options={"k": 1})
     assert Request.from_dict(request.as_dict()) == request
+    origin = PinOrigin("f.yaml:3, run_on_bpu", may_be_declined=True, if_declined="the tool warns")
+    asked = Request(pins=("n=a",), pin_origins={"n=a": origin, "m=a": PinOrigin("f.yaml:4")})
+    assert Request.from_dict(json.loads(json.dumps(asked.as_dict()))) == asked
+    assert Request.from_dict({"pin_origins": {"n=a": "f.yaml:3"}}).pin_origins["n=a"] == PinOrigin("f.yaml:3")
     assert Request(data=Path("d.npz")).as_dict()["data"] == "d.npz"
     assert Request(data={"x": np.zeros(1)}).as_dict()["data"] is None

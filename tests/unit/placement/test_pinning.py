@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 from dovetail import api
+from dovetail.compilation import Planner
 from dovetail.errors import DovetailError
+from dovetail.passes import BackendChoice, Context, PinOrigin, Request
+from dovetail.planning.remark import assumed
+from dovetail.plugin import load_plugins
+from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4,8] x, bool c) => (float[4,8] y, float[4,8] z, float[4,8] q) <float[8,8] w> {
@@ -71,6 +76,51 @@ def test_pins(placed, pins, expected):
 def test_what_a_backend_cannot_do_is_refused(placed, pin, says):
     with pytest.raises(DovetailError, match=says):
         placed(*pin.split())
+
+
+REFUSED = """<ir_version: 10, opset_import: ["": 22]>
+g (float[4,8] x, bool c) => (float[4,8] y, float[4,8] z) <float ratio = {0.5}, bool training = {1}> {
+  [drop] d = Dropout (x, ratio, training)
+  [low] y = Relu (d)
+  [choice] z = If (c) <
+    then_branch = t () => (float[4,8] t0) { [inner] t0 = Dropout (x, ratio, training) },
+    else_branch = e () => (float[4,8] e0) { [other] e0 = Relu (x) }
+  >
+}"""
+
+
+def plan_of_a_file(node, **origin):
+    """The plan with a pin that line 7 of a file asks for."""
+    pin = f"name:{node}=cpu-bf16"
+    origins = {pin: PinOrigin("npu.yaml:7, on_npu", **origin)}
+    request = Request((BackendChoice("cpu-bf16"),), pins=(pin,), pin_origins=origins)
+    ctx = Context(request, plugins=load_plugins())
+    ctx.load_backends()
+    return Planner(open_text(REFUSED, "m"), ctx).decide()[1]
+
+
+@pytest.mark.parametrize(
+    ("pinned", "declined", "elsewhere"),
+    [
+        ("drop", ["drop"], {"drop": "host", "low": "cpu-bf16"}),
+        # of control flow, one node that is refused takes all others along
+        ("inner", ["choice"], {"choice": "host", "inner": "host", "other": "host"}),
+        ("low", [], {"drop": "host", "low": "cpu-bf16"}),
+    ],
+)
+def test_a_pin_of_a_file_may_be_declined(pinned, declined, elsewhere):
+    plan = plan_of_a_file(pinned, may_be_declined=True, if_declined="its tool warns")
+    assert {node.name: node.backend for node in plan.nodes if node.name in elsewhere} == elsewhere
+    said = [remark for remark in plan.remarks if remark.rule == "declined"]
+    assert len([remark for remark in said if remark.node]) == len(declined)
+    for remark in said:
+        assert "npu.yaml:7, on_npu" in remark.why and remark.why.endswith("; its tool warns")
+    assert len(assumed(said)) == len(declined)  # one note, whatever the number of nodes
+
+
+def test_a_pin_of_a_file_that_must_hold_is_an_error_with_its_line():
+    with pytest.raises(DovetailError, match=r"npu.yaml:7, on_npu .*cpu-bf16 refuses 'drop'"):
+        plan_of_a_file("drop")
 
 
 def test_the_order_of_backends_is_the_order_of_preference(tmp_path, monkeypatch):

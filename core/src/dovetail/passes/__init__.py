@@ -24,7 +24,7 @@ _PUBLIC = {
     "Manager": "dovetail.passes.manager",
     **dict.fromkeys(("Fixpoint", "Nested"), "dovetail.passes.steps"),
     "Pipeline": "dovetail.passes.pipeline",
-    **dict.fromkeys(("BackendChoice", "Request"), "dovetail.passes.request"),
+    **dict.fromkeys(("BackendChoice", "PinOrigin", "Request"), "dovetail.passes.request"),
     **dict.fromkeys(("PassResult", "Result"), "dovetail.passes.result"),
 }
 __all__ = sorted(_PUBLIC)

@@ -12,7 +12,7 @@ from dovetail.errors import UsageError
 from dovetail.passes.options import plain_value
 from dovetail.planning.observers import ObserverChoice
 
-__all__ = ["OBSERVER", "STRATEGY", "BackendChoice", "Request"]
+__all__ = ["OBSERVER", "STRATEGY", "BackendChoice", "PinOrigin", "Request"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -98,6 +98,33 @@ class BackendChoice:
 
 
 @dataclass(frozen=True)
+class PinOrigin:
+    """What asks for a pin that the user did not write.
+
+    Attributes:
+        asked: File, line and key, for messages: `config.yaml:31, run_on_bpu`.
+        may_be_declined: The backend may decline the node: a remark says so, and the node is placed without the pin.
+            Otherwise a refusal is an error, as it is for the user's own pins.
+        if_declined: What the tool that the file is for does with such a node, as a clause for the remark.
+    """
+
+    asked: str
+    may_be_declined: bool = False
+    if_declined: str = ""
+
+    @classmethod
+    def of(cls, data: PinOrigin | Mapping[str, Any] | str) -> PinOrigin:
+        """Read plain data; older requests have the text of `asked` alone."""
+        if isinstance(data, PinOrigin):
+            return data
+        return cls(data) if isinstance(data, str) else cls(**data)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, without fields at their defaults."""
+        return {key: value for key, value in vars(self).items() if value}
+
+
+@dataclass(frozen=True)
 class Request:
     """Everything that a compilation depends on besides the model and the installed plugins.
 
@@ -116,7 +143,7 @@ class Request:
         seed: Seed of everything random.
         plan: A plan to replay, or its path.
         options: What of the keywords that plugins add shapes the result, by the name of the option that owns them.
-        pin_origins: What asks for a pin that the user did not write, by its text: `config.yaml:31, run_on_bpu`.
+        pin_origins: What asks for pins that the user did not write, by the text of the pin.
     """
 
     backends: tuple[BackendChoice, ...] = ()
@@ -133,7 +160,7 @@ class Request:
     seed: int = 0
     plan: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    pin_origins: Mapping[str, str] = field(default_factory=dict)
+    pin_origins: Mapping[str, PinOrigin] = field(default_factory=dict)
 
     @classmethod
     def of(cls, *backends: str | BackendChoice, **rest: Any) -> Request:
@@ -168,7 +195,7 @@ class Request:
             "seed": self.seed,
             "plan": self.plan.as_dict() if hasattr(self.plan, "as_dict") else self.plan and str(self.plan),
             "options": dict(self.options),
-            "pin_origins": dict(self.pin_origins),
+            "pin_origins": {pin: origin.as_dict() for pin, origin in self.pin_origins.items()},
         }
 
     def changed(self) -> dict[str, Any]:
@@ -182,4 +209,5 @@ class Request:
         values = dict(data)
         backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
         values |= {name: tuple(values.get(name, ())) for name in ("pins", "edits", "low", "high")}
-        return cls(backends, **values)
+        origins = {pin: PinOrigin.of(origin) for pin, origin in values.pop("pin_origins", {}).items()}
+        return cls(backends, pin_origins=origins, **values)

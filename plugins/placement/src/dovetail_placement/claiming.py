@@ -47,6 +47,7 @@ class Claiming:
         pins: Manual placements.
         edits: Changes of the graph that strategies want.
         flat: The nodes of the model.
+        declined: Pins that their backends declined, with the reasons.
 
     Raises:
         DovetailError: A pin requires what its backend refuses.
@@ -59,6 +60,7 @@ class Claiming:
         self.flat = ctx.analysis(FlatGraph, model)
         self.claimed: dict[int, tuple[str, Claim]] = {}
         self.edits: list[Edit] = []
+        self.declined: list[tuple[Pin, str]] = []
         self._refused = refused
         # Nodes that a backend lost in this round: it is not asked for them again.
         self._lost: dict[str, set[int]] = {name: set(nodes) for name, nodes in refused.items()}
@@ -102,6 +104,20 @@ class Claiming:
             self.claimed.pop(id(part), None)
             self._lost[backend].add(id(part))
 
+    def decline(self, pin: Pin, why: str) -> None:
+        """Drop a pin that its backend refuses, and record it; the node is placed as if nobody had pinned it.
+
+        Raises:
+            DovetailError: The pin must not be declined.
+        """
+        if not pin.may_be_declined:
+            raise pin_refused(pin, why)
+        outermost = self.flat.outermost(pin.node)
+        for member in (outermost, *self.flat.body_nodes(outermost)):
+            self.pins.drop(member)
+            self.claimed.pop(id(member), None)
+        self.declined.append((pin, why))
+
     def strategy_of(self, backend: Backend) -> tuple[Strategy, str]:
         """The strategy that claims for a backend, and how messages call it.
 
@@ -138,6 +154,8 @@ class Claiming:
     def _claim_pinned(self) -> None:
         backends = {backend.name: backend for backend in (*self.ctx.backends, self.ctx.host)}
         for pin in self.pins:
+            if self.pins.of(pin.node) is not pin:
+                continue  # declined with another node of the same control flow
             backend = backends[pin.backend]
             verdict = self.view_of(backend).verdict(pin.node)
             if getattr(backend, "asks_region", False):
@@ -146,10 +164,11 @@ class Claiming:
                 if as_last.ok is not False:
                     # What the ports of the node have in common elsewhere holds until then.
                     verdict = replace(as_last, rules={**as_last.rules, **verdict.rules})
-            if verdict.ok is False:
-                raise pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
-            if why := self._refused.get(pin.backend, {}).get(id(pin.node)):
-                raise pin_refused(pin, why)
+            why = "; ".join(reason.text for reason in verdict.reasons) if verdict.ok is False else ""
+            why = why or self._refused.get(pin.backend, {}).get(id(pin.node), "")
+            if why:
+                self.decline(pin, why)
+                continue
             self.claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
             self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
 

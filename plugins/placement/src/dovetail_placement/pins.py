@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail.passes import Context
+    from dovetail.passes import Context, PinOrigin
     from dovetail.planning.claim import Claim
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
@@ -47,12 +47,19 @@ class Pin:
         backend: The required backend.
         ports: Required formats by port name; `""` stands for all other ports. Empty: formats are not pinned.
         text: Origin of the pin, for messages.
+        origin: What asks for it, where the user did not write it.
     """
 
     node: ir.Node
     backend: str
     ports: Mapping[str, Format]
     text: str
+    origin: PinOrigin | None = None
+
+    @property
+    def may_be_declined(self) -> bool:
+        """Whether the backend may refuse the node without an error."""
+        return self.origin is not None and self.origin.may_be_declined
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +99,15 @@ class Pins:
         self._found = found | pins_of_bodies(model, found)
 
     def __iter__(self) -> Iterator[Pin]:
-        return iter(self._found.values())
+        return iter(list(self._found.values()))
 
     def of(self, node: ir.Node) -> Pin | None:
         """The pin of a node, or None."""
         return self._found.get(id(node))
+
+    def drop(self, node: ir.Node) -> None:
+        """Forget the pin of a node, because its backend declined it."""
+        self._found.pop(id(node), None)
 
     def remark_unfit(self, ctx: Context) -> None:
         """Remark the entries of a replayed plan, and pins of files, that match no node of the model."""
@@ -113,7 +124,7 @@ def resolve_pins(
     model: Model,
     texts: Iterable[str],
     backends: Iterable[str],
-    origins: Mapping[str, str] | None = None,
+    origins: Mapping[str, PinOrigin] | None = None,
     gone: list[str] | None = None,
 ) -> dict[int, Pin]:
     """Return the pin of every pinned node by `id(node)`; later pins override earlier ones.
@@ -134,7 +145,7 @@ def resolve_pins(
     for text in texts:
         selector, backend, formats = parse_pin(text)
         origin = (origins or {}).get(text)
-        where = f"{origin} (pin '{text}')" if origin else f"pin '{text}'"
+        where = f"{origin.asked} (pin '{text}')" if origin else f"pin '{text}'"
         if backend not in known:
             chosen = f"chosen: {', '.join(known)}"
             raise DovetailError(f"{where} names backend '{backend}', which was not chosen", chosen)
@@ -146,7 +157,7 @@ def resolve_pins(
         if not nodes and gone is not None:
             gone.append(where)
         for node in nodes:
-            pins[id(node)] = Pin(node, backend, formats, where)
+            pins[id(node)] = Pin(node, backend, formats, where, origin)
     return pins
 
 
@@ -272,7 +283,9 @@ def pins_of_bodies(model: Model, pins: Mapping[int, Pin]) -> dict[int, Pin]:
                 f"pin '{node.name}' alone",
             )
         added |= {
-            id(member): Pin(member, first.backend, {}, first.text) for member in members if id(member) not in pins
+            id(member): Pin(member, first.backend, {}, first.text, first.origin)
+            for member in members
+            if id(member) not in pins
         }
     return added
 

@@ -15,6 +15,7 @@ from dovetail.planning.placement import Placement, from_source, set_placement
 from dovetail.suggestions import near_misses
 
 from dovetail_placement.claiming import Claiming
+from dovetail_placement.declined import remark_declined
 from dovetail_placement.edits import apply_edits
 from dovetail_placement.empty_backends import remark_empty_backends
 from dovetail_placement.fix_ups import fix_up_claims
@@ -45,7 +46,8 @@ class Place(Pass):
     Result: every node has a backend and the claim that placed it; each node that a backend refused has a remark with
             the limit it violates.
 
-    Pins are claimed first, so that strategies see them. When all backends have claimed, fix-ups withdraw or narrow
+    Pins are claimed first, so that strategies see them. What a backend refuses of the user's own pins is an error, of
+    those that a file asks for and may be declined, a remark. When all backends have claimed, fix-ups withdraw or narrow
     claims of their own backend, and what they withdraw is offered to the backends behind it. Then limits that depend on
     `region.last` are known.
     """
@@ -69,6 +71,7 @@ class Place(Pass):
             ctx.remarks[:] = [*known, *edited]
             claiming = _claims(model, ctx)
         remark_empty_backends(claiming, ctx)
+        remark_declined(claiming.declined, ctx)
         claiming.claim(ctx.host)
         _check_all_placed(claiming, ctx)
         _annotate(claiming.claimed, claiming.flat, ctx)

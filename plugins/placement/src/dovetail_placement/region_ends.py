@@ -43,7 +43,7 @@ def settle_region_ends(claiming: Claiming) -> None:
         verdict = claiming.judges.of(asked[name])(node, {"last": last})
         pin = claiming.pins.of(node)
         if pin is not None:
-            _check_pinned(pin, claim, verdict)
+            _check_pinned(pin, claim, verdict, claiming)
         if verdict.ok is False:
             reasons = verdict.reasons
             why, source = "; ".join(reason.text for reason in reasons), reasons[0].source if reasons else ""
@@ -87,10 +87,11 @@ def _widened(claim: Claim, before: Verdict, after: Verdict) -> Claim:
     return replace(claim, ports=ports, rules={**claim.rules, **after.rules})
 
 
-def _check_pinned(pin: Pin, claim: Claim, verdict: Verdict) -> None:
-    """Refuse a pin to formats that the node may only have where it is, or is not, the last of its region."""
+def _check_pinned(pin: Pin, claim: Claim, verdict: Verdict, claiming: Claiming) -> None:
+    """Refuse or decline a pin to what the node may only be, or have, where it is, or is not, the last of its region."""
     if verdict.ok is False:
-        raise pin_refused(pin, "; ".join(reason.text for reason in verdict.reasons))
+        claiming.decline(pin, "; ".join(reason.text for reason in verdict.reasons))
+        return
     for port, formats in claim.ports.items():
         offered = verdict.types.get(port, formats)
         if not set(formats) & set(offered):

@@ -79,8 +79,12 @@ def _read_formats(model: Entries, calibration: Entries, asked: Asked) -> None:
     elif quant_config is not None and not _empty(quant_config):
         _read_named_file(quant_config, asked)
     for key, where in (("run_on_cpu", "CPU"), ("run_on_bpu", "BPU")):
-        if (names := calibration.get(key)) is not None:
-            read_run_on(names, key, where, asked)
+        for group in (model, calibration):
+            if (names := group.get(key)) is not None:
+                read_run_on(names, key, where, asked)
+        if (misplaced := model.get(key)) is not None and not _empty(misplaced):
+            why = f"{misplaced.where}, {key}: the manuals have it under calibration_parameters"
+            asked.note(why, "it is read all the same; move it there for the vendor's tool")
     for key in ("set_node_data_type", "node_info"):
         node = model.get(key)
         if node is None or _empty(node):

@@ -29,7 +29,8 @@ class Key(NamedTuple):
 
 _CUT = "nothing is cut off the model here; the tool does that with the files that are written"
 
-# Source: the manuals of hb_mapper makertbin (X3, X5) and hb_compile (J6).
+# Source: the manuals of hb_mapper makertbin (X3, X5) and hb_compile (J6). They have run_on_cpu and run_on_bpu under
+# calibration_parameters; beside node_info they are taken with a note.
 KEYS: dict[str, dict[str, Key]] = {
     "model_parameters": {
         "onnx_model": Key("text", "used"),
@@ -46,6 +47,8 @@ KEYS: dict[str, dict[str, Key]] = {
         "set_node_data_type": Key("text or mapping", "used"),
         "debug_mode": Key("text"),
         "node_info": Key("text or mapping", "used"),
+        "run_on_cpu": Key("text or list", "used"),
+        "run_on_bpu": Key("text or list", "used"),
         "enable_vpu": Key("flag", tool=HB_COMPILE),
         "enable_spu": Key("flag", tool=HB_COMPILE),
     },

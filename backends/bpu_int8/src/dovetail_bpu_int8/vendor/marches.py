@@ -36,6 +36,12 @@ class March:
         """Whether its tool knows `node_info`; the one of X3 knows `run_on_cpu` and `run_on_bpu` alone."""
         return self.own != "bernoulli2"
 
+    def if_declined(self, key: str) -> str:
+        """What the tool does where the BPU does not run a node that `key` asks for, as a clause."""
+        if key == "run_on_bpu" and not self.names_nodes:
+            return f"{self.tool} leaves it on the CPU with a warning, or fails, as its FAQ for this BPU says"
+        return f"{self.tool} warns, and leaves it on the CPU"
+
     @property
     def levels(self) -> tuple[str, ...]:
         """The optimisation levels of its compiler."""

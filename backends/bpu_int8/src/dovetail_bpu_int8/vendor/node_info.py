@@ -93,6 +93,10 @@ def _format(written: str, port: str, selector: str, place: Node, key: str, asked
     if format_ not in ("int8", "int16", "float16"):
         near = did_you_mean(written, known)
         raise FileError(place, f"{key}: '{written}' is no type of '{selector}'{near}", f"write {' or '.join(known)}")
+    if format_ == "int16" and format_ not in asked.march.formats:
+        why = f"{place.where}, {key} {port}: march '{asked.march.name}' has no int16, so '{selector}' stays in int8"
+        asked.note(why, "leave the type out; or compile for another march")
+        return
     ports = PORTS.get(port) or f"in{_INPUT.fullmatch(port)[1]}"
     asked.wish(selector, place, f"{key} {port}", format_, ports)
 

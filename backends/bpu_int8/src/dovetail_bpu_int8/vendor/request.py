@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
-from dovetail.passes.request import OBSERVER, BackendChoice
+from dovetail.passes.request import OBSERVER, BackendChoice, PinOrigin
 from dovetail.plugin import DovetailError
 from dovetail.running import input_data
 
@@ -124,14 +124,19 @@ def _march_of(request: Request) -> March:
     return MARCHES.get(name, MARCHES[_FIRST])
 
 
-def _pins(asked: Asked, names: ModelNames) -> dict[str, str]:
-    """The pins of nodes that must be on the BPU, with what asks for each."""
+def _pins(asked: Asked, names: ModelNames) -> dict[str, PinOrigin]:
+    """The pins of nodes that must be on the BPU, with what asks for each.
+
+    The BPU may decline them: the vendor's tools warn where it does not run a node, and go on.
+    """
     placed: dict[int, tuple[Any, Named, str]] = {}
     for named, where in asked.placed:
         for node in names.nodes(named):
             placed[id(node)] = (node, named, where)
     return {
-        f"{names.selector_of(node)}={BACKEND}": f"{named.place.where}, {named.key}"
+        f"{names.selector_of(node)}={BACKEND}": PinOrigin(
+            f"{named.place.where}, {named.key}", may_be_declined=True, if_declined=asked.march.if_declined(named.key)
+        )
         for node, named, where in placed.values()
         if where == "BPU"
     }
