@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import onnx
 import onnx.parser
+import onnxruntime
 import pytest
 from dovetail.passes import Context, Pipeline
 from dovetail.planning.placement import origin_of
@@ -37,6 +38,48 @@ def model(op_type, group, bias, epsilon):
         if bias or name != "b":
             proto.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), name))
     return proto
+
+
+CONCAT = """<ir_version: 10, opset_import: ["": 22]>
+g (float[1,4,6,6] x) => (float[N,C,H,W] y{more}) <float[3,4,3,3] w, float[3] b, float[4,5,3,3] v> {{
+  [one] p = Conv <pads = [1,1,1,1]> (x, w, b) [two] q = ConvTranspose <pads = [1,1,1,1]{group}> (x, v)
+  [join] c = Concat <axis = {axis}> (p, {other}) [norm] y = BatchNormalization <epsilon = 0.01> (c, k, s, m, u)
+  {rest} }}"""
+BRANCHES = {  # what is written otherwise, and the operators afterwards
+    "convolutions": ({}, "Conv ConvTranspose Concat"),
+    "an axis from behind": ({"axis": "-3"}, "Conv ConvTranspose Concat"),
+    "no convolution in a branch": ({"other": "x"}, "Conv Concat BatchNormalization"),
+    "another axis": ({"axis": "2", "other": "p"}, "Conv Concat BatchNormalization"),
+    "another reader of a branch": (
+        {"rest": "[also] z = Relu (q)", "more": ", float[N,D,H,W] z"},
+        "Conv ConvTranspose Concat BatchNormalization Relu",
+    ),
+    "groups": ({"group": ", group = 2"}, "Conv ConvTranspose Concat BatchNormalization"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BRANCHES)
+def test_behind_a_concat_of_convolutions(tmp_path, case):
+    """Each convolution takes in the channels of its own; otherwise the normalisation stays."""
+    changes, expected = BRANCHES[case]
+    parts = {"axis": "1", "other": "q", "rest": "", "more": "", "group": "", **changes}
+    proto = onnx.parser.parse_model(CONCAT.format(**parts))
+    channels = 3 if parts["axis"] == "2" else 7 if parts["other"] == "x" else 13 if parts["group"] else 8
+    generator = np.random.default_rng(0)
+    shapes = {"w": (3, 4, 3, 3), "b": (3,), "v": (4, 5, 3, 3), **dict.fromkeys("ksmu", (channels,))}
+    for name, shape in shapes.items():
+        array = (generator.uniform(0.1, 2, shape)).astype(np.float32)
+        proto.graph.initializer.append(numpy_helper.from_array(array, name))
+    source, target = tmp_path / "m.onnx", tmp_path / "folded.onnx"
+    source.write_bytes(proto.SerializeToString())
+    plugins = load_plugins()
+    opened = open_model(source)
+    Pipeline.parse("normalise,fold-batchnorm,dead-code", plugins.registry).run(opened, Context(plugins=plugins))
+    assert [node.op_type for node in opened.graph] == expected.split()
+    save_model(opened, target)
+    x = generator.standard_normal((1, 4, 6, 6)).astype(np.float32)
+    (wanted, *_), (result, *_) = (onnxruntime.InferenceSession(path).run(None, {"x": x}) for path in (source, target))
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

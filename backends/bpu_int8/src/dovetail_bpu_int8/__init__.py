@@ -25,7 +25,7 @@ _FACTS = (
     "second_size",
     "zeros",
 )
-_COMPOSITES = ("divides_by_number", "in_gelu", "in_swish")
+_COMPOSITES = ("divides_by_number", "in_gelu", "in_swish", "scales_by_number")
 _BROADCASTS = ("broadcast_first_axis", "broadcast_operands", "listed_broadcast", "merged_rank")
 
 

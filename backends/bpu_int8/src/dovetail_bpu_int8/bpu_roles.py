@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_placement.strategies.roles import Roles
 
+from dovetail_bpu_int8.composites import scales_by_number
 from dovetail_bpu_int8.facts import output_layout
 from dovetail_bpu_int8.tails import TailOperators, Tails, is_table
 from dovetail_bpu_int8.unit_conv import why_no_unit_conv
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BpuRoles"]
 
+_NAMED = 4
+
 
 @dataclass(frozen=True)
 class BpuRoles(Roles):
@@ -36,11 +39,15 @@ class BpuRoles(Roles):
             in int16, where what they read can be in int16, too.
         arithmetic: Operators whose results passive ones may move to the end of a region, beside those of tables.
         trailing: Passive operators that may end a region, where nothing that they move is the sum of a product.
+        leading: Passive operators that may begin a region behind a node elsewhere, in front of one on the BPU.
+        scaling: Operators that may end a region where they scale an image by one number, as a unit convolution.
     """
 
     tables: tuple[str, ...] = ()
     arithmetic: tuple[str, ...] = ()
     trailing: tuple[str, ...] = ()
+    leading: tuple[str, ...] = ()
+    scaling: tuple[str, ...] = ()
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim the nodes of `view` that can stay, each port in one width."""
@@ -77,12 +84,40 @@ class BpuRoles(Roles):
             return True
         if super().may_end(view, node) or node in wishes.on_bpu or output_layout(node):
             return True
+        if node.op_type in self.scaling and scales_by_number(node):
+            return True
         ends = any(wish.ports == MODEL_OUTPUTS for wish in wishes.formats.get(node, ()))
         return ends and any(value.is_graph_output() for value in node.outputs)
 
     def may_trail(self, view: View, node: ir.Node) -> bool:
         """Whether a passive node may be the last of its region: if it moves what tables and arithmetic give."""
         return view.analysis(Tails).trails(node, self._parts)
+
+    def may_lead(self, view: View, node: ir.Node) -> bool:
+        """Whether a passive node may be the first of its region."""
+        return node.op_type in self.leading
+
+    def end_rule(self, view: View, node: ir.Node, role: str) -> str:
+        """What may end a region on this march, as a clause."""
+        if role == "passive":
+            return self._trailing_rule(view, node)
+        parts = [f"products ({', '.join(self.ends)})"]
+        if self.sums:
+            parts.append(f"sums of two computed images ({', '.join(self.sums)})")
+        if self.scaling:
+            parts.append(f"an image times a number ({', '.join(self.scaling)})")
+        if self.tables:
+            parts.append(f"tables ({_some(self.tables)})")
+        return f"only {', '.join(parts)} and what gives indices may end a region"
+
+    def _trailing_rule(self, view: View, node: ir.Node) -> str:
+        if not self.trailing:
+            return ""
+        if node.op_type not in self.trailing:
+            return f"of passive operators only {', '.join(self.trailing)} may end a region"
+        moved = view.analysis(Tails).obstacle(node, self._parts)
+        other = f"'{moved.name}' ({moved.op_type}) computes what it moves" if moved is not None else "it moves an input"
+        return f"{other}: at the end of a region, only results of tables and arithmetic are moved"
 
     @property
     def _parts(self) -> TailOperators:
@@ -99,6 +134,12 @@ class BpuRoles(Roles):
     def edit_fits(self, node: ir.Node, side: str) -> bool:
         """Whether a unit convolution can stand on a side of a node."""
         return not why_no_unit_conv(node, side)
+
+
+def _some(operators: Sequence[str]) -> str:
+    """The first operators of a list, and how many more there are."""
+    more = len(operators) - _NAMED
+    return ", ".join(operators) if more <= 1 else f"{', '.join(operators[:_NAMED])} and {more} more"
 
 
 def _gives_indices(node: ir.Node) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["divides_by_number", "in_gelu", "in_swish"]
+__all__ = ["divides_by_number", "in_gelu", "in_swish", "scales_by_number"]
 
 
 def in_swish(node: ir.Node) -> bool:
@@ -32,6 +32,14 @@ def in_gelu(node: ir.Node) -> bool:
         return False
     root = _number(scaled.inputs[1])
     return root is not None and math.isclose(root if scaled.op_type == "Div" else 1 / root, math.sqrt(2), rel_tol=1e-3)
+
+
+def scales_by_number(node: ir.Node) -> bool:
+    """Whether a Mul multiplies one image, four axes of batch 1, by one constant number that is not zero."""
+    if node.op_type != "Mul" or not any(map(_number, node.inputs)):
+        return False
+    shape = node.outputs[0].shape
+    return shape is not None and len(shape) == 4 and shape[0] == 1
 
 
 def divides_by_number(node: ir.Node) -> bool:

@@ -62,6 +62,18 @@ class Tails:
                 )
         return node.op_type in operators.trailing and self._known[node]
 
+    def obstacle(self, node: ir.Node, operators: TailOperators) -> ir.Node | None:
+        """The node in front of a trailing one because of which it may not end a region; None for an input."""
+        at: ir.Node | None = node
+        while at is not None and at.op_type in operators.trailing:
+            at = next((one for one in _moved(at) if one is None or not self._ends(one, operators)), None)
+        return at
+
+    def _ends(self, node: ir.Node, operators: TailOperators) -> bool:
+        if node.op_type in operators.trailing:
+            return self.trails(node, operators)
+        return node.op_type in operators.arithmetic or is_table(node, operators.tables)
+
     def gives_output(self, node: ir.Node, operators: TailOperators) -> bool:
         """Whether a node gives an output of the model at the end of a region."""
         if not any(value.is_graph_output() for value in node.outputs):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.passes import Pass
 from dovetail_rewriting import Rewrite, rewrite_model
 
+from dovetail_canonicalize.split_batchnorm import SPLIT, constant, obstacle
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -26,6 +28,8 @@ class FoldBatchNorm(Pass):
     Given:  %1 = Conv(%x, %w, %b)   %2 = BatchNormalization(%1, scale, shift, mean, var), all but %x constant
     Result: %2 = Conv(%x, %w * k, (%b - mean) * k + shift) with k = scale / sqrt(var + epsilon)
 
+    Behind a Concat of channels that convolutions alone compute, each gets the channels of its own.
+
     The new weight is computed lazily while the model is saved; the old one stays for other readers.
     """
 
@@ -35,7 +39,8 @@ class FoldBatchNorm(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fold every pair; remark pairs that cannot be folded."""
-        return rewrite_model(model, ctx, [_FOLD], explain=True)
+        split = rewrite_model(model, ctx, [SPLIT])
+        return rewrite_model(model, ctx, [_FOLD], explain=True) or split
 
 
 def _pattern(op, x, w, scale, shift, mean, variance, bias=None):
@@ -46,29 +51,16 @@ def _pattern(op, x, w, scale, shift, mean, variance, bias=None):
 def _check(
     node: ir.Node,
     convolution: ir.Node,
-    w: ir.Value,
-    bias: ir.Value | None,
     scale: ir.Value,
     shift: ir.Value,
     mean: ir.Value,
     variance: ir.Value,
 ) -> str:
-    if convolution.op_type == "ConvTranspose" and convolution.attributes.get_int("group", 1) != 1:
-        return "the transposed convolution has groups"
     if node.attributes.get_int("training_mode", 0):
         return "it is in training mode"
-    if not all(map(_constant, (w, scale, shift, mean, variance))):
+    if not all(map(constant, (scale, shift, mean, variance))):
         return "its parameters are not constant"
-    if bias is not None and not _constant(bias):
-        return "the convolution's bias is not constant"
-    if w.const_value.dtype.name not in ("FLOAT", "DOUBLE"):
-        return "the weight is stored in a narrow type"
-    return ""
-
-
-def _constant(value: ir.Value) -> bool:
-    """Whether the value of an initializer is known; one that is also an input is only a default."""
-    return value.is_initializer() and value.const_value is not None and not value.is_graph_input()
+    return obstacle(convolution)
 
 
 def _folded(

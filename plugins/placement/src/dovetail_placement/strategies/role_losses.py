@@ -57,12 +57,12 @@ def missing_before(graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]
     return None
 
 
-def missing_behind(graph: SearchGraph, node: ir.Node, rule: str, ends: tuple[str, ...] = ()) -> Loss:
-    """Nothing on the backend reads a node."""
+def missing_behind(graph: SearchGraph, node: ir.Node, rule: str, ends: str = "") -> Loss:
+    """Nothing on the backend reads a node; `ends` says what may end a region, as a clause."""
     reader = next((edge.target for edge in graph.readers[node]), None)
     why = "nothing reads it" if reader is None else f"'{reader.name}' ({reader.op_type}), which reads it, is not there"
     if reader is None and any(value.is_graph_output() for value in node.outputs):
         why = "it gives an output of the model"
-    if rule == "tail":
-        why = f"{why}, and only {', '.join(ends)} may end a region"
+    if ends:
+        why = f"{why}, and {ends}"
     return Loss(rule, why, reader, "after")

@@ -106,6 +106,17 @@ class Roles:
         """Whether a passive node may be the last of its region; for strategies that let some."""
         return False
 
+    def may_lead(self, view: View, node: ir.Node) -> bool:
+        """Whether a passive node may be the first of its region, behind a node elsewhere; for strategies that let some.
+
+        It needs a reader on the backend in any case, whose scale it has.
+        """
+        return False
+
+    def end_rule(self, view: View, node: ir.Node, role: str) -> str:
+        """What may end a region, as a clause for remarks on nodes that may not; empty for nothing."""
+        return f"only {', '.join(self.ends)} may end a region" if role != "passive" else ""
+
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Give back what lost its neighbours to other backends and to pins."""
         here = {claim.node: claim for claim in claims.claims}
@@ -184,12 +195,15 @@ class Roles:
         graph = candidates.graph
         alone = not (any(edge.target in here for edge in moved(graph.readers[node])) if readers is None else readers)
         alone &= (node, "after") not in edited
+        view = candidates.view
         if role == "passive":
-            return missing_before(graph, node, here, (node, "before") in edited) or (
-                missing_behind(graph, node, "passive") if alone and not self.may_trail(candidates.view, node) else None
-            )
-        if alone and not self.may_end(candidates.view, node) and not self._is_sum(graph, node, here):
-            return missing_behind(graph, node, "tail", self.ends)
+            before = missing_before(graph, node, here, (node, "before") in edited)
+            if before is not None and (alone or before.because is None or not self.may_lead(view, node)):
+                return before
+            stays = not alone or self.may_trail(view, node)
+            return None if stays else missing_behind(graph, node, "passive", self.end_rule(view, node, role))
+        if alone and not self.may_end(view, node) and not self._is_sum(graph, node, here):
+            return missing_behind(graph, node, "tail", self.end_rule(view, node, role))
         return None
 
     def _is_sum(self, graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]) -> bool:
