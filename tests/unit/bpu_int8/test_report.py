@@ -37,7 +37,9 @@ def test_where_every_node_is_and_why():
         "soft": ("CPU", "--", "Softmax", "float/float", "Softmax is quantised only where somebody asks for it"),
         "three": ("BPU", "id(1)", "Conv", "int8/int32", ""),
         "tail": ("CPU", "--", "Relu", "float/float",
-                 "it gives an output of the model, and only Conv, ConvTranspose, Gemm, MatMul may end a region"),
+                 "it gives an output of the model, and only products (Conv, ConvTranspose, Gemm, MatMul), sums of two "
+                 "computed images (Add, Sum), an image times a number (Mul), tables (Abs, Atan, Ceil, Cos and 14 more) "
+                 "and what gives indices may end a region"),
     }  # fmt: skip
 
 

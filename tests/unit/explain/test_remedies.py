@@ -223,3 +223,25 @@ def test_pins_are_tried_on_one_prepared_model(plugins, tmp_path):
     assert len(in_vain) == 6 and all("tried in vain for npu: --pin" in line for line in in_vain)
     assert helps.startswith("tried: --backend npu:generation=2 brings it to npu, which has 200 nodes")
     assert (counting.runs["normalise"], counting.runs["place"]) == (2, 8)
+
+
+X3_END = """<ir_version: 8, opset_import: ["": 11]>
+g (float[1,8,16,16] x) => (float[1,8,16,16] y) <float[8,8,1,1] w> { [one] a = Conv (x, w) [end] y = {} (a) }"""
+
+
+@pytest.mark.parametrize(
+    ("operator", "march", "offered"),
+    [("LeakyRelu", "bernoulli2", False), ("Relu", "bernoulli2", True), ("LeakyRelu", "bayes", True)],
+)
+def test_a_pin_that_the_vendors_tool_takes_no_wish_for_is_not_offered(operator, march, offered):
+    """X3 knows run_on_bpu alone, and that for few operators; on X5 node_info takes all."""
+    from dovetail.passes import Request
+    from dovetail.plugin import load_plugins
+    from dovetail_explain.remedies import Trials
+    from dovetail_onnx.opening import open_text
+
+    model = open_text(X3_END.replace("{} (a)", f"{operator} (a)"), "m")
+    tried = list(Trials(model, Request.of(f"bpu-int8:march={march}"), load_plugins(), ["end"]).of("end"))
+    (pin,) = [one for one in tried if one.remedy.pins and not one.remedy.edits]
+    assert (not pin.why_not) is offered
+    assert offered or pin.why_not.startswith("run_on_bpu of the vendor's tool takes only AveragePool")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dovetail.plugin import Remedy
 from dovetail_placement.strategies.roles import Roles
 
 from dovetail_bpu_int8.composites import scales_by_number
@@ -17,7 +19,7 @@ from dovetail_bpu_int8.widths import settle_pinned, settle_widths
 from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wishes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
     from dovetail.planning.claim import Claims
@@ -41,6 +43,9 @@ class BpuRoles(Roles):
         trailing: Passive operators that may end a region, where nothing that they move is the sum of a product.
         leading: Passive operators that may begin a region behind a node elsewhere, in front of one on the BPU.
         scaling: Operators that may end a region where they scale an image by one number, as a unit convolution.
+        asked_at_end: Operators that the vendor's tool takes a wish for where the model ends. With `asked_anywhere`
+            empty, too, it takes one for every operator.
+        asked_anywhere: Those that it takes one for anywhere.
     """
 
     tables: tuple[str, ...] = ()
@@ -48,6 +53,8 @@ class BpuRoles(Roles):
     trailing: tuple[str, ...] = ()
     leading: tuple[str, ...] = ()
     scaling: tuple[str, ...] = ()
+    asked_at_end: tuple[str, ...] = ()
+    asked_anywhere: tuple[str, ...] = ()
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim the nodes of `view` that can stay, each port in one width."""
@@ -131,9 +138,36 @@ class BpuRoles(Roles):
         """Keep what each unit convolution brings, to say so in a remark on the edited graph."""
         view.analysis(UnitConvs).keep(places, view.backend.name)
 
+    def remedies(self, view: View, node: ir.Node) -> Iterator[Remedy]:
+        """Pins and edits; pins that the vendor's tool has no accepted wish for say so, and are not offered."""
+        own = f"{node.name}={view.backend.name}"
+        refused = {own: why} if (why := self._unaskable(node)) else {}
+        for remedy in super().remedies(view, node):
+            for pin in remedy.pins:
+                if pin not in refused and (other := _named(view, pin)) is not None and (why := self._unaskable(other)):
+                    refused[pin] = why
+            yield remedy._replace(why_not=next((refused[pin] for pin in remedy.pins if pin in refused), ""))
+        if own in refused:
+            yield Remedy(f"--pin {shlex.quote(own)}", pins=(own,), why_not=refused[own])
+
+    def _unaskable(self, node: ir.Node) -> str:
+        """Why the vendor's tool takes no wish to have a node on the BPU; empty if it does."""
+        if not (self.asked_at_end or self.asked_anywhere) or node.op_type in self.asked_anywhere:
+            return ""
+        if node.op_type in self.asked_at_end and any(value.is_graph_output() for value in node.outputs):
+            return ""
+        allowed = f"{', '.join(self.asked_at_end)} at the end of a model, and {', '.join(self.asked_anywhere)}"
+        return f"run_on_bpu of the vendor's tool takes only {allowed} on this march"
+
     def edit_fits(self, node: ir.Node, side: str) -> bool:
         """Whether a unit convolution can stand on a side of a node."""
         return not why_no_unit_conv(node, side)
+
+
+def _named(view: View, pin: str) -> ir.Node | None:
+    """The node that a pin of this backend names."""
+    name = pin.removesuffix(f"={view.backend.name}").removeprefix("name:")
+    return next((node for node in view.model.graph if node.name == name), None)
 
 
 def _some(operators: Sequence[str]) -> str:

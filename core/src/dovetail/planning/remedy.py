@@ -21,6 +21,7 @@ class Remedy(NamedTuple):
         edits: Edits to add.
         options: Options of the backend to change.
         backend: The backend, where pins do not say it.
+        why_not: Why the backend's own tools refuse it, whatever the plan says: it is named as in vain, not tried.
     """
 
     text: str
@@ -28,11 +29,12 @@ class Remedy(NamedTuple):
     edits: tuple[str, ...] = ()
     options: Mapping[str, str] = _NONE
     backend: str = ""
+    why_not: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the remedy as JSON has it, without empty fields."""
         pairs = (("text", self.text), ("pins", list(self.pins)), ("edits", list(self.edits)),
-                 ("options", dict(self.options)), ("backend", self.backend))  # fmt: skip
+                 ("options", dict(self.options)), ("backend", self.backend), ("why_not", self.why_not))  # fmt: skip
         return {key: value for key, value in pairs if value}
 
     @classmethod
@@ -45,12 +47,12 @@ class Remedy(NamedTuple):
         if not isinstance(data, Mapping) or data.keys() - set(cls._fields):
             raise ValueError(f"{str(data)[:40]!r} is no remedy")
         lists, options = [data.get(key, []) for key in ("pins", "edits")], data.get("options", {})
-        texts = [data.get("text", ""), data.get("backend", "")]
+        texts = [data.get(key, "") for key in ("text", "backend", "why_not")]
         if not all(isinstance(each, list) for each in lists) or not isinstance(options, Mapping):
             raise ValueError(f"{str(data)[:40]!r} is no remedy")
         if not all(isinstance(each, str) for each in (*texts, *lists[0], *lists[1], *options, *options.values())):
             raise ValueError(f"{str(data)[:40]!r} has a field that is not text")
-        return cls(texts[0], tuple(lists[0]), tuple(lists[1]), dict(options), texts[1])
+        return cls(texts[0], tuple(lists[0]), tuple(lists[1]), dict(options), texts[1], texts[2])
 
 
 def remedy(

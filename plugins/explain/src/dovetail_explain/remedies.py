@@ -109,7 +109,7 @@ class Trials:
         asked = [*of_remarks, *(remedy for owner, remedy in of_strategies if owner in (backend.name, ""))]
         candidates: dict[object, Remedy] = {}
         own = () if refused else (_pin(name, backend),)
-        for remedy in (*asked, *own, *_options(backend)):
+        for remedy in sorted((*asked, *own, *_options(backend)), key=lambda one: not one.why_not):
             candidates.setdefault(_effect(remedy), remedy)
         for remedy in sorted(candidates.values(), key=_cost)[:_MOST_TRIED]:
             tried = self._try(backend.name, remedy, node)
@@ -118,6 +118,8 @@ class Trials:
                 return
 
     def _try(self, backend: str, remedy: Remedy, wanted: PlannedNode) -> Tried:
+        if remedy.why_not:
+            return Tried(backend, remedy, remedy.why_not)
         plan = self._planned(backend, remedy)
         if isinstance(plan, DovetailError):
             return Tried(backend, remedy, plan.message, 0, plan.reason if isinstance(plan, PinError) else "")
