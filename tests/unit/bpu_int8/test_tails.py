@@ -114,7 +114,8 @@ def test_remarks_say_what_may_end_a_region_on_the_march(case):
 
 
 ATTENTION = f"""<ir_version: 8, opset_import: ["": 11]>
-g (float[B,8,16,16] x) => (float[N,C,H,K] y) <float[8,8,1,1] w = {{{", ".join(map(str, WEIGHTS))}}}, float half = {{0.5}}> {{
+g (float[B,8,16,16] x) => (float[N,C,H,K] y)
+<float[8,8,1,1] w = {{{", ".join(map(str, WEIGHTS))}}}, float half = {{0.5}}> {{
   [first] a = Conv (x, w) [product] p = MatMul (a, a) [scale] m = Mul (p, half) [soft] s = Softmax <axis = 3> (m)
   [turn] t = Transpose <perm = [0, 1, 3, 2]> (s) [last] y = MatMul (a, t) }}"""
 AROUND = {  # march and batch: the nodes on the CPU. The first two are rows of the vendor's logs
