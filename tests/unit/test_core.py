@@ -16,8 +16,8 @@ FILES = sorted(CORE.rglob("*.py"))
 OPERATORS = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-MOST = 5_700
-"""Lines of code of core, without comments, docstrings and blank lines. Raising it needs a reason in the commit."""
+MOST = 5_500
+"""Lines of code of core, as `lines_of_code` counts them. Raising it needs a reason in the commit."""
 
 LONGEST = 500
 """Lines of a module, with everything."""
@@ -38,7 +38,7 @@ def literals(path):
 
 
 def lines_of_code(path):
-    """The number of lines with code: no docstrings, comments or blank lines."""
+    """The number of lines with code: no docstrings, comments, blank lines, or imports for type checkers alone."""
     source = path.read_text(encoding="utf-8")
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     lines = set()
@@ -48,6 +48,8 @@ def lines_of_code(path):
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
             lines.difference_update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+        elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            lines.difference_update(range(node.lineno, node.end_lineno + 1))
     return len(lines)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dovetail.passes.instrumentation import Instrumentation as Instrumentation
     from dovetail.passes.manager import Manager as Manager
     from dovetail.passes.pipeline import Pipeline as Pipeline
-    from dovetail.passes.request import BackendChoice as BackendChoice, Request as Request
+    from dovetail.passes.request import BackendChoice as BackendChoice, PinOrigin as PinOrigin, Request as Request
     from dovetail.passes.result import PassResult as PassResult, Result as Result
     from dovetail.passes.steps import Fixpoint as Fixpoint, Nested as Nested
 

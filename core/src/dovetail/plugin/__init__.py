@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dovetail.planning.edits import Edit as Edit
     from dovetail.planning.holdings import Holding as Holding, Observer as Observer, Parameters as Parameters
     from dovetail.planning.observers import ObserverChoice as ObserverChoice
+    from dovetail.planning.remark import Remark as Remark
+    from dovetail.planning.remedy import Remedy as Remedy, remedy as remedy
     from dovetail.planning.verdict import (
         ParameterRule as ParameterRule,
         PortRule as PortRule,
@@ -98,7 +100,6 @@ if TYPE_CHECKING:
         FixUp as FixUp,
         Neighbour as Neighbour,
         Remedies as Remedies,
-        Remedy as Remedy,
         Strategy as Strategy,
         View as View,
     )
