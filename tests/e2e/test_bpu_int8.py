@@ -5,12 +5,13 @@ A remedy is named only if it works, and it is the cheapest that does: another te
 
 import os
 import random
+import shlex
 
 import dovetail
 import numpy as np
 import pytest
+from dovetail.passes import BackendChoice
 from dovetail_explain.all_nodes import all_elsewhere
-from dovetail_explain.suggestions import as_remedy
 
 from .nets import NETS, images, net
 
@@ -66,9 +67,12 @@ def test_every_remedy_that_is_named_moves_its_node(name, march):
 
 def planned_with(model, march, text):
     """The plan with a change of the request as `explain` writes it."""
-    _, remedy = as_remedy(text)
-    march = remedy.options.get("march", march)
-    return dovetail.plan(model, backends(march), pins=remedy.pins, edits=remedy.edits)
+    words = shlex.split(text)
+    given = {option: [value for name, value in zip(words[::2], words[1::2], strict=True) if name == option]
+             for option in ("--pin", "--edit", "--backend")}  # fmt: skip
+    for choice in map(BackendChoice.parse, given["--backend"]):
+        march = choice.options.get("march", march)
+    return dovetail.plan(model, backends(march), pins=given["--pin"], edits=given["--edit"])
 
 
 def test_the_report_of_a_detector_names_the_tail_and_why():

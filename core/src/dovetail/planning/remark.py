@@ -54,7 +54,7 @@ class Remark:
     source: str = ""
     backend: str = ""
     format: str = ""
-    remedy: Remedy | None = None
+    remedy: Remedy | None = field(default=None, hash=False)
     facts: Mapping[str, Any] = field(default_factory=lambda: NO_FACTS, hash=False)
 
     @property
