@@ -6,38 +6,38 @@ from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
 
 STRATEGIES = """
-from dovetail.planning.claim import Claim, Claims
+from dovetail.plugin import Claim, Claims, Strategy
 
-class Twice:
+class Twice(Strategy):
     def claim(self, view, backend):
         nodes = [part for node in view.nodes() for part in view.whole(node)]
         return Claims([Claim(node) for node in (*nodes, nodes[0])])
 
-class Greedy:
+class Greedy(Strategy):
     def claim(self, view, backend):
         return Claims([Claim(part) for node in view.model.graph for part in view.whole(node)])
 
-class Torn:
+class Torn(Strategy):
     def claim(self, view, backend):
         return Claims([Claim(node) for node in view.nodes()])
 
-class Broken:
+class Broken(Strategy):
     def claim(self, view, backend):
         return view.nodes_of_the_model()
 
-class Leaving:
+class Leaving(Strategy):
     def claim(self, view, backend):
         raise SystemExit(3)
 
-class Listed:
+class Listed(Strategy):
     def claim(self, view, backend):
         return [Claim(node) for node in view.nodes()]
 
-class Textual:
+class Textual(Strategy):
     def claim(self, view, backend):
         return Claims([Claim(node, {"X": ("float16",)}) for node in view.nodes()])
 
-class Foreign:
+class Foreign(Strategy):
     def claim(self, view, backend):
         import onnx_ir
         return Claims([Claim(onnx_ir.node("Relu", [None], name="invented"))])

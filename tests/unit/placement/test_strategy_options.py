@@ -88,3 +88,19 @@ def test_a_backend_without_a_strategy_is_an_error_that_says_where_to_name_one(wi
         dovetail.plan(model, "npu", plugins=with_backend(text))
     assert "--backend npu:strategy=NAME" in raised.value.hint
     assert dovetail.plan(model, "npu:strategy=autocast", plugins=with_backend(text)).nodes[0].backend == "npu"
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "said"),
+    [
+        ("plain", "class First:\n    def claim(self, view, backend): ...", "is no dovetail.plugin.Strategy"),
+        ("function", "def First(): ...", "is no dovetail.plugin.Strategy"),
+        ("idle", "from dovetail.plugin import Strategy\nclass First(Strategy): ...", "has no claim"),
+    ],
+)
+def test_a_strategy_derives_from_its_contract(with_backend, float_backend, tmp_path, module, source, said):
+    (tmp_path / f"{module}_strategies.py").write_text(source)
+    plugins = with_backend(float_backend("one", "Relu", "first"))
+    plugins.registry.strategy("first", f"{module}_strategies:First")
+    with pytest.raises(DovetailError, match=f"strategy 'first'.* {said}"):
+        dovetail.plan(open_text(MODEL, "model"), ["one"], plugins=plugins)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.strategy import Remedy
 
 __all__ = ["Analysis", "Context", "Mark"]
 

@@ -97,9 +97,7 @@ if TYPE_CHECKING:
         Solver as Solver,
     )
     from dovetail.plugin.strategy import (
-        FixUp as FixUp,
         Neighbour as Neighbour,
-        Remedies as Remedies,
         Strategy as Strategy,
         View as View,
     )
@@ -146,9 +144,7 @@ _PUBLIC = {
     ),
     **dict.fromkeys(
         (
-            "FixUp",
             "Neighbour",
-            "Remedies",
             "Strategy",
             "View",
         ),

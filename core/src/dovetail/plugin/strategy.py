@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from dovetail.planning.remedy import Remedy
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.planning.verdict import Verdict
     from dovetail.plugin.backend import Backend
 
-__all__ = ["FixUp", "Neighbour", "Remedies", "Remedy", "Strategy", "View"]
+__all__ = ["Neighbour", "Strategy", "View"]
 
 T = TypeVar("T")
 
@@ -79,14 +80,19 @@ class View(Protocol):
         """
 
 
-class Strategy(Protocol):
+class Strategy(ABC):
     """A rule that claims nodes for a backend. It marks nodes and never edits the graph.
 
     It claims each node once, only nodes that the view offers, and a control-flow node with all of its bodies. Its
-    options are the fields of its dataclass, which `place:` of a backend file sets. A strategy that is no dataclass
-    reads `backend.place`, and names the keys that it reads in an attribute `place_keys`. Other keys are an error.
+    options are the fields of its dataclass, which `place:` of a backend file sets.
+
+    Attributes:
+        place_keys: The keys of `backend.place` that a strategy which is no dataclass reads; other keys are an error.
     """
 
+    place_keys: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim nodes of `view` for `backend`; what is not claimed goes to the next backend, and last to the host.
 
@@ -96,12 +102,8 @@ class Strategy(Protocol):
         claimed, and is judged again once all backends have claimed.
         """
 
-
-class FixUp(Protocol):
-    """An optional part of a strategy: it reconsiders its claims when those of all backends are known."""
-
     def fix_up(self, view: View, claims: Claims) -> Claims:
-        """The claims that stay, the same objects or narrowed to fewer formats.
+        """Reconsider the claims once those of all backends are known.
 
         It is asked until it leaves everything as it is. It may neither add claims nor withdraw pinned ones, of which it
         may narrow what their pins leave open. What it withdraws is offered to the backends behind it; in the next round
@@ -110,16 +112,20 @@ class FixUp(Protocol):
         Args:
             view: Shows the claims of all backends.
             claims: The present claims for the view's backend.
+
+        Returns:
+            The claims that stay, the same objects or narrowed to fewer formats; by default all of them.
         """
-
-
-class Remedies(Protocol):
-    """An optional part of a strategy: it suggests what might bring a node to its backend."""
+        return claims
 
     def remedies(self, view: View, node: ir.Node) -> Iterable[Remedy]:
-        """Changes of the request, the cheapest first; `dovetail explain` tries each on the plan.
+        """Suggest what might bring a node to the backend; by default nothing.
 
         Args:
             view: Shows the final claims of a round.
             node: A node that the view's backend does not have.
+
+        Returns:
+            Changes of the request, the cheapest first; `dovetail explain` tries each on the plan.
         """
+        return ()

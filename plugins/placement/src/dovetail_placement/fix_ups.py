@@ -11,6 +11,7 @@ from dovetail.plugin.isolation import described, foreign_output
 
 if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
+    from dovetail.plugin.strategy import Strategy
 
     from dovetail_placement.claiming import Claiming
 
@@ -28,8 +29,6 @@ def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
         DovetailError: The strategy fails, or does more than narrow its claims and withdraw those that are not pinned.
     """
     strategy, who = claiming.strategy_of(backend)
-    if not hasattr(strategy, "fix_up"):
-        return
     changed = withdrawn = False
     while True:
         before = {id(claim.node): claim for name, claim in claiming.claimed.values() if name == backend.name}
@@ -49,7 +48,7 @@ def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
             claiming.claim(later)
 
 
-def _asked(strategy, claiming: Claiming, backend: Backend, claims: list[Claim], who: str) -> list[Claim]:
+def _asked(strategy: Strategy, claiming: Claiming, backend: Backend, claims: list[Claim], who: str) -> list[Claim]:
     try:
         with foreign_output(who):
             answer = strategy.fix_up(claiming.view_of(backend), Claims(claims))

@@ -38,7 +38,7 @@ def _remedies(claiming: Claiming, node: ir.Node) -> list[tuple[str, Remedy]]:
     found: list[tuple[str, Remedy]] = []
     for backend in claiming.ctx.backends:
         strategy, who = claiming.strategy_of(backend)
-        if hasattr(strategy, "remedies") and claiming.claimed[id(node)][0] != backend.name:
+        if claiming.claimed[id(node)][0] != backend.name:
             with calling(f"{who} asked for remedies,"):
                 found += [(backend.name, remedy) for remedy in strategy.remedies(claiming.view_of(backend), node)]
     return found

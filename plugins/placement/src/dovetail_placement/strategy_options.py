@@ -7,39 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import calling
+from dovetail.plugin.strategy import Strategy
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
-    from dovetail.plugin.strategy import Strategy
 
 __all__ = ["made_strategy"]
 
 _EVERYBODY = ("strategy", "min_region", "regions")
 
 
-def made_strategy(found: type, backend: Backend, name: str, who: str) -> Strategy:
+def made_strategy(found: object, backend: Backend, name: str, who: str) -> Strategy:
     """Make a strategy for a backend.
 
     The options of a strategy that is a dataclass are its fields; other strategies read `backend.place`, and name in
     `place_keys` what they read. Keys for the strategy that the backend names are not another one's.
 
     Args:
-        found: The registered class.
+        found: What is registered, a class.
         backend: The backend, with what its file says under `place:`.
         name: Name of the strategy.
         who: The strategy with its distribution, for messages.
 
     Raises:
         DovetailError: The file has a key that the strategy does not read, or a value of another type, with file and
-            line; or the class fails.
+            line; or the class fails, or is no strategy.
     """
+    if not (isinstance(found, type) and issubclass(found, Strategy)):
+        raise DovetailError(f"{who} is no dovetail.plugin.Strategy", "derive its class from dovetail.plugin.Strategy")
+    if lacking := sorted(found.__abstractmethods__):
+        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/guides/strategy.md")
     place = getattr(backend, "place", {}) if name == backend.strategy else {}
     if not dataclasses.is_dataclass(found):
+        _check_keys(place, found.place_keys, backend, name)
         with calling(who):
-            strategy = found()
-        _check_keys(place, getattr(strategy, "place_keys", ()), backend, name)
-        return strategy
+            return found()
     fields = {field.name: field for field in dataclasses.fields(found) if field.init}
     _check_keys(place, fields, backend, name)
     for key, value in place.items():

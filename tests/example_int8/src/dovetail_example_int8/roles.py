@@ -1,9 +1,9 @@
 """The strategy: active nodes wherever the file takes them, passive ones only between nodes of this backend."""
 
-from dovetail.plugin import Claims, Remedy, claim_of
+from dovetail.plugin import Claims, Strategy, claim_of, remedy
 
 
-class Roles:
+class Roles(Strategy):
     """Claims by role: `active` computes in integers, `passive` moves integers that others computed."""
 
     def claim(self, view, backend):
@@ -36,8 +36,7 @@ class Roles:
         verdict = view.verdict(node)
         if verdict.ok is not False and verdict.role == "passive":
             for side in ("after", "before"):
-                edit = f"acme-unit-conv={node.name}:{side}"
-                yield Remedy(f"--edit {edit}", edits=(edit,))
+                yield remedy(edits=(f"acme-unit-conv={node.name}:{side}",))
 
     def _missing(self, view, node):
         name = view.backend.name

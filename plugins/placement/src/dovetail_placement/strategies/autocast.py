@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.planning.claim import Claims, claim_of
+from dovetail.plugin.strategy import Strategy
 
 from dovetail_placement.strategies.refusals import remark_refusal
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Autocast"]
 
 
-class Autocast:
+class Autocast(Strategy):
     """Claims every node that the backend's file accepts.
 
     A control-flow node is claimed with all of its bodies or not at all: one engine runs it whole. Each refused node

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.planning.claim import Claim, Claims, claim_of
+from dovetail.plugin.strategy import Strategy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Host"]
 
 
-class Host:
+class Host(Strategy):
     """Claims every remaining node, with its bodies."""
 
     def claim(self, view: View, backend: Backend) -> Claims:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail.planning.claim import Claim, Claims, claim_of
+from dovetail.plugin.strategy import Strategy
 
 from dovetail_placement.edge_kinds import Facts
 from dovetail_placement.search import SearchGraph, ShapeArithmetic
@@ -94,7 +95,7 @@ class Candidates:
         return next((edge.source for edge in self.graph.producers[node] if edge.input == 0), None)
 
 
-class IntegerStrategy(abc.ABC):
+class IntegerStrategy(Strategy):
     """Claims nodes that a backend's file accepts in integers; subclasses select them.
 
     Nodes that compute extents or indices are never claimed in integers, nor control flow. With `follow`, a Relu or Clip

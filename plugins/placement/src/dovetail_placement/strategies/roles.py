@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.planning.claim import Claims, claim_of
 from dovetail.planning.edits import Edit
 from dovetail.planning.remedy import remedy
+from dovetail.plugin.strategy import Strategy
 
 from dovetail_placement.strategies.integers import Candidates
 from dovetail_placement.strategies.refusals import remark_refusal
@@ -30,7 +31,7 @@ __all__ = ["Roles"]
 
 
 @dataclass(frozen=True)
-class Roles:
+class Roles(Strategy):
     """Claims nodes by the role that the backend's file gives their operator.
 
     Active operators are claimed wherever the file accepts them. Passive ones move the integers of others: they are
