@@ -80,10 +80,9 @@ class OptionChain:
             DovetailError: A keyword has a value that it cannot have, or asks for what the model does not have.
         """
         for found in self._options:
-            change = getattr(found.option, "requested", None)
-            if change is not None and (own := self._own(found)):
+            if own := self._own(found):
                 with blaming(found):
-                    request = change(request, model, own)
+                    request = found.option.requested(request, model, own)
                 if not isinstance(request, Request):
                     gave = type(request).__name__
                     raise DovetailError(f"{found.title} gave {gave} and no request", f"report it to {found.owner}")
@@ -96,10 +95,9 @@ class OptionChain:
             DovetailError: An option cannot.
         """
         for found in self._options:
-            examine = getattr(found.option, "planned", None)
-            if examine is not None and (own := self._own(found)):
+            if own := self._own(found):
                 with blaming(found):
-                    examine(plan, model, ctx, own)
+                    found.option.planned(plan, model, ctx, own)
         return plan
 
     def around(self, job: CompileJob, innermost: Proceed) -> Proceed:

@@ -30,7 +30,7 @@ RAISES = tuple(WAYS)[:6]
 
 CODE = '''
 import sys
-from dovetail.plugin import BackendSummary, DovetailError, Recognition, Refusal, Verdict, hookimpl
+from dovetail.plugin import BackendSummary, DovetailError, Option, Recognition, Refusal, Verdict, hookimpl
 from dovetail_quantize.integers import parameters_of_range
 
 class Odd(BaseException):
@@ -92,7 +92,7 @@ class Command:
     def run(self, args):
         return act()
 
-class Option:
+class Odd(Option):
     commands, keywords = ("compile", "plan", "check", "bisect"), ("odd",)
     def add_arguments(self, parser):
         act() if AT == "option arguments" else parser.add_argument("--odd")
@@ -111,7 +111,7 @@ class Option:
     def compile(self, job, proceed):
         return act() if AT == "option compile" else proceed()
 
-COMMAND, OPTION = Command(), Option()
+COMMAND, OPTION = Command(), Odd()
 
 class Backend:
     name, summary, device = "odd-npu", "It is odd.", "npu"

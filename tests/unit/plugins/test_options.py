@@ -17,9 +17,11 @@ MODEL = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[2,4] x) => (float[2,4] y) <float[4,4] w = {1,0,0,0, 0,2,0,0, 0,0,3,0, 0,0,0,4}>
 { [dense] a = MatMul (x, w)  [relu] y = Relu (a) }"""
 OPTION = """
+from dovetail.plugin import Option
+
 seen = []
 
-class Hello:
+class Hello(Option):
     commands = ("compile",)
     keywords = ("hello",)
 
@@ -76,7 +78,9 @@ def test_an_argument_of_the_command_and_a_keyword_of_the_function(hello, model, 
 
 
 ASKING = """
-class Quiet:
+from dovetail.plugin import Option
+
+class Quiet(Option):
     commands = ("compile", "plan")
     keywords = ("quiet",)
 
@@ -244,7 +248,7 @@ def changed(old, new):
     ("source", "says"),
     [
         ("import nothing_of_this_name", "cannot be loaded from acme_plugin.hello:HELLO: ModuleNotFoundError"),
-        ("HELLO = 3", "option 'hello' of acme has no commands, keywords, add_arguments"),
+        ("HELLO = 3", "option 'hello' of acme is no dovetail.plugin.Option"),
         (changed("HELLO = Hello()", "HELLO = Hello"), "option 'hello' of acme is a class"),
         (changed('("compile",)', '"compile"'), "option 'hello' of acme: 'commands' is no tuple"),
         (
@@ -312,3 +316,23 @@ def test_an_argument_of_a_plugin_that_is_left_out_is_not_taken_for_another(model
 def test_the_keywords_of_core_are_the_parameters_of_its_function():
     parameters = inspect.signature(dovetail.compile).parameters.values()
     assert {p.name for p in parameters if p.kind is not p.VAR_KEYWORD} == COMPILE_KEYWORDS
+
+
+def test_an_option_needs_its_arguments_alone(hello, model, capsys):
+    """Whatever else an option may do has a default that does nothing."""
+    hello(
+        source="""
+from dovetail.plugin import Option
+
+class Idle(Option):
+    commands, keywords = ("compile", "plan"), ("idle",)
+
+    def add_arguments(self, parser):
+        parser.add_argument("--idle", action="store_true")
+
+HELLO = Idle()
+"""
+    )
+    assert main(["compile", model, "--backend", "host", "--idle", "-o", "out"]) == 0
+    assert main(["plan", model, "--backend", "host", "--idle"]) == 0
+    assert dovetail.plan(model, "host", idle=True).nodes

@@ -11,13 +11,12 @@ from dovetail.counting import counted
 from dovetail.errors import UsageError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.plugin import Edit
+from dovetail.plugin.options import Option
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Request
-    from dovetail.plugin import CompileJob, Proceed
     from dovetail_placement.strategies.role_edits import Place
 
 __all__ = ["UNIT_CONV", "UnitConvOption", "UnitConvs"]
@@ -26,7 +25,7 @@ OPTION, AUTO, EDIT, BACKEND = "unit-conv", "auto", "bpu-unit-conv", "bpu-int8"
 _NAMED = 4
 
 
-class UnitConvOption:
+class UnitConvOption(Option):
     """The option: `--unit-conv concat_3:after`, and `dovetail.compile(model, unit_conv=["concat_3:after"])`.
 
     Keyword arguments of `dovetail.compile` and `dovetail.plan`:
@@ -75,10 +74,6 @@ class UnitConvOption:
     def words(self, command: str, recorded: Mapping[str, Any]) -> list[str]:
         """`auto`; single unit convolutions are edits of the request."""
         return ["--unit-conv", AUTO] if recorded.get(AUTO) else []
-
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; the edits are made on the way."""
-        return proceed()
 
 
 class UnitConvs:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.counting import counted
 from dovetail.planning.remark import Remark
+from dovetail.plugin.options import Option
 
 from dovetail_tensorrt.engine_backends import engine_backend
 from dovetail_tensorrt.libraries import library
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.plan import Plan
-    from dovetail.plugin import CompileJob, Proceed
 
 __all__ = ["ASK_PARSER", "AskParserOption"]
 
@@ -26,7 +25,7 @@ _SUMMARY = "parser"
 _RULE = "parser-differs"
 
 
-class AskParserOption:
+class AskParserOption(Option):
     """The option: `dovetail plan MODEL --backend tensorrt --ask-parser`.
 
     Keyword argument of `dovetail.plan`:
@@ -52,10 +51,6 @@ class AskParserOption:
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Nothing: it changes no plan."""
         return {}
-
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; nobody asks the parser then."""
-        return proceed()
 
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
         """Ask, and record where the answers differ.

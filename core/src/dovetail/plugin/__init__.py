@@ -73,11 +73,8 @@ if TYPE_CHECKING:
     from dovetail.plugin.options import (
         Asked as Asked,
         CompileJob as CompileJob,
-        Completes as Completes,
         Option as Option,
-        Plans as Plans,
         Proceed as Proceed,
-        Requests as Requests,
     )
     from dovetail.plugin.recorder import SpanRecorder as SpanRecorder, span_recorder as span_recorder
     from dovetail.plugin.registry import Registry as Registry
@@ -110,9 +107,7 @@ _PUBLIC = {
     **dict.fromkeys(("DovetailError", "ResultError", "UsageError"), "dovetail.errors"),
     "Registry": "dovetail.plugin.registry",
     "Command": "dovetail.plugin.commands",
-    **dict.fromkeys(
-        ("Asked", "CompileJob", "Completes", "Option", "Plans", "Proceed", "Requests"), "dovetail.plugin.options"
-    ),
+    **dict.fromkeys(("Asked", "CompileJob", "Option", "Proceed"), "dovetail.plugin.options"),
     "Verification": "dovetail.verification",
     **dict.fromkeys(
         (

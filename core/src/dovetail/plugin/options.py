@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import PluginWarning, described, foreign_output, require
+from dovetail.plugin.isolation import PluginWarning, described, foreign_output
 
 if TYPE_CHECKING:
     import argparse
@@ -25,13 +26,9 @@ __all__ = [
     "COMPILE_KEYWORDS",
     "Asked",
     "CompileJob",
-    "Completes",
     "InstalledOption",
     "Option",
-    "Plans",
     "Proceed",
-    "Requests",
-    "Writes",
     "blaming",
     "drop_option",
     "installed_options",
@@ -46,8 +43,6 @@ COMPILE_KEYWORDS = frozenset(
 )  # fmt: skip
 """The parameters that `dovetail.compile` has itself, and among them those of `dovetail.plan`; no option may own one of
 these."""
-
-_REQUIRED = ("commands", "keywords", "add_arguments", "keywords_of", "recorded", "compile")
 
 Asked: TypeAlias = "Mapping[str, tuple[str, str]]"
 """Nodes of the main graph by name, each with what asks for it, for remarks: `high` or `low`, which typing obeys, or an
@@ -95,10 +90,8 @@ class Proceed(Protocol):
         """
 
 
-class Option(Protocol):
+class Option(ABC):
     """What a plugin adds to a command and to its Python function: `registry.option("hello", "acme.option:HELLO")`.
-
-    It may have `complete` (`Completes`), `requested` (`Requests`), `planned` (`Plans`) and `words` (`Writes`) besides.
 
     Attributes:
         commands: The commands whose arguments it adds to: `compile`, `plan`, `bisect` and `check`. The latter two
@@ -107,10 +100,18 @@ class Option(Protocol):
     """
 
     commands: tuple[str, ...]
-    keywords: tuple[str, ...]
+    keywords: tuple[str, ...] = ()
 
+    @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add arguments to the parser of a command."""
+
+    def complete(self, args: argparse.Namespace) -> None:  # noqa: B027, it need not do anything
+        """Set what was left out on the command line, such as `args.model`, before the command looks at it.
+
+        Raises:
+            DovetailError: A file that the arguments name cannot be read.
+        """
 
     def keywords_of(self, args: argparse.Namespace) -> Mapping[str, Any]:
         """The keyword arguments that parsed arguments stand for.
@@ -118,6 +119,7 @@ class Option(Protocol):
         Raises:
             UsageError: The arguments make no sense.
         """
+        return {}
 
     def recorded(self, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
         """What of its keywords shapes the result, as plain data: it becomes part of the request, of the stamp by which
@@ -126,29 +128,7 @@ class Option(Protocol):
         Raises:
             DovetailError: A keyword has a value that it cannot have.
         """
-
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Go around compiling: `return proceed()` does nothing; called for every compilation.
-
-        Raises:
-            ResultError: The result is whole, and yet something is wrong with it; the error holds it.
-            DovetailError: The compilation fails.
-        """
-
-
-class Completes(Protocol):
-    """An optional part of an option: its arguments may say what the user need not repeat."""
-
-    def complete(self, args: argparse.Namespace) -> None:
-        """Set what was left out on the command line, such as `args.model`, before the command looks at it.
-
-        Raises:
-            DovetailError: A file that the arguments name cannot be read.
-        """
-
-
-class Requests(Protocol):
-    """An optional part of an option: its keywords change what is asked for."""
+        return {}
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
         """The request with what the keywords ask for, such as further pins; called before anything is decided.
@@ -159,18 +139,17 @@ class Requests(Protocol):
         Args:
             request: What is asked for otherwise.
             model: The model that was given; it stays as it is.
-            keywords: The option's own keywords that the caller gave.
+            keywords: The option's own keywords that the caller gave; it is not called without any.
 
         Raises:
             DovetailError: The keywords ask for what this model does not have.
         """
+        return request
 
-
-class Plans(Protocol):
-    """An optional part of an option: it looks at what `dovetail.plan` decided, before the caller gets it."""
-
-    def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
-        """Examine a plan, and add remarks, a part of its summary, or notes for the user.
+    def planned(  # noqa: B027, it need not do anything
+        self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]
+    ) -> None:
+        """Examine what `dovetail.plan` decided, and add remarks, a part of its summary, or notes for the user.
 
         Args:
             plan: What was decided.
@@ -182,17 +161,26 @@ class Plans(Protocol):
             DovetailError: It cannot examine the plan.
         """
 
+    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+        """Wrap the compilation; called for every compilation. By default it does nothing.
 
-class Writes(Protocol):
-    """An optional part of an option: it writes what it recorded as words of a command, for commands to be copied."""
+        Raises:
+            ResultError: The result is whole, and yet something is wrong with it; the error holds it.
+            DovetailError: The compilation fails.
+        """
+        return proceed()
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> Sequence[str] | None:
-        """Words such as `--fix-shape x:1x4`; None where the command has no words for it.
+        """Write what it recorded as words of a command, such as `--fix-shape x:1x4`, for commands to be copied.
 
         Args:
             command: The command: `compile`, `plan` or `bisect`.
             recorded: What the request has under the name of the option.
+
+        Returns:
+            The words; None where the command has none for it, as by default.
         """
+        return None
 
 
 class InstalledOption(NamedTuple):
@@ -233,11 +221,16 @@ def drop_option(registry: Registry, name: str, error: DovetailError) -> None:
 def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOption:
     """The option, if it answers what options are asked and clashes with nothing."""
     option = found.option
-    require(option, found.title, _REQUIRED)
     if isinstance(option, type):
         raise DovetailError(f"{found.title} is a class, and not an object of it")
-    for attribute in ("commands", "keywords"):
-        if not isinstance(getattr(option, attribute), tuple):
+    if not isinstance(option, Option):
+        raise DovetailError(
+            f"{found.title} is no dovetail.plugin.Option", "derive its class from dovetail.plugin.Option"
+        )
+    if not hasattr(option, "commands"):
+        raise DovetailError(f"{found.title} has no commands", "name the commands whose arguments it adds to")
+    for attribute, names in (("commands", option.commands), ("keywords", option.keywords)):
+        if not isinstance(names, tuple):
             raise DovetailError(f"{found.title}: '{attribute}' is no tuple of names")
     if unknown := [name for name in option.commands if name not in COMMANDS_WITH_OPTIONS]:
         known = ", ".join(COMMANDS_WITH_OPTIONS)

@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
+from dovetail.plugin.options import Option
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Request
-    from dovetail.plugin import CompileJob, Proceed
 
 __all__ = ["FIX_SHAPES", "OPTION", "shapes_by_name"]
 
@@ -23,7 +22,7 @@ OPTION = "fix-shapes"
 _OF_DATA = "data"  # the word for the extents that the data has; shapes of inputs have a colon
 
 
-class _FixShapesOption:
+class _FixShapesOption(Option):
     """The option: `dovetail compile --fix-shape image:1x3x224x224`, `dovetail.compile(..., fix_shapes={...})`.
 
     Keyword arguments of `dovetail.compile`, `dovetail.plan` and `dovetail.bisect`:
@@ -90,10 +89,6 @@ class _FixShapesOption:
         """One `--fix-shape` per input, with the extents that the data gave."""
         texts = [f"{name}:{'x'.join(map(str, shape))}" for name, shape in recorded.items()]
         return [word for text in texts for word in ("--fix-shape", text)]
-
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; `normalise` does the work."""
-        return proceed()
 
 
 def shapes_by_name(texts: Sequence[str]) -> dict[str, list[int]]:

@@ -29,7 +29,7 @@ def command_text(
 ) -> str:
     """A command line for a request, quoted for a shell.
 
-    What an option of a plugin asks for is written by that option (`dovetail.plugin.options.Writes`). Where the command
+    What an option of a plugin asks for is written by that option (`dovetail.plugin.Option.words`). Where the command
     cannot say it, a comment at the end names the option, so that nobody takes the command for the same request.
 
     Args:
@@ -81,10 +81,9 @@ def _option_words(command: str, request: Request, registry: Registry) -> tuple[l
     unsaid: list[str] = []
     for name, recorded in request.options.items():
         found = known.get(name) or every.get(name)
-        write = getattr(found.option, "words", None) if found is not None else None
-        if found is not None and write is not None:
+        if found is not None:
             with blaming(found):
-                said = write(command, recorded)
+                said = found.option.words(command, recorded)
             if said is not None:
                 words += said
                 continue

@@ -26,10 +26,8 @@ def completed_model(args: argparse.Namespace) -> Path:
         DovetailError: An option cannot read its own file.
     """
     for option in args.command_line.options:
-        complete = getattr(option.option, "complete", None)
-        if complete is not None:
-            with blaming(option):
-                complete(args)
+        with blaming(option):
+            option.option.complete(args)
     if args.model is None:
         raise UsageError("no model is named", f"write: dovetail {args.command.name} MODEL")
     if not args.backend and not getattr(args, "plan", None):

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dovetail.plugin.options import Option
+
 from dovetail_paddle.lowering.lower_paddle import OPTION
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Request
-    from dovetail.plugin import CompileJob, Proceed
 
 __all__ = ["KEEP_UNKNOWN"]
 
 
-class _KeepUnknownOption:
+class _KeepUnknownOption(Option):
     """The option: `dovetail compile --keep-unknown`, `dovetail.compile(..., keep_unknown=True)`.
 
     Keyword arguments of `dovetail.compile` and `dovetail.plan`:
@@ -54,10 +54,6 @@ class _KeepUnknownOption:
     def words(self, command: str, recorded: Mapping[str, Any]) -> Sequence[str]:
         """The option itself."""
         return ["--keep-unknown"] if recorded else []
-
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; the pass `lower-paddle` does the work."""
-        return proceed()
 
 
 KEEP_UNKNOWN = _KeepUnknownOption()

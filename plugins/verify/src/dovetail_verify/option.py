@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, GoalError, NoEngineError, UsageError, VerificationError
 from dovetail.planning.remark import Remark
+from dovetail.plugin.options import Option
 from dovetail_commands.command_text import command_text
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
@@ -27,7 +28,7 @@ __all__ = ["VERIFY_RESULT", "VerifyResult"]
 _GOALS = ("min_snr", "min_cosine", "min_top1", "max_abs")
 
 
-class VerifyResult:
+class VerifyResult(Option):
     """The option: `dovetail compile --verify`, and `dovetail.compile(..., verify=True)`.
 
     Keyword arguments of `dovetail.compile`:

@@ -1,9 +1,9 @@
 """`dovetail compile --hello WHO` and `dovetail.compile(..., hello="WHO")`: a greeting beside the result."""
 
-from dovetail.plugin import UsageError
+from dovetail.plugin import Option, UsageError
 
 
-class Greeted:
+class Greeted(Option):
     """Puts `hello.txt` beside the result."""
 
     commands = ("compile",)

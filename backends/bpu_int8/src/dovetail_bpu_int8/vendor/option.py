@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.options import Option
 
 from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search
 from dovetail_bpu_int8.ladder import checked_goal, climb
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["BPU", "BpuOption"]
 
 
-class BpuOption:
+class BpuOption(Option):
     """The option: `dovetail compile --hb-yaml config.yaml`, and `dovetail.compile(model, hb_yaml="config.yaml")`.
 
     Keyword arguments of `dovetail.compile` and `dovetail.plan`:

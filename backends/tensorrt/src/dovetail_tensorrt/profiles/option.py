@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin.options import Option
 from dovetail.suggestions import did_you_mean
 
 from dovetail_tensorrt.engine_backends import engine_backend
@@ -30,7 +31,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
 
 
-class ProfileOption:
+class ProfileOption(Option):
     """The option: `--profile x:1x3x224x224:4x3x224x224:8x3x224x224`, `--workspace 1GiB`.
 
     Keyword arguments of `dovetail.compile` and `dovetail.plan`:

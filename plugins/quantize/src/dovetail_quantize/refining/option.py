@@ -6,16 +6,17 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dovetail.plugin.options import Option
+
 from dovetail_quantize.refining.steps import STEPS, parse_steps
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
-    from dovetail.plugin import CompileJob, Proceed
+    pass
 
 __all__ = ["REFINE"]
 
 
-class Refine:
+class Refine(Option):
     """The option: `dovetail compile --refine bias,rounding`, and `dovetail.compile(..., refine="bias,rounding")`.
 
     Keyword arguments of `dovetail.compile` and `dovetail.bisect`:
@@ -57,10 +58,6 @@ class Refine:
     def words(self, command: str, recorded: Mapping[str, Any]) -> list[str] | None:
         """The steps as the command takes them; a plan is made without refining."""
         return None if command == "plan" else ["--refine", ",".join(recorded["steps"]) or "none"]
-
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; passes do the work."""
-        return proceed()
 
 
 REFINE = Refine()
