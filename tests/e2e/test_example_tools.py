@@ -159,7 +159,7 @@ IMPORT = ("command.py", "from dovetail.cli.common import", "from dovetail.cli.go
 REGISTER = ("__init__.py", "from dovetail.plugin import hookimpl", "import nothing_of_this_name")
 HOOK = ("__init__.py", 'registry.command("hello"', '1 / 0; registry.command("hello"')
 RUN = ("command.py", "names = [", "names = 1 / 0, [")
-OPTION = ("option.py", "from dovetail.plugin import UsageError", "import nothing_of_this_name")
+OPTION = ("option.py", "from dovetail.plugin import Option, UsageError", "import nothing_of_this_name")
 COMPILE = ("option.py", "compiled = proceed()", "compiled = proceed(); 1 / 0")
 
 
