@@ -147,7 +147,7 @@ class BpuRoles(Roles):
                 if pin not in refused and (other := _named(view, pin)) is not None and (why := self._unaskable(other)):
                     refused[pin] = why
             yield remedy._replace(why_not=next((refused[pin] for pin in remedy.pins if pin in refused), ""))
-        if own in refused:
+        if own in refused and view.verdict(node).ok is not False:
             yield Remedy(f"--pin {shlex.quote(own)}", pins=(own,), why_not=refused[own])
 
     def _unaskable(self, node: ir.Node) -> str:
