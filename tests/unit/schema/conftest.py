@@ -24,9 +24,9 @@ def schemas() -> Path:
 
 
 @pytest.fixture
-def shared() -> Path:
-    """Recorded answers of other systems, beside the repository where they are at hand."""
-    return REPOSITORY.parent / "shared"
+def recorded() -> Path:
+    """Recorded answers of other systems."""
+    return REPOSITORY / "tests/oracle"
 
 
 @pytest.fixture

@@ -39,10 +39,8 @@ def test_every_operator_has_a_policy(name, schemas):
 
 
 @pytest.mark.parametrize(("name", "column"), [("fp16", "policy_cuda_fp16"), ("bf16", "policy_cpu_bf16")])
-def test_policies_are_those_that_were_recorded(name, column, schemas, shared):
-    table = shared / "oracles/autocast/onnx_policy.csv"
-    if not table.is_file():
-        pytest.skip("the recorded policies are not beside the repository")
+def test_policies_are_those_that_were_recorded(name, column, schemas, recorded):
+    table = recorded / "autocast/onnx_policy.csv"
     ours = policies(schemas, name)
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert len(rows) > 200
