@@ -2,10 +2,12 @@
 
 import ast
 import importlib
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from dovetail.lazy_imports import stub_imports
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for pattern in ("*/src", "*/*/src") for path in ROOT.glob(pattern) if "tests" not in path.parts)
@@ -42,9 +44,17 @@ class Imports(ast.NodeVisitor):
         for alias in node.names:
             whole = f"{node.module}.{alias.name}"
             # Packages import what they offer when somebody asks for it.
-            lazy = getattr(importlib.import_module(node.module), "_PUBLIC", {}) if node.module in self.known else {}
+            lazy = lazy_names(node.module) if node.module in self.known else {}
             name = whole if whole in self.known else lazy.get(alias.name, node.module)
             self.found |= {name} & self.known
+
+
+@cache
+def lazy_names(module):
+    """The names that a package imports on first use, each with its module."""
+    package = importlib.import_module(module)
+    stub = Path(package.__file__).with_suffix(".pyi")
+    return stub_imports(stub) if stub.is_file() else vars(package).get("_PUBLIC", {})
 
 
 def imports_of(path, known):

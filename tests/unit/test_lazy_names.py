@@ -1,27 +1,27 @@
-"""Packages that import names on first use list the same names for type checkers and editors."""
+"""Packages that import names on first use read them from the stub that type checkers and editors read."""
 
-import ast
 import importlib
 from pathlib import Path
 
 import pytest
+from dovetail.lazy_imports import stub_imports
 
 PACKAGES = ("dovetail", "dovetail.ir", "dovetail.passes", "dovetail.plugin")
 
 
-def typed_imports(package):
-    """The names that `package` imports under `if TYPE_CHECKING:` to export them, each with its module."""
-    tree = ast.parse(Path(package.__file__).read_text())
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
-    return {alias.asname: node.module for node in imports for alias in node.names if alias.name == alias.asname}
-
-
 @pytest.mark.parametrize("name", PACKAGES)
-def test_typed_imports_are_those_of_the_lazy_table(name):
+def test_every_name_of_the_stub_is_the_one_of_its_module(name):
     package = importlib.import_module(name)
-    assert typed_imports(package) == package._PUBLIC
-    assert all(hasattr(package, public) for public in package._PUBLIC)
+    names = stub_imports(Path(package.__file__).with_suffix(".pyi"))
+    assert names.keys() <= set(package.__all__) <= {*dir(package)}
+    for public, module in names.items():
+        assert getattr(package, public) is getattr(importlib.import_module(module), public)
+
+
+@pytest.mark.parametrize("name", PACKAGES[1:])
+def test_other_names_are_missing(name):
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nonsense'"):
+        importlib.import_module(name).nonsense  # noqa: B018 - the attribute is what is tested
 
 
 @pytest.mark.parametrize("name", PACKAGES)

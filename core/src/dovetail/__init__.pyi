@@ -1,0 +1,22 @@
+# What `dovetail` exports, each name with its module: type checkers and `lazy_imports` read this.
+
+from typing import Any
+
+from dovetail.api import backends as backends, compile as compile, load as load, open as open, plan as plan
+from dovetail.compiled import CompiledModel as CompiledModel
+from dovetail.errors import (
+    DovetailError as DovetailError,
+    GoalError as GoalError,
+    ResultError as ResultError,
+    UsageError as UsageError,
+    VerificationError as VerificationError,
+)
+from dovetail.ir.model import Model as Model
+from dovetail.passes import Context as Context, Pass as Pass, Pipeline as Pipeline, Request as Request
+from dovetail.passes.instrumentation import Instrumentation as Instrumentation
+from dovetail.plugin import hookimpl as hookimpl, load_plugins as load_plugins
+
+__version__: str
+
+# What installed distributions add; see `dovetail.member_functions`.
+def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,11 @@
+# What `dovetail.passes` exports, each name with its module: type checkers and `lazy_imports` read this.
+
+from dovetail.passes.base import Pass as Pass, STAGES as STAGES, load_pass as load_pass
+from dovetail.passes.composition import compose as compose
+from dovetail.passes.context import Analysis as Analysis, Context as Context
+from dovetail.passes.instrumentation import Instrumentation as Instrumentation
+from dovetail.passes.manager import Manager as Manager
+from dovetail.passes.pipeline import Pipeline as Pipeline
+from dovetail.passes.request import BackendChoice as BackendChoice, PinOrigin as PinOrigin, Request as Request
+from dovetail.passes.result import PassResult as PassResult, Result as Result
+from dovetail.passes.steps import Fixpoint as Fixpoint, Nested as Nested

@@ -1,0 +1,92 @@
+# What `dovetail.plugin` exports, each name with its module: type checkers and `lazy_imports` read this.
+
+from dovetail.errors import DovetailError as DovetailError, ResultError as ResultError, UsageError as UsageError
+from dovetail.ir.formats import Format as Format
+from dovetail.passes import Analysis as Analysis, Context as Context, Pass as Pass
+from dovetail.planning.claim import Claim as Claim, Claims as Claims, claim_of as claim_of
+from dovetail.planning.conversion import ConversionKind as ConversionKind, Step as Step
+from dovetail.planning.edits import Edit as Edit
+from dovetail.planning.holdings import Holding as Holding, Observer as Observer, Parameters as Parameters
+from dovetail.planning.observers import ObserverChoice as ObserverChoice
+from dovetail.planning.remark import Remark as Remark
+from dovetail.planning.remedy import Remedy as Remedy, remedy as remedy
+from dovetail.planning.verdict import (
+    ParameterRule as ParameterRule,
+    PortRule as PortRule,
+    Refusal as Refusal,
+    Verdict as Verdict,
+)
+from dovetail.plugin.backend import (
+    Backend as Backend,
+    BackendFormat as BackendFormat,
+    BackendSummary as BackendSummary,
+    Fact as Fact,
+    FindFile as FindFile,
+    Judge as Judge,
+    RegionEnds as RegionEnds,
+    RegionLimits as RegionLimits,
+    Source as Source,
+    SourceFiles as SourceFiles,
+)
+from dovetail.plugin.commands import Command as Command
+from dovetail.plugin.emitter import (
+    Artifact as Artifact,
+    Call as Call,
+    EmittedRegion as EmittedRegion,
+    Emitter as Emitter,
+    StandIn as StandIn,
+)
+from dovetail.plugin.engine import (
+    Availability as Availability,
+    Engine as Engine,
+    EngineError as EngineError,
+    Evaluator as Evaluator,
+    Executed as Executed,
+    Reads as Reads,
+    RegionModel as RegionModel,
+    SelectiveEngine as SelectiveEngine,
+    Session as Session,
+)
+from dovetail.plugin.frontend import (
+    Dialect as Dialect,
+    Frontend as Frontend,
+    SourceSnapshot as SourceSnapshot,
+    Unbuilt as Unbuilt,
+)
+from dovetail.plugin.hookspecs import API_VERSION as API_VERSION, hookimpl as hookimpl, hookspec as hookspec
+from dovetail.plugin.isolation import PluginWarning as PluginWarning
+from dovetail.plugin.kernel import DeviceMemory as DeviceMemory, Kernel as Kernel
+from dovetail.plugin.loader import (
+    PluginRecord as PluginRecord,
+    PluginSet as PluginSet,
+    load_plugins as load_plugins,
+)
+from dovetail.plugin.options import (
+    Asked as Asked,
+    CompileJob as CompileJob,
+    Option as Option,
+    Proceed as Proceed,
+)
+from dovetail.plugin.recorder import SpanRecorder as SpanRecorder, span_recorder as span_recorder
+from dovetail.plugin.registry import Registry as Registry
+from dovetail.plugin.results import (
+    Recognition as Recognition,
+    ResultStore as ResultStore,
+    SavedResult as SavedResult,
+)
+from dovetail.plugin.services import (
+    Editor as Editor,
+    Executor as Executor,
+    InputData as InputData,
+    RegionFormer as RegionFormer,
+    RegionView as RegionView,
+    Regions as Regions,
+    Runner as Runner,
+    Solver as Solver,
+)
+from dovetail.plugin.strategy import (
+    Neighbour as Neighbour,
+    Strategy as Strategy,
+    View as View,
+)
+from dovetail.verification import Verification as Verification
