@@ -90,7 +90,7 @@ def normalised(proto):
     return model
 
 
-def agree(result, expected):
+def assert_agrees(result, expected):
     if not isinstance(expected, np.ndarray) or expected.dtype.kind in "OUS":
         return  # sequences, optionals and strings run; their values are the engines' own
     if expected.dtype.kind == "V" and result.dtype == np.uint8:
@@ -108,16 +108,16 @@ def agree(result, expected):
 @pytest.mark.parametrize("frozen", [False, True], ids=["inputs", "constants"])
 @pytest.mark.parametrize("case", sample(90, seed=10), ids=lambda case: case.name)
 def test_to_opset_11(case, frozen, tmp_path):
-    lowers(case, frozen, 11, tmp_path)
+    assert_lowers(case, frozen, 11, tmp_path)
 
 
 @pytest.mark.parametrize("target", [12, 13, 15, 17, 18, 20, 21])
 @pytest.mark.parametrize("case", random.Random(4).sample(CASES, 100 if SLOW else 6), ids=lambda case: case.name)
 def test_to_other_opsets(case, target, tmp_path):
-    lowers(case, True, target, tmp_path)
+    assert_lowers(case, True, target, tmp_path)
 
 
-def lowers(case, frozen, target, folder):
+def assert_lowers(case, frozen, target, folder):
     source, given = source_of(case, frozen)
     before = max(source.opset_import[0].version, target)
     try:
@@ -141,4 +141,4 @@ def lowers(case, frozen, target, folder):
         assert run(source_of(case, frozen)[0], given) is None, "only the source runs"
         return
     for found, expected in zip(results, case.data_sets[0][1], strict=True):
-        agree(found, array(expected))
+        assert_agrees(found, array(expected))

@@ -41,7 +41,7 @@ def model(dovetail):
     onnx.save(onnx.parser.parse_model(MODEL), "m.onnx")
 
 
-def fails(done, *words):
+def assert_fails(done, *words):
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
@@ -54,14 +54,14 @@ def fails(done, *words):
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 def test_a_pipe_that_nobody_writes_does_not_block(dovetail, model, request_):
     os.mkfifo(request_[-1])
-    fails(dovetail(*request_), request_[-1], "not a regular file")
+    assert_fails(dovetail(*request_), request_[-1], "not a regular file")
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this operating system has no such device")
 @pytest.mark.parametrize("name", ["data", "hb-yaml", "check", "plan"])
 def test_a_device_that_never_ends_is_not_read(dovetail, model, name):
     Path(REQUESTS[name][-1]).symlink_to("/dev/zero")
-    fails(dovetail(*REQUESTS[name], before="ulimit -v 12000000"), "a device, not a regular file")
+    assert_fails(dovetail(*REQUESTS[name], before="ulimit -v 12000000"), "a device, not a regular file")
 
 
 @pytest.mark.parametrize("name", DEEP)
@@ -69,7 +69,7 @@ def test_deep_nesting_is_an_error_with_its_line(dovetail, model, name):
     """The composer of PyYAML recurses without a guard, so that the process died."""
     Path(REQUESTS[name][-1]).write_text(DEEP[name])
     line = DEEP[name].count("\n") + 1
-    fails(dovetail(*REQUESTS[name]), f"{REQUESTS[name][-1]}:{line}: ", "nested too deeply")
+    assert_fails(dovetail(*REQUESTS[name]), f"{REQUESTS[name][-1]}:{line}: ", "nested too deeply")
 
 
 @pytest.mark.parametrize(
@@ -87,19 +87,19 @@ def test_deep_nesting_is_an_error_with_its_line(dovetail, model, name):
 )
 def test_what_yaml_can_do(dovetail, model, line, says):
     Path("f.yaml").write_text(f"model_parameters: {{march: bayes-e}}\n{line}\n")
-    fails(dovetail(*REQUESTS["hb-yaml"]), says)
+    assert_fails(dovetail(*REQUESTS["hb-yaml"]), says)
     assert not Path("pwned").exists()
 
 
 def test_aliases_of_aliases_are_not_written_out(dovetail, model):
     bombs = "".join(f"a{i + 1}: &a{i + 1} [{','.join([f'*a{i}'] * 9)}]\n" for i in range(9))
     Path("f.yaml").write_text(f"model_parameters: {{march: bayes-e}}\na0: &a0 [x,x,x,x,x,x,x,x,x]\n{bombs}")
-    fails(dovetail(*REQUESTS["hb-yaml"]), "aliases repeat more than")
+    assert_fails(dovetail(*REQUESTS["hb-yaml"]), "aliases repeat more than")
 
 
 def test_a_prefix_of_file_names_is_no_way_out_of_the_folder(dovetail, model):
     Path("f.yaml").write_text("model_parameters: {march: bayes-e, output_model_file_prefix: ../../x}\n")
-    fails(dovetail(*REQUESTS["hb-yaml"]), "f.yaml:1: output_model_file_prefix", "working_dir")
+    assert_fails(dovetail(*REQUESTS["hb-yaml"]), "f.yaml:1: output_model_file_prefix", "working_dir")
 
 
 @pytest.mark.parametrize("link", ["loop", "deeper/loop"])
@@ -109,7 +109,7 @@ def test_a_folder_that_links_to_itself(dovetail, model, link):
     for folder in {Path("f.npz"), Path("f.npz", link).parent}:
         np.savez(folder / "a.npz", x=np.ones((2, 4), np.float32))
     Path("f.npz", link).symlink_to(Path("f.npz").absolute())
-    fails(dovetail(*REQUESTS["data"]), f"{Path('f.npz', link)} is f.npz once more")
+    assert_fails(dovetail(*REQUESTS["data"]), f"{Path('f.npz', link)} is f.npz once more")
 
 
 @pytest.mark.parametrize("place", ["secret.bin", "../secret.bin", "/etc/hostname"])
@@ -119,14 +119,14 @@ def test_a_tensor_of_samples_cannot_name_another_file(dovetail, model, place):
     tensor.external_data.add(key="location", value=place)
     Path("d").mkdir()
     Path("d/input_0.pb").write_bytes(tensor.SerializeToString())
-    fails(dovetail(*CPU, "--data", "d"), "input_0.pb", "data lies in another file")
+    assert_fails(dovetail(*CPU, "--data", "d"), "input_0.pb", "data lies in another file")
 
 
 def test_a_tensor_of_samples_is_checked_like_one_of_a_model(dovetail, model):
     tensor = numpy_helper.from_array(np.ones((2, 4), np.float32), "x")
     tensor.dims[0] = 1 << 40
     Path("f.pb").write_bytes(tensor.SerializeToString())
-    fails(dovetail(*CPU, "--data", "f.pb"), "f.pb: the tensor")
+    assert_fails(dovetail(*CPU, "--data", "f.pb"), "f.pb: the tensor")
 
 
 def test_what_is_read_is_what_was_opened(tmp_path):

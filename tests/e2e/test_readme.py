@@ -63,12 +63,12 @@ def test_every_marked_block_is_found(page):
 
 @pytest.mark.parametrize("number", range(len(blocks(PLUGINS))))
 def test_example_of_the_plugin_page(folder, number):
-    run_example(folder, *blocks(PLUGINS)[number])
+    assert_example_runs(folder, *blocks(PLUGINS)[number])
 
 
 @pytest.mark.parametrize("number", range(len(blocks(LOWERING))))
 def test_example_of_the_page_on_lowering(folder, number):
-    run_example(folder, *blocks(LOWERING)[number])
+    assert_example_runs(folder, *blocks(LOWERING)[number])
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +86,17 @@ def test_example_of_the_pages_on_kinds(folder, tools, page, number):
     for name, text in FILE.findall(page.read_text(encoding="utf-8")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    run_example(folder, *blocks(page)[number], PYTHONPATH=str(tools))
+    assert_example_runs(folder, *blocks(page)[number], PYTHONPATH=str(tools))
 
 
 @pytest.mark.parametrize("number", range(len(blocks())))
 def test_example(folder, pip_installed, number):
     installed = re.findall(r"^pip install \./(tests/\w+)$", blocks()[number][1], re.MULTILINE)
     paths = os.pathsep.join(str(pip_installed(ROOT / path)) for path in installed)
-    run_example(folder, *blocks()[number], **({"PYTHONPATH": paths} if paths else {}))
+    assert_example_runs(folder, *blocks()[number], **({"PYTHONPATH": paths} if paths else {}))
 
 
-def run_example(folder, language, text, expected, **environment):
+def assert_example_runs(folder, language, text, expected, **environment):
     if language == "python":
         command = [sys.executable, "-c", text]
     else:

@@ -31,8 +31,10 @@ def test_a_pipeline_gives_the_dialect_and_checks_the_source():
 
 
 def test_without_a_front_end_nothing_is_known_of_operators():
-    Pipeline([]).run(in_memory(UNKNOWN_ATTRIBUTE), Context())
-    verify_model(in_memory(BRANCHES))
+    for text in (UNKNOWN_ATTRIBUTE, BRANCHES):
+        model = in_memory(text)
+        assert not Pipeline([]).run(model, Context()).changed
+        verify_model(model)
 
 
 def test_the_dialect_knows_what_passes_out_of_bodies():

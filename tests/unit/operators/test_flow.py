@@ -163,9 +163,9 @@ for name in {plugins_of(with_operators, domain)!r}:
 register_schemas(plugins.registry)
 import onnx.reference
 """
-    subprocess.run(
-        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def plugins_of(with_operators, domain):

@@ -40,7 +40,7 @@ def both(text, **inputs):
     return [engine.load(RegionModel(parse(text)), {}).run(inputs) for engine in (ReferenceEngine(), OnnxRuntimeCpu())]
 
 
-def agree(text, **inputs):
+def assert_agrees(text, **inputs):
     ours, theirs = both(text, **inputs)
     assert ours.keys() == theirs.keys()
     for name, expected in theirs.items():
@@ -55,7 +55,7 @@ def test_scan_outputs_of_loops_are_stacked(limit, condition):
     text = LOOP.format(n=limit, condition=condition).replace(
         "bool false = {0}", "bool false = {0}, int64 limit = {2}"
     )  # fmt: skip
-    agree(text, x=np.arange(6, dtype=np.float32).reshape(2, 3), n=np.array(5))
+    assert_agrees(text, x=np.arange(6, dtype=np.float32).reshape(2, 3), n=np.array(5))
 
 
 def test_scalars_that_a_loop_collects_are_a_list():
@@ -79,7 +79,7 @@ def test_scalars_that_a_loop_collects_are_a_list():
 def test_scans_run_in_both_directions_along_any_axis(options):
     rng = np.random.default_rng(0)
     start, rows, k = (rng.random(shape).astype(np.float32) for shape in ((3,), (4, 3), (3,)))
-    agree(SCAN.format(options=options), start=start, rows=rows, k=k)
+    assert_agrees(SCAN.format(options=options), start=start, rows=rows, k=k)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_indices_of_pooling(extents, options):
     names = [",".join(f"{stem}{i}" for i in range(count)) for stem in "PQ"]
     text = POOL.format(extents=extents, options=options, dims=names[0], dims2=names[1])
     shape = (2, 3, *map(int, extents.split(",")))
-    agree(text, x=np.random.default_rng(0).integers(0, 5, shape).astype(np.float32))
+    assert_agrees(text, x=np.random.default_rng(0).integers(0, 5, shape).astype(np.float32))
 
 
 def test_a_failing_node_is_an_error_with_the_name_of_the_engine():

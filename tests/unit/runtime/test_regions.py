@@ -56,7 +56,7 @@ def reaches(edges, start, goal, avoid=()):
     return False
 
 
-def check_regions(graph, regions):
+def assert_regions_hold(graph, regions):
     """Each node is in one region of its backend, and the regions can run one after the other."""
     assert sorted(node.name for region in regions for node in region.nodes) == sorted(node.name for node in graph)
     for region in regions:
@@ -73,14 +73,14 @@ def check_regions(graph, regions):
 @settings(max_examples=200, deadline=None)
 @given(placed_graphs())
 def test_regions_of_random_graphs_without_a_former(graph):
-    check_regions(graph, ready_regions(graph))
+    assert_regions_hold(graph, ready_regions(graph))
 
 
 @settings(max_examples=300, deadline=None)
 @given(placed_graphs())
 def test_regions_of_random_graphs(graph):
     regions = form_regions(graph)
-    check_regions(graph, regions)
+    assert_regions_hold(graph, regions)
     edges = quotient(regions)
     for i in edges:
         for j in (j for j in edges if j > i and regions[j].backend == regions[i].backend):

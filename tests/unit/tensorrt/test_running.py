@@ -213,6 +213,7 @@ def test_without_an_engine_one_is_built_just_in_time_and_kept(saved, gpu, monkey
     (entry,) = (tmp_path / "cache").iterdir()
     monkeypatch.setattr("dovetail_tensorrt.making.parse", None)  # another build would fail
     loaded_with(folder)
+    assert [*(tmp_path / "cache").iterdir()] == [entry]
 
 
 def test_without_bounds_of_open_extents_no_engine_can_be_built(gpu, convolution):
