@@ -15,7 +15,7 @@ from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.plugin.loader import load_plugins
-from dovetail.plugin.output import aloud
+from dovetail.plugin.output import own_output
 from dovetail.running import input_data
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def plan(
     ctx.load_backends()
     if ctx.request.data is not None:
         input_data(ctx.request.data).check(original)
-    decided = Planner(original, ctx, passes, instrumentation or Instrumentation(progress=aloud(progress))).decide()[1]
+    watch = instrumentation or Instrumentation(progress=progress and own_output()(progress))
+    decided = Planner(original, ctx, passes, watch).decide()[1]
     return chosen.planned(decided, original, ctx)
 
 

@@ -12,7 +12,7 @@ from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.planning.remark import Remark
 from dovetail.plugin.options import CompileJob
-from dovetail.plugin.output import aloud
+from dovetail.plugin.output import own_output
 from dovetail.running import input_data, runner_class
 from dovetail.stores import recognised
 
@@ -52,12 +52,13 @@ def compile_job(
     once = _Once(keep)
     runner = runner_class(ctx.registry)
     tried = runner.tried(ctx) if runner is not None else {}
-    job = CompileJob(original, request, ctx, options.keywords, None, aloud(progress), aloud(once), passes, tried)
+    printing = progress and own_output()(progress)
+    job = CompileJob(original, request, ctx, options.keywords, None, printing, own_output()(once), passes, tried)
     found, mark = recognised(job)
     job = replace(job, recognised=found)
     if found is None and request.data is not None:
         input_data(request.data).check(original)
-    watch = instrumentation or Instrumentation(progress=aloud(progress))
+    watch = instrumentation or Instrumentation(progress=printing)
     latest, given = (request, Planner(original, ctx, passes, watch)), request
 
     def innermost(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:

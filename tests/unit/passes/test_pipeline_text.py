@@ -17,6 +17,9 @@ class Plain(Pass):
 
     name: ClassVar[str] = "plain"
 
+    def run(self, model, ctx):
+        return False
+
 
 @dataclass(frozen=True)
 class Typed(Pass):
@@ -33,6 +36,9 @@ class Typed(Pass):
     either: int | str = 0
     anything: Any = None
 
+    def run(self, model, ctx):
+        return False
+
 
 @dataclass(frozen=True)
 class Needy(Pass):
@@ -42,6 +48,9 @@ class Needy(Pass):
     def __post_init__(self):
         if self.level < 0:
             raise ValueError("level must not be negative")
+
+    def run(self, model, ctx):
+        return False
 
 
 REGISTRY = Registry("acme")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -29,7 +30,7 @@ STAGES = (
 
 
 @dataclass(frozen=True)
-class Pass:
+class Pass(ABC):
     """A transformation or analysis of a model. A subclass is a frozen dataclass, and its fields are its options.
 
     The model is valid before and after `run`. A pass has no state of its own: results go into the model, into remarks,
@@ -57,13 +58,13 @@ class Pass:
     before: ClassVar[tuple[str, ...]] = ()
     takes_anything: ClassVar[bool] = False
 
+    @abstractmethod
     def run(self, model: Model, ctx: Context) -> bool:
         """Change the model in place and call `model.touch()` on every change.
 
         Returns:
             Whether the model changed.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no method `run`: every pass brings its own")
 
     def __str__(self) -> str:
         from dovetail.passes.options import print_options

@@ -6,14 +6,11 @@ import contextlib
 import io
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
-from functools import wraps
-from typing import ParamSpec, TextIO, overload
+from typing import TextIO
 
-__all__ = ["aloud", "captured", "own_output"]
-
-P = ParamSpec("P")
+__all__ = ["captured", "own_output"]
 
 _CAPTURE: ContextVar[io.StringIO | None] = ContextVar("capture", default=None)
 _INSTALLING = threading.Lock()
@@ -78,30 +75,12 @@ def captured() -> Iterator[io.StringIO]:
 
 @contextlib.contextmanager
 def own_output() -> Iterator[None]:
-    """Call a function of the user, such as one that yields input data, from inside of a plugin: it may print."""
+    """Let a function of the user print, such as one that yields input data, wherever a plugin calls it.
+
+    Serves as a decorator, too: `own_output()(progress)`.
+    """
     token = _CAPTURE.set(None)
     try:
         yield
     finally:
         _CAPTURE.reset(token)
-
-
-@overload
-def aloud(function: Callable[P, None]) -> Callable[P, None]: ...
-
-
-@overload
-def aloud(function: Callable[P, None] | None) -> Callable[P, None] | None: ...
-
-
-def aloud(function: Callable[P, None] | None) -> Callable[P, None] | None:
-    """A function of the user that may print wherever it is called from; None if there is none."""
-    if function is None:
-        return None
-
-    @wraps(function)
-    def called(*arguments: P.args, **named: P.kwargs) -> None:
-        with own_output():
-            function(*arguments, **named)
-
-    return called
