@@ -38,7 +38,7 @@ def literals(path):
 
 
 def lines_of_code(path):
-    """The number of lines with code: no docstrings, comments, blank lines, or imports for type checkers alone."""
+    """The number of lines with code: no docstrings, comments or blank lines."""
     source = path.read_text(encoding="utf-8")
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     lines = set()
@@ -48,8 +48,6 @@ def lines_of_code(path):
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
             lines.difference_update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-        elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            lines.difference_update(range(node.lineno, node.end_lineno + 1))
     return len(lines)
 
 

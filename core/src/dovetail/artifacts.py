@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["FUNCTIONS", "ArtifactFolder", "artifact_of", "nodes_of", "stands_for_region"]
 
 FUNCTIONS = "dovetail."
 """How the domains of functions that hold regions begin; the name of the backend follows."""

@@ -13,8 +13,6 @@ from dovetail.plugin.isolation import PluginWarning, calling, require
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Table
 
-__all__ = ["Chosen", "Installed", "chosen_for", "installed"]
-
 
 class Installed(NamedTuple):
     """A registered class, called.

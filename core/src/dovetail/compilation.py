@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.plugin.options import Asked
 
-__all__ = ["Planner"]
 
 _PREPARE = ("normalise", "analyse")
 _DECIDE = ("place", "type")

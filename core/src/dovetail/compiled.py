@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.services import Executor, Runner
     from dovetail.verification import Verification
 
-__all__ = ["CompiledModel"]
 
 _SHOWN = 5  # reasons among the notes
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["counted"]
-
 
 def counted(number: int, noun: str) -> str:
     """`1 node`, `3 nodes`, `2 batches`; words like `is` and `are` are the caller's."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["to_install"]
-
 _BRINGS = {
     "dovetail-builder": ("Builder", "autocast"),
     "dovetail-commands": ("compile", "opt", "plan"),

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
-__all__ = ["DovetailError", "GoalError", "NoEngineError", "ResultError", "UsageError", "VerificationError"]
-
 
 class DovetailError(Exception):
     """The model or the request is at fault (exit code 1).

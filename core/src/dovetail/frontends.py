@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.registry import Registry
 
-__all__ = ["check_regular", "dialect_of", "give_dialect", "open_any", "open_declared", "open_file", "open_object"]
 
 _WAY_OUT = "pip install dovetail-onnx, which reads ONNX models"
 _REQUIRED = ("read",)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.options import Asked
 
-__all__ = ["compile_job"]
 
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified",

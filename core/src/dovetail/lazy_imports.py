@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["attach_stub", "stub_imports"]
-
 _IMPORT = re.compile(r"^from (\S+) import (\([^)]*\)|.*)$", re.MULTILINE)
 _EXPORTED = re.compile(r"(\w+) as \1\b")
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.registry import Registry
 
-__all__ = ["BackendInfo", "backends"]
-
 
 @dataclass(frozen=True)
 class BackendInfo:

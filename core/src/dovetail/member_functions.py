@@ -17,8 +17,6 @@ from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail.suggestions import did_you_mean
 
-__all__ = ["GROUP", "NotInstalledError", "member_function", "member_function_names"]
-
 GROUP = "dovetail.api"
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.options import Asked, CompileJob, Proceed
     from dovetail.plugin.registry import Registry
 
-__all__ = ["OptionChain"]
-
 
 class OptionChain:
     """The options around one compilation, or those of one plan.

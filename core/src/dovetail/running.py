@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
     from dovetail.plugin.services import InputData, Runner
 
-__all__ = ["cannot_run", "input_data", "runner_class"]
 
 _RUNNER = "regions"
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
     from dovetail.plugin.results import Recognition
 
-__all__ = ["check_store", "loaded", "recognised", "store_for"]
 
 T = TypeVar("T")
 

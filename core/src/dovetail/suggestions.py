@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["did_you_mean", "near_misses"]
-
 
 def near_misses(word: str, known: Iterable[str], most: int = 3, alike: float = 0.6) -> list[str]:
     """The names in `known` that look most like `word`, the nearest first; another case of it is the only one.

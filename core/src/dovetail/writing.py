@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin.registry import Registry
 
-__all__ = ["write_file"]
-
 
 def write_file(
     model: Model,

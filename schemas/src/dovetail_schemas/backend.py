@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from dovetail_schemas.legality import Judge
 
-__all__ = ["Backend", "Border", "RegionRule"]
-
 
 _SPLIT = ("nodes", "inputs", "outputs", "constants")
 _LARGEST = re.compile(r"(?:\d*\.\.)?(\d+)")

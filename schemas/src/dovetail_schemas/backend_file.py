@@ -21,8 +21,6 @@ from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_typ
 from dovetail_schemas.unread import refuse_unread
 from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
 
-__all__ = ["FILE_KEYS", "VARIANT_KEYS", "load_backend"]
-
 _Layer = tuple[Source, Entries]
 """A file, or a part of it, with the file in whose neighbourhood its names are looked for."""
 

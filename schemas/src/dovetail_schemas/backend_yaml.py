@@ -10,8 +10,6 @@ from dovetail_schemas.errors import FileName, SchemaError
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, BackendSummary, FindFile, Source
 
-__all__ = ["BackendYaml"]
-
 
 class BackendYaml:
     """Backends as YAML files."""

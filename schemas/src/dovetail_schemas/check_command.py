@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["CHECK"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""

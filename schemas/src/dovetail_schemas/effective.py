@@ -13,7 +13,6 @@ from dovetail_schemas.terms import ABSENT, Unknown
 if TYPE_CHECKING:
     from dovetail_schemas.node_view import NodeView
 
-__all__ = ["effective"]
 
 _WEIGHT_AT = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "DeformConv": 1, "QLinearConv": 3}
 _WINDOWED = {*_WEIGHT_AT, "AveragePool", "MaxPool", "LpPool", "MaxUnpool"}

@@ -16,8 +16,6 @@ from dovetail_schemas.errors import near_miss, one_of
 from dovetail_schemas.policy_file import split_operator
 from dovetail_schemas.yaml_source import Entries, Node, Scalar
 
-__all__ = ["ONE_KEY", "RULE_KEYS", "Entry", "collect_entries", "parse_unlisted"]
-
 ONE_KEY = frozenset({"shape", "limits", "rows"})
 _REPLACES = {
     "shape": frozenset({"limits", "rows"}),

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dovetail.errors import DovetailError
 from dovetail.suggestions import near_misses
 
-__all__ = ["FileName", "SchemaError", "near_miss", "one_of"]
-
 
 class FileName(str):
     """The name of a file as messages and remarks show it, the same on every machine, with the path beside it.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dovetail_schemas.backend import Backend
     from dovetail_schemas.limits import Limit
 
-__all__ = ["Judge"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Operator:

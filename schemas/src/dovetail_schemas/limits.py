@@ -11,8 +11,6 @@ from dovetail_schemas.ranges import Range, parse_range
 from dovetail_schemas.terms import ABSENT, Env, Term, TermError, Unknown, parse_term, split_keys
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
-__all__ = ["Block", "Guard", "Limit", "parse_blocks", "parse_guards", "parse_limits"]
-
 CheckNames = Callable[[Scalar, Iterable[str]], None]
 """Refuses a name that the operator does not have."""
 

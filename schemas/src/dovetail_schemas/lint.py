@@ -11,8 +11,6 @@ from dovetail_schemas.errors import near_miss
 from dovetail_schemas.options import parse_options
 from dovetail_schemas.yaml_source import Entries, Node, load_tree
 
-__all__ = ["lint_backend"]
-
 _MOST_COMBINATIONS = 64
 _NAMED = {
     "strategy": ("place", "strategy"),

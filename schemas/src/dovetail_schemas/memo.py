@@ -11,7 +11,6 @@ from dovetail_schemas.rules import Rule
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["content_names", "is_constant", "question"]
 
 _SCALARS, _LISTS = frozenset({1, 2, 3}), frozenset({6, 7, 8})  # onnx.AttributeProto.AttributeType
 

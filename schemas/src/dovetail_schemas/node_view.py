@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["BROADCASTING", "Fact", "NodeView"]
 
 Fact = Callable[["ir.Node"], object]
 """A fact about a node that limits may name; None means that it is not known before run time."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Observer
     from dovetail.plugin.registry import Table
 
-__all__ = ["parse_observer", "resolve_observer"]
-
 
 def parse_observer(node: Node | None) -> ObserverChoice:
     """What stands under `observer:` of a type; the default observer if nothing does.

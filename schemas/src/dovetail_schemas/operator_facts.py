@@ -13,8 +13,6 @@ from dovetail_schemas.operators import known_names
 from dovetail_schemas.policy_file import split_operator
 from dovetail_schemas.yaml_source import Entries, Scalar, load_tree
 
-__all__ = ["EdgeKind", "OperatorFacts", "load_operator_facts", "parse_operator_facts"]
-
 EdgeKind = Literal["data", "shape", "index", "state"]
 _KEYS = ("groups", "kinds", "if-integer", "links")
 _KINDS = ("shape", "index", "state")

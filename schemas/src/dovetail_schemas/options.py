@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.yaml_source import Entries, Node, Scalar
 
-__all__ = ["choose_options", "parse_options", "variant_applies"]
-
 
 def parse_options(node: Node | None) -> dict[str, tuple[str, ...]]:
     """The values of every option, the default first.

@@ -6,8 +6,6 @@ from dovetail.plugin import BackendSummary, Source
 
 from dovetail_schemas.yaml_source import load_tree
 
-__all__ = ["peek_backend"]
-
 
 def peek_backend(source: Source) -> BackendSummary:
     """What a listing shows of a backend file; nothing else in it is checked, and onnx is not imported.

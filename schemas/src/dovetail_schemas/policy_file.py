@@ -19,8 +19,6 @@ from dovetail_schemas.errors import near_miss
 from dovetail_schemas.operators import known_names, operator_names
 from dovetail_schemas.yaml_source import Entries, Scalar, load_tree
 
-__all__ = ["POLICIES", "Policies", "load_policies", "parse_policies", "parse_ports", "split_operator"]
-
 POLICIES = (
     "lower", "fp32", "promote", "pass", "fp32-accumulate", "fp32-round-trip", "follow-consumer", "recurse", "none",
 )  # fmt: skip

@@ -31,7 +31,6 @@ from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["TypeAnswer", "assign_types"]
 
 _HOLDS_MORE = {
     "float16": {"float32", "float64"},

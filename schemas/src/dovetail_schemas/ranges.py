@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from dovetail_schemas.terms import ABSENT, Env, Term, TermError, Unknown, parse_term
 from dovetail_schemas.yaml_source import Items, Node, Scalar
 
-__all__ = ["Range", "parse_range"]
-
 _DASHED = re.compile(r"(\d+)\s*[-\u2013]\s*(\d+)")
 _Test = Callable[[object, Env], "bool | Unknown"]
 

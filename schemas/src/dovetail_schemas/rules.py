@@ -16,8 +16,6 @@ from dovetail_schemas.sharing import Sharing
 from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec, parse_port_types
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
-__all__ = ["ROLES", "ROW_KEYS", "UNLISTED", "Context", "Row", "Rule", "compile_rule"]
-
 ROLES = ("active", "passive", "manual")
 UNLISTED = ("", "")
 """Stands for every operator that a file does not list."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from dovetail_schemas.terms import Unknown
 from dovetail_schemas.yaml_source import Node
 
-__all__ = ["Binding", "Mismatch", "Pattern", "parse_pattern"]
-
 Extent = int | str | None
 """A number, the name of a symbolic extent, or None for one that nobody named."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Sharing"]
-
 
 class Sharing(NamedTuple):
     """What a rule says about the parameters of quantised ports.

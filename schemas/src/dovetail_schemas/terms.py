@@ -16,8 +16,6 @@ from typing import Literal, Protocol
 
 from dovetail_schemas.errors import near_miss
 
-__all__ = ["ABSENT", "Absent", "Env", "Term", "TermError", "Unknown", "parse_term", "split_keys"]
-
 _LONGEST = 300
 _MOST_BITS = 4096
 

@@ -15,8 +15,6 @@ from dovetail_schemas.limits import Guard, parse_guards
 from dovetail_schemas.observers import parse_observer
 from dovetail_schemas.yaml_source import Entries, Node
 
-__all__ = ["DTYPES", "INPUTS_OF_PRODUCTS", "PortTypes", "TypeSpec", "parse_dtype", "parse_port_types", "parse_type"]
-
 DTYPES = (
     "float64", "float32", "float16", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
     "float8e8m0", "float6e2m3", "float6e3m2", "float4e2m1", "int64", "int32", "int16", "int8", "int4", "int2", "uint64",

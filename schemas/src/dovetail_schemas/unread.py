@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
-__all__ = ["UNREAD_OF_SECTIONS", "refuse_unread"]
-
 UNREAD_OF_SECTIONS = {"precision": ("typed",)}
 """Keys without a reader, by the section that they stand in."""
 

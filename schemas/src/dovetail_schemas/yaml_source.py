@@ -22,17 +22,6 @@ from dovetail_schemas.errors import FileName, SchemaError, near_miss, one_of
 if TYPE_CHECKING:
     from dovetail.plugin import Source
 
-__all__ = [
-    "Entries",
-    "Items",
-    "Node",
-    "Scalar",
-    "load_document",
-    "load_tree",
-    "parse_document",
-    "parse_tree",
-    "source_bytes",
-]
 
 _AMBIGUOUS = {word for base in ("yes", "no", "on", "off") for word in (base, base.title(), base.upper())}
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}

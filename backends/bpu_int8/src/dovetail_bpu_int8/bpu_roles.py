@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.strategy import View
     from dovetail_placement.strategies.role_edits import Place
 
-__all__ = ["BpuRoles"]
 
 _NAMED = 4
 

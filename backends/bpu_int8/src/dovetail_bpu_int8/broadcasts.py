@@ -13,8 +13,6 @@ from dovetail_bpu_int8.extents import extents_of
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["broadcast_first_axis", "broadcast_operands", "listed_broadcast", "merged_rank"]
-
 
 def broadcast_first_axis(node: ir.Node) -> bool | None:
     """Whether an operand is broadcast along the first axis of the result; a single number, which has no axes, is not.

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import CompileJob
     from dovetail_verify.compare import Run
 
-__all__ = ["CANDIDATES", "best_request", "remark_of", "wants_search"]
 
 CANDIDATES = (
     {OBSERVER: "minmax"},

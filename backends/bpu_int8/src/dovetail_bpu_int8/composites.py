@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["divides_by_number", "in_gelu", "in_swish", "scales_by_number"]
-
 
 def in_swish(node: ir.Node) -> bool:
     """Whether a Sigmoid is a part of `x * sigmoid(x)`: one Mul reads it, and what it reads."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["all_extents", "extents_of", "product"]
-
 
 def extents_of(value: ir.Value | None) -> list[int] | None:
     """The extents of a value; None if there is no value, or one of them is not known before run time."""

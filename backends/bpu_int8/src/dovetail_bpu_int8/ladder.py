@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import CompileJob, Proceed
     from dovetail_verify.layers import Layer
 
-__all__ = ["GOAL", "SUMMARY", "checked_goal", "climb"]
 
 GOAL = 0.99
 """The cosine similarity of every output that the vendor calls fine."""

@@ -11,8 +11,6 @@ from dovetail_quantize.observers.kl import Entropy
 if TYPE_CHECKING:
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["Mixture"]
-
 
 class Mixture(Entropy):
     """Covers the range of `kl` or that of `minmax`, whichever has the smaller mean squared error.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["TailOperators", "Tails", "is_table"]
-
 
 class TailOperators(NamedTuple):
     """The operators that ends of regions may be made of.

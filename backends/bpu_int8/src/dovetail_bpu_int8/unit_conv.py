@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["UnitConv", "why_no_unit_conv"]
-
 
 def why_no_unit_conv(node: ir.Node, side: str) -> str:
     """Why no unit convolution can stand on a side of a node; empty if one can."""

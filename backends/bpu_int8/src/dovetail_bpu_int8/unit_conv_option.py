@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context, Request
     from dovetail_placement.strategies.role_edits import Place
 
-__all__ = ["UNIT_CONV", "UnitConvOption", "UnitConvs"]
 
 OPTION, AUTO, EDIT, BACKEND = "unit-conv", "auto", "bpu-unit-conv", "bpu-int8"
 _NAMED = 4

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail.planning.remark import Remark
     from dovetail.plugin.strategy import View
 
-__all__ = ["check_used", "remark_if_unused"]
 
 BACKEND = "bpu-int8"
 

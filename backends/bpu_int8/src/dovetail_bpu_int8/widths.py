@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.planning.verdict import PortRule
     from dovetail.plugin.strategy import View
 
-__all__ = ["settle_pinned", "settle_widths"]
 
 NARROW, WIDE, HALF = "int8", "int16", "float16"
 _WIDTHS = frozenset({NARROW, WIDE, HALF})

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["ALL", "MODEL_OUTPUTS", "OPTION", "Wish", "Wishes", "on_bpu_entry", "wish_entry"]
 
 OPTION = "bpu"
 """The name of the option, under which a request records wishes."""

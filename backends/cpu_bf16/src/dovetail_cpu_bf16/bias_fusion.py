@@ -10,7 +10,6 @@ from dovetail_cpu_bf16.float32_flow import reads_bfloat16
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["block_bias_fusion"]
 
 _PRODUCTS = frozenset({
     "Convolution", "ConvolutionBackpropData", "GroupConvolution", "GroupConvolutionBackpropData", "MatMul",

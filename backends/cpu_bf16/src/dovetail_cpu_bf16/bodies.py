@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["bodies_of", "with_bodies"]
-
 
 def bodies_of(operation: ov.Node) -> list[ov.Model]:
     """Return the bodies of `operation`; empty unless it is control flow."""

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["fusion_barrier", "decompose"]
-
 
 def decompose(operation: ov.Node) -> list[ov.Node]:
     """Replace `operation` in its graph if OpenVINO would; return the operations that compute its result."""

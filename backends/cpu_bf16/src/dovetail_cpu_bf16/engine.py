@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from dovetail_cpu_bf16.session import OpenVinoSession
 
-__all__ = ["OpenVinoCpu"]
 
 # OpenVINO's low-precision transformations move 8-bit rounding across reductions, pooling and padding, which changes
 # results. They are disabled.

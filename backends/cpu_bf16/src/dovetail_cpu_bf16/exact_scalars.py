@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import openvino as ov
     from dovetail.ir.model import Model
 
-__all__ = ["exact_scalars", "scalar_of"]
-
 
 def exact_scalars(model: Model) -> dict[str, dict[int, float]]:
     """Return the float attributes of all nodes, by node and by the upper 16 bits that remain in bfloat16.

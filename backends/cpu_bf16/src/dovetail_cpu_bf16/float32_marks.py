@@ -17,7 +17,6 @@ from dovetail_cpu_bf16.bodies import with_bodies
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["mark_float32"]
 
 _WRITTEN_UP_TO = 4096  # bytes of a constant; larger ones stay in memory and are reattached
 _ATTRIBUTE = {"name": "precise", "version": "0"}

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["prepare_for_frontend"]
 
 # Types that the frontend misreads outside `raw_data`: it takes the bits of bfloat16 for integers, and each uint32
 # element, which the proto holds in 64 bits, for two.

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["remove_idle_strides"]
-
 
 def remove_idle_strides(operations: list[ov.Node]) -> None:
     """Replace the convolutions among `operations` that have one channel, a stride and one position in the last axis."""

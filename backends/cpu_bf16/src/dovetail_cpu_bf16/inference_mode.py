@@ -21,7 +21,6 @@ from dovetail_cpu_bf16.widening import ExactConstants, widen
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["infer_in_bfloat16", "is_mixed"]
 
 # Layer types of products, with the operation types they come from.
 _PRODUCTS = {

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["compare_with_infinity", "reduce_infinite_rows"]
 
 _COMPARISONS = frozenset({
     "Equal", "Greater", "GreaterEqual", "IsFinite", "IsInf", "IsNaN", "Less", "LessEqual", "NotEqual",

@@ -11,7 +11,6 @@ from dovetail_precision.ranges.range import Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["fits_32_bits"]
 
 # An axis of that many floats takes 4 GB; unknown extents count as this.
 _LARGEST_EXTENT = 2.0**30

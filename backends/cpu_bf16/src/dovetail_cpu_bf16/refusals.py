@@ -7,8 +7,6 @@ import re
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
 
-__all__ = ["refusal"]
-
 _NODE = re.compile(r"'<Node\((\w+)\): ([^>]*)>'|Operation name: (\S+)|node with name '([^']*)'")
 # The first operator that failed: later ones in the message are consequences.
 _FIRST = re.compile(r".*?with a message: (.*?)(?: -- \w+-\d+ with a message: .*| Summary: .*|$)")

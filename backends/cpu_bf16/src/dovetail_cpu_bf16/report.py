@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import openvino as ov
     from dovetail.ir.model import Model
 
-__all__ = ["executed_precisions"]
 
 _NAMES = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "boolean": "bool",

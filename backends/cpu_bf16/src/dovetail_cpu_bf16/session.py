@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["OpenVinoSession"]
 
 _ALONE = {"reported": "reported-alone"}
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import openvino as ov
     from dovetail.ir.model import Model
 
-__all__ = ["ExactConstants", "widen"]
-
 
 def _kind(port: ov.Output) -> str:
     return port.get_element_type().get_type_name()

@@ -20,7 +20,6 @@ from dovetail_cpu_bf16.infinities import compare_with_infinity, reduce_infinite_
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["apply_workarounds"]
 
 _AFFINE = frozenset({"Add", "BatchNormInference", "Divide", "Multiply", "Subtract"})
 _BATCH_FIRST = [1, 0, 2]

@@ -10,8 +10,6 @@ from pathlib import Path
 from dovetail.plugin import Availability
 from dovetail_host.onnxruntime_cpu import CPU, OnnxRuntimeCpu
 
-__all__ = ["OnnxRuntimeCuda"]
-
 _CUDA = "CUDAExecutionProvider"
 # The wheels ship the provider as a separate library, so its presence shows without an import.
 _PROVIDER = "onnxruntime_providers_cuda.dll" if sys.platform == "win32" else "libonnxruntime_providers_cuda.so"

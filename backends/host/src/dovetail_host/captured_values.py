@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["GuardCapturedValues"]
-
 
 @dataclass(frozen=True)
 class GuardCapturedValues(Pass):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["emulated"]
 
 _BFLOAT16, _FLOAT = 16, 1  # onnx.TensorProto.DataType
 # Attributes that hold an element type: that of a result, or the one to compute in.

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["evaluate"]
 
 # Before opset 13, these flattened all axes from the given one on.
 _ONE_AXIS_FROM_13 = frozenset({"Softmax", "LogSoftmax", "Hardmax"})

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["PROPAGATED", "ImplicitZeroPoints"]
 
 _FROM_OPSET = 21
 PROPAGATED = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})

@@ -16,7 +16,6 @@ from dovetail_onnx.type_check import node_problem
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
-__all__ = ["at_older_opset"]
 
 _OPEN_END = 1 << 20  # ONNX Runtime writes the largest integer
 

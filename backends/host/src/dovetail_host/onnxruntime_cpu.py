@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnxruntime as ort
 
-__all__ = ["OnnxRuntimeCpu"]
 
 CPU = "CPUExecutionProvider"
 OPTIMISATIONS = {

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx.reference import ReferenceEvaluator
 
-__all__ = ["ReferenceEngine"]
-
 
 class ReferenceEngine:
     """The reference evaluator of onnx: NumPy expressions over arrays of the declared types.

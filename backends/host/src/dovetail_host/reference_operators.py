@@ -18,8 +18,6 @@ from onnx.reference.ops import op_resize
 
 from dovetail_host import reference_arithmetic
 
-__all__ = ["REPLACEMENTS"]
-
 
 class _WithBody(OpRun):
     """An operator that runs the graph `body` repeatedly."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["EXACT", "KEPT", "rounded"]
 
 KEPT = ["EliminateIdentity", "NchwcTransformer"]
 """Disabled optimisers: one would remove the Identity operators, one crashes on a convolution before a GRU (1.31)."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["ClipIntegers"]
 
 _BACKEND = "ppl-int8"
 _ACTIVATIONS = ("Clip", "Relu")

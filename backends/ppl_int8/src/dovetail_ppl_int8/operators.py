@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail_rewriting import Replacement
 
-__all__ = ["PplOperators"]
 
 _BACKEND = "ppl-int8"
 _CLIP_TAKES_INPUTS = 11  # opset

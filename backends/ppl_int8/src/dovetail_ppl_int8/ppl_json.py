@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from dovetail.plugin import EmittedRegion
 
-__all__ = ["PplJson"]
 
 MODEL, CONFIGURATION = "model.onnx", "ppl.json"
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin import EmittedRegion, Holding
 
-__all__ = ["op_info", "quant_info"]
 
 _BITS = 8
 _LOWEST, _HIGHEST = -128, 127

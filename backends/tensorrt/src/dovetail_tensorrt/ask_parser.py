@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dovetail_regions.regions import Region
     from dovetail_schemas.backend import Backend
 
-__all__ = ["Answer", "answers"]
-
 
 @dataclass(frozen=True)
 class Answer:

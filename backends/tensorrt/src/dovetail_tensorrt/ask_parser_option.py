@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.plan import Plan
 
-__all__ = ["ASK_PARSER", "AskParserOption"]
 
 _KEYWORD = "ask_parser"
 _SUMMARY = "parser"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dovetail_tensorrt.libraries import Library
     from dovetail_tensorrt.profiles.bounds import Bounds
 
-__all__ = ["last_of_unbuildable"]
 
 _MOST_NODES = 5000
 

@@ -17,8 +17,6 @@ from dovetail_tensorrt.target import ANY, set_target
 if TYPE_CHECKING:
     from dovetail_tensorrt.profiles.bounds import Bounds
 
-__all__ = ["BuildSettings", "OpenExtents", "build"]
-
 
 # What the bounds of inputs make impossible is no fault of the node that meets it first.
 _PROFILE = re.compile(r"\bvalues for profile \d+ violate|\bprofile \d+ is not valid", re.IGNORECASE)

@@ -21,8 +21,6 @@ from dovetail_files.writing import replacing
 
 from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE, EngineFile, read_engine
 
-__all__ = ["FOLDER", "SIZE", "cache_folder", "cache_key", "engine_from_cache"]
-
 FOLDER, SIZE = "DOVETAIL_ENGINE_CACHE", "DOVETAIL_ENGINE_CACHE_SIZE"
 _OFF = "off"
 _LARGEST = 4 << 30  # bytes

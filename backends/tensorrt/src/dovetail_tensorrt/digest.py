@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["content_digest"]
 
 _ABSENT = -1
 

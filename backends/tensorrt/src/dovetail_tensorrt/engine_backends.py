@@ -10,7 +10,6 @@ from dovetail.errors import UsageError
 if TYPE_CHECKING:
     from dovetail.plugin import Backend
 
-__all__ = ["engine_backend", "makes_engines"]
 
 _EMITTER = "tensorrt-engine"
 

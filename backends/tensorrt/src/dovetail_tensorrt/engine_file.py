@@ -13,8 +13,6 @@ from dovetail_files.digests import file_sha256
 from dovetail_files.parsing import parse_json
 from dovetail_files.writing import write_text
 
-__all__ = ["DESCRIPTION", "ENGINE", "EngineFile", "Port", "read_engine", "write_engine"]
-
 ENGINE, DESCRIPTION = "engine.plan", "engine.json"
 _VERSION = 2
 _DIGEST = "digest"

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import EmittedRegion
     from dovetail_regions.regions import Region
 
-__all__ = ["MODEL", "EPContext"]
 
 MODEL = "model_ctx.onnx"
 _OPTION, _EMBEDDED = "context", "embedded"

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["call_in", "inlined"]
-
 
 def call_in(model: Model) -> ir.Node | None:
     """The node of a region that calls the function which holds the region; None where no node does."""

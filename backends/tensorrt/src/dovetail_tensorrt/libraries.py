@@ -20,8 +20,6 @@ from dovetail.errors import DovetailError
 
 from dovetail_tensorrt.runtime.cuda import NoDevice, check_driver
 
-__all__ = ["EXTRA", "FULL", "RTX", "Library", "NoLibrary", "library", "state"]
-
 FULL, RTX = "TensorRT", "TensorRT-RTX"
 EXTRA = "pip install 'dovetail-tensorrt[rtx]'"
 _FULL_MODULE, _RTX_MODULE, _RTX_FOLDER = "tensorrt", "tensorrt_rtx_bindings", "onnxruntime_ep_nv_tensorrt_rtx"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["make_logger", "plain"]
-
 _SEVERITIES = {"INTERNAL_ERROR": "error", "ERROR": "error", "WARNING": "warning"}
 # Without a driver it says so again and again, and builds nevertheless.
 _NO_DRIVER = re.compile(r"cudaError 35|Cuda Runtime \(In catchCudaError|checkMacros\.cpp")

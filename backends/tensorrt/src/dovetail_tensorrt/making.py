@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dovetail_tensorrt.libraries import Library
     from dovetail_tensorrt.profiles.bounds import Bounds
 
-__all__ = ["ParserRefusal", "make_engine"]
-
 
 class ParserRefusal(EngineError):
     """The parser does not take a region.

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_tensorrt.profiles.of_region import RegionProfile
 
-__all__ = ["engine_attributes", "recorded_workspace", "workspace_of"]
 
 _LOW = {"FLOAT16": "enable_fp16", "BFLOAT16": "enable_bf16", "INT8": "enable_int8"}
 _LOW_BORDER = "enable_low_precision_io"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["Layer", "NetworkTensor", "ParsedModel", "ParserError", "Verdict", "parse", "parsed_bytes"]
 
 LOCK = threading.RLock()
 """TensorRT's builder and parser are not made for several threads at once."""

@@ -11,7 +11,6 @@ from dovetail_onnx.saving import save_model
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
-__all__ = ["parse_source"]
 
 _LARGEST_IN_MEMORY = 1 << 24  # bytes of weights
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["SignedIntegers"]
 
 _MIDDLE = 128
 _ZERO_POINT = 2  # input of QuantizeLinear and DequantizeLinear

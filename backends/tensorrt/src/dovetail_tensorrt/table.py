@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Registry
     from dovetail_schemas.backend import Backend
 
-__all__ = ["refusals_as_typed"]
-
 
 def refusals_as_typed(model: Model, backend: Backend, registry: Registry) -> dict[str, str]:
     """Why the file refuses nodes of a model in the types that they have, by name of the node.

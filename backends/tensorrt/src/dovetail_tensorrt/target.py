@@ -6,8 +6,6 @@ from typing import Any
 
 from dovetail_tensorrt.libraries import RTX, Library
 
-__all__ = ["ANY", "fits", "set_target", "target_of"]
-
 ANY = "any"
 """TensorRT-RTX finishes compiling on the GPU that it meets, from Turing on."""
 _PREFIX = "sm"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion
 
-__all__ = ["TensorRTEngine"]
 
 _TARGET = "target"
 

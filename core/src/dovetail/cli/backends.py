@@ -11,8 +11,6 @@ from dovetail.cli.output import columns, print_json
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["BACKENDS", "broken_lines"]
-
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""

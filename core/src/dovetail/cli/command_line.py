@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     _Subparsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["CommandLine"]
 
 _CORE = "dovetail"
 

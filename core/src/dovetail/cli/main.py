@@ -17,8 +17,6 @@ from dovetail.cli.output import note
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
 
-__all__ = ["main", "program"]
-
 _INTERRUPTED = 130
 _COLLECT_EVERY = 2_000_000  # objects; Python's 700 suits programs that live long and hold little
 _CORE = "dovetail"

@@ -10,8 +10,6 @@ from typing import Any
 
 from dovetail.text import printable
 
-__all__ = ["columns", "note", "print_json", "say"]
-
 # What JSON leaves as it is and a terminal obeys: DEL and the C1 controls.
 _RAW_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
 

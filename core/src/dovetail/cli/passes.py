@@ -14,7 +14,6 @@ from dovetail.errors import DovetailError
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Entry, Registry
 
-__all__ = ["PASSES"]
 
 _BY_HAND = "only where a pipeline names them"
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginRecord
     from dovetail.plugin.registry import Registry
 
-__all__ = ["PLUGINS"]
-
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["all_nodes", "bodies", "body_nodes", "named_bodies"]
 
 _GRAPH, _GRAPHS = 5, 10  # onnx.AttributeProto.AttributeType
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["insert_after_value", "insert_beside", "insert_on_edge", "replace_uses_except"]
-
 
 def _graph_of(node: ir.Node) -> ir.Graph:
     """The graph that holds `node`.

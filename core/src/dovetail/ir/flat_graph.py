@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["FlatGraph"]
-
 
 class FlatGraph:
     """All graphs and nodes of one revision of a model, bodies included: `ctx.analysis(FlatGraph, model)`.

@@ -17,7 +17,6 @@ from dovetail.suggestions import did_you_mean
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FLOAT32", "FLOAT_FORMATS", "SCHEMES", "Format", "float_format", "format_of"]
 
 SCHEMES = ("symmetric", "asymmetric", "power-of-two")
 """How a scale and a zero point are chosen: without a zero point, with one, or without one and a scale that is 2^k."""

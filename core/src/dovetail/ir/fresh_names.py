@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["FreshNames"]
-
 
 class FreshNames:
     """Generates names that are unused by values, initializers, inputs and nodes of the main graph and all bodies.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dovetail.ir.fresh_names import FreshNames
     from dovetail.plugin.frontend import Dialect, SourceSnapshot, Unbuilt
 
-__all__ = ["Model"]
-
 
 class Model:
     """A graph with its origin.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FLOATS", "dtype_name", "float_name", "from_name", "our_name", "promote", "type_text"]
 
 # Each float type with the types that represent all of its values. float16 has more precision and bfloat16 more range,
 # so they meet in float32.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Source
     from dovetail.plugin.registry import Registry
 
-__all__ = ["asking", "check_installed", "load_backend_file", "load_chosen"]
-
 
 def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) -> None:
     """Look whether the backends of a plan are there.

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dovetail.passes.context import Context
     from dovetail.plugin.registry import Registry
 
-__all__ = ["STAGES", "Pass", "load_pass", "summary_of"]
 
 STAGES = (
     "normalise",

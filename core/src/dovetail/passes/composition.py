@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.registry import Registry
 
-__all__ = ["compose"]
-
 
 def compose(
     registry: Registry,

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["Analysis", "Context", "Mark"]
 
 T = TypeVar("T")
 Fact_co = TypeVar("Fact_co", covariant=True)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.passes.context import Context, Mark
     from dovetail.passes.steps import Step
 
-__all__ = ["DecideLoop"]
 
 _FIRST_STAGE = "place"
 _PATIENCE = 16

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["Interface", "call_hook"]
-
 
 class Interface:
     """The names of a model's inputs and outputs before a pass, which callers depend on."""

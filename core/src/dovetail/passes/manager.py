@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from dovetail.passes.pipeline import Pipeline
     from dovetail.plugin.services import Regions
 
-__all__ = ["Manager"]
-
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail.passes.context import Context
     from dovetail.plugin.services import Regions
 
-__all__ = ["check_anchors", "regions_under"]
-
 
 def check_anchors(steps: Iterable[Step], model: Model, ctx: Context) -> None:
     """Refuse nested pipelines for backends that are neither chosen nor in the placements of the model.

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dovetail.passes.base import Pass
 
-__all__ = ["WORD", "Value", "Word", "build", "plain_value", "print_options"]
 
 WORD = re.compile(r"[^\s{}()\[\],=\"]+")
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dovetail.passes.result import Result
     from dovetail.plugin.registry import Registry
 
-__all__ = ["Pipeline"]
-
 
 class Pipeline:
     """Steps in order: passes, fixpoints, and nested pipelines.

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.frontend import SourceSnapshot
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["METADATA_KEY", "describe_saved", "versions"]
 
 METADATA_KEY = "dovetail.reproducer"
 _LIBRARIES = ("dovetail", "onnx", "onnx-ir", "numpy")

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.remark import Remark
 
-__all__ = ["PassResult", "Result"]
-
 
 @dataclass
 class PassResult:

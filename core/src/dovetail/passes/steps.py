@@ -9,8 +9,6 @@ from typing import TypeAlias
 from dovetail.errors import UsageError
 from dovetail.passes.base import Pass
 
-__all__ = ["Fixpoint", "Nested", "Step", "names_in", "nested_in", "passes_in"]
-
 _DEFAULT_LIMIT = 10
 
 

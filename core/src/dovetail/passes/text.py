@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from dovetail.plugin.registry import Registry
 
-__all__ = ["parse_steps"]
 
 _ANCHOR = "backend:"
 _DEEPEST = 50  # levels of brackets

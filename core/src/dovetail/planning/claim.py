@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail.planning.edits import Edit
     from dovetail.planning.verdict import PortRule, Verdict
 
-__all__ = ["Claim", "Claims", "claim_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:

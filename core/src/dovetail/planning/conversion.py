@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["ConversionKind", "NodeMaker", "Step"]
-
 
 class Step(NamedTuple):
     """One step of a conversion.

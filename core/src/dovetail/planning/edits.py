@@ -9,8 +9,6 @@ from typing import Any
 from dovetail.errors import UsageError
 from dovetail.suggestions import did_you_mean
 
-__all__ = ["SIDES", "Edit"]
-
 SIDES = ("before", "after")
 _FORM = "write KIND=NODE, KIND=NODE:before or KIND=NODE:after"
 

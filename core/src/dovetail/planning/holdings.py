@@ -15,8 +15,6 @@ from dovetail.ir.formats import Format
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Holding", "Observer", "Parameters", "holdings_document", "parse_holdings"]
-
 
 class Parameters(NamedTuple):
     """Scale and zero point of a quantised value: real = (integer - zero point) * scale.

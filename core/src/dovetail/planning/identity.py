@@ -11,16 +11,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = [
-    "decided_key",
-    "identity",
-    "key_of",
-    "keep_key",
-    "keep_keys",
-    "operator_name",
-    "structural_keys",
-    "walk",
-]
 
 _KEY = "dovetail.key"
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from dovetail.ir.formats import Format
 
-__all__ = ["Join", "conversion_kind"]
-
 
 def conversion_kind(held: Format, wanted: Format) -> str:
     """Return the kind of the conversion between two formats: `cast`, `quantize`, `dequantize` or `requantize`."""

@@ -16,20 +16,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
 
-__all__ = [
-    "HOST",
-    "PART",
-    "Placement",
-    "from_source",
-    "get_placement",
-    "kind_of",
-    "origin_of",
-    "placed_backends",
-    "set_kind",
-    "set_origin",
-    "set_placement",
-    "source_text",
-]
 
 HOST = "host"
 _SHOWN = 3  # source nodes of one node

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.registry import Registry
 
-__all__ = ["Plan"]
-
 
 @dataclass(repr=False)
 class Plan:

@@ -12,7 +12,6 @@ from dovetail.planning.placement import Placement
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
-__all__ = ["VERSION", "PlannedNode", "SourceNode"]
 
 VERSION = 2
 """Version of the format in which plans are saved."""

@@ -8,8 +8,6 @@ from typing import NamedTuple, TypeVar
 
 from dovetail.planning.remark import Remark
 
-__all__ = ["Refusals", "Refused"]
-
 K = TypeVar("K")
 
 _NONE: Mapping[str, Refused] = MappingProxyType({})

@@ -11,8 +11,6 @@ from typing import Any, Literal, get_args
 
 from dovetail.planning.remedy import Remedy
 
-__all__ = ["NO_FACTS", "SLOT", "Kind", "Remark", "assumed", "template"]
-
 SLOT = "'{}'"
 """What stands in a `template` for a quoted name."""
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["Remedy", "remedy"]
-
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 

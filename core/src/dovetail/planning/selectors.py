@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["NodeNames", "parse_pin", "select"]
 
 _FORMS = ("name", "type", "region")
 # The last `=` outside of a format: formats have some inside of their brackets.

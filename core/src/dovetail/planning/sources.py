@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["lost_nodes"]
-
 
 class _Node(NamedTuple):
     """The relevant fields of a node, from a proto or from a graph."""

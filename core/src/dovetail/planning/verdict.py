@@ -12,8 +12,6 @@ from dovetail.planning.observers import ObserverChoice
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
-__all__ = ["ParameterRule", "PortRule", "Refusal", "Verdict", "facts_of"]
-
 
 class Refusal(NamedTuple):
     """One reason why a node is not supported.

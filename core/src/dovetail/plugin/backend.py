@@ -10,18 +10,6 @@ if TYPE_CHECKING:
 
     from dovetail.planning.verdict import Refusal, Verdict
 
-__all__ = [
-    "Backend",
-    "BackendFormat",
-    "BackendSummary",
-    "Fact",
-    "FindFile",
-    "Judge",
-    "RegionEnds",
-    "RegionLimits",
-    "Source",
-    "SourceFiles",
-]
 
 Fact: TypeAlias = "Callable[[ir.Node], object]"
 """A property of nodes that limits of backend files may name: a function that returns a number, a text or a truth value,

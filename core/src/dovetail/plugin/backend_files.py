@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import BackendFormat, Source
     from dovetail.plugin.registry import Registry
 
-__all__ = ["backend_files", "format_of", "formats_of", "misnamed_file", "named_format_of"]
 
 _FORMAT = ("suffix", "endings", "name", "peek", "load", "check")
 _WAY_OUT = "pip install dovetail-schemas, or do not leave it out (--no-plugin, DOVETAIL_PLUGINS)"

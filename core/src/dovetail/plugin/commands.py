@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail.plugin.registry import Registry
 
-__all__ = ["CORE_COMMANDS", "Command", "load_command"]
 
 CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "passes", "plugins")}
 """The targets of core's commands by name."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Holding
     from dovetail.plugin.backend import Backend
 
-__all__ = ["Artifact", "Call", "EmittedRegion", "Emitter", "StandIn"]
-
 
 @dataclass(frozen=True)
 class StandIn:

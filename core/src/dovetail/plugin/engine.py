@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin.registry import Registry
 
-__all__ = [
-    "Availability",
-    "Engine",
-    "EngineError",
-    "Evaluator",
-    "Executed",
-    "Reads",
-    "RegionModel",
-    "SelectiveEngine",
-    "Session",
-    "make_engine",
-]
-
 
 class EngineError(DovetailError):
     """An engine refuses a region, or fails while it runs one.

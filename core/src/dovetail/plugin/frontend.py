@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["Dialect", "Frontend", "SourceSnapshot", "Unbuilt"]
-
 
 class Frontend(Protocol):
     """Reads files of one format; called without arguments to make one.

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Pass, PassResult, Pipeline, Request
     from dovetail.plugin.registry import Registry
 
-__all__ = ["API_VERSION", "PROJECT", "hookimpl", "hookspec"]
 
 PROJECT = "dovetail"
 API_VERSION = 1

@@ -12,8 +12,6 @@ from pathlib import Path
 from dovetail.errors import DovetailError
 from dovetail.plugin.output import captured
 
-__all__ = ["PluginWarning", "calling", "described", "foreign_output", "named_errors", "require"]
-
 
 class PluginWarning(RuntimeWarning):
     """A plugin misbehaves."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["DeviceMemory", "Kernel"]
-
 
 class Kernel(ABC):
     """Computes one operator on NumPy arrays.

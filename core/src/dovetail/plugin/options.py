@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.plugin.registry import Registry
 
-__all__ = [
-    "COMMANDS_WITH_OPTIONS",
-    "COMPILE_KEYWORDS",
-    "Asked",
-    "CompileJob",
-    "InstalledOption",
-    "Option",
-    "Proceed",
-    "blaming",
-    "drop_option",
-    "installed_options",
-]
 
 COMMANDS_WITH_OPTIONS = ("compile", "plan", "bisect", "check")
 """The commands that options may add to."""

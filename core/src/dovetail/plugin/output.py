@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TextIO
 
-__all__ = ["captured", "own_output"]
-
 _CAPTURE: ContextVar[io.StringIO | None] = ContextVar("capture", default=None)
 _INSTALLING = threading.Lock()
 

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-__all__ = ["SpanRecorder", "record_spans", "span_recorder"]
-
 
 class SpanRecorder(Protocol):
     """Takes the steps of a run; may be called from several threads."""

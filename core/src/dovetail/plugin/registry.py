@@ -16,7 +16,6 @@ from dovetail.suggestions import did_you_mean
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["DATA_KINDS", "KINDS", "Entry", "Registry", "Table", "UnknownKindError"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["Recognition", "ResultStore", "SavedResult"]
-
 
 class ResultStore(Protocol):
     """Keeps results; called without arguments to make one.

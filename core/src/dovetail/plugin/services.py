@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.engine import Engine, Executed
 
-__all__ = ["Editor", "Executor", "InputData", "RegionFormer", "RegionView", "Regions", "Runner", "Solver"]
-
 
 class Editor(Protocol):
     """Makes the edits of one kind: changes of the graph next to a node; called without arguments to make one.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail.planning.verdict import Verdict
     from dovetail.plugin.backend import Backend
 
-__all__ = ["Neighbour", "Strategy", "View"]
 
 T = TypeVar("T")
 

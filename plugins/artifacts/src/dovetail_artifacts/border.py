@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["Border"]
-
 
 class Border:
     """Puts conversions at the borders of nodes that stand for regions.

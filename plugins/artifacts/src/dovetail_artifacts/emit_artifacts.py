@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Holding
     from dovetail.plugin import Artifact, Backend
 
-__all__ = ["EmitArtifacts"]
-
 
 @dataclass(frozen=True)
 class EmitArtifacts(Pass):

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion
 
-__all__ = ["NotEmitted", "emitted", "takes_whole_model"]
-
 
 class NotEmitted(Exception):
     """An emitter refuses a region, or fails.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["OutlineRegions"]
-
 
 @dataclass(frozen=True)
 class OutlineRegions(Pass):

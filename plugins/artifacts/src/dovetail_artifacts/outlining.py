@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail_regions.regions import Region
 
-__all__ = ["current_region", "outline_region", "replace_region", "set_attributes"]
-
 
 def current_region(region: Region) -> Region:
     """The region with the inputs that its nodes read now: regions that were replaced before it gave new values."""

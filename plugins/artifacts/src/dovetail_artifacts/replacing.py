@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import Artifact
 
-__all__ = ["replace_emitted"]
-
 
 def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: Context) -> bool:
     """Replace each region for which an emitter gave an operator or a call, and number all regions again.

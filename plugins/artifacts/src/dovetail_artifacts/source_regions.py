@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail_regions.regions import Reads
 
-__all__ = ["source_regions"]
-
 
 def source_regions(decided: Model, regions: Sequence[Region]) -> Iterator[tuple[int, Model]]:
     """Yield each region, by its index, with the nodes and values that the source model has there.

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from dovetail_builder.builder import Builder
 
-__all__ = ["Region", "autocast", "current_region"]
 
 _POLICIES = {"float16": "fp16", "bfloat16": "bf16"}
 _ELIGIBLE = frozenset({"float16", "bfloat16", "float32"})

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Attributes = dict[str, Any] | None
 
-__all__ = ["Builder"]
-
 
 class Builder:
     """Builds a model: `y = builder.MatMul(x, w)`.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["DeadCode"]
-
 
 @dataclass(frozen=True)
 class DeadCode(Pass):

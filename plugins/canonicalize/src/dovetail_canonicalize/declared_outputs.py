@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["correct_outputs", "infer_with_outputs"]
-
 
 def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     """Infer `proto` without the declared shapes of its outputs, then keep the declarations that do not contradict.

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import onnx
     from dovetail.passes import Context
 
-__all__ = ["fix_shapes"]
 
 Extents = list[int | str]
 """Extents of a value: a number, a name, or an empty text where nothing is said."""

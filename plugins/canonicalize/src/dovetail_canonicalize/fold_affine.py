@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["FoldAffine"]
 
 _SCALES, _SHIFTS, _BOTH = ("Mul", "Div"), ("Add", "Sub"), "BatchNormalization"
 _OPERATORS = (*_SCALES, *_SHIFTS, _BOTH)

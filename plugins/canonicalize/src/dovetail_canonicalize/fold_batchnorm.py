@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail_rewriting import Replacement
 
-__all__ = ["FoldBatchNorm"]
 
 _CHANNEL_AXIS = {"Conv": 0, "ConvTranspose": 1}  # of the weight, for its output channels
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import Evaluator, Registry
 
-__all__ = ["FoldConstants"]
 
 _REFERENCE = "reference"
 """The engine that evaluates single nodes."""

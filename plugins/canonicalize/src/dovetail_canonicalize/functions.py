@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import onnx
     from dovetail.passes import Context
 
-__all__ = ["inline_functions"]
-
 
 def inline_functions(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     """Return `proto` with every call of a local function replaced by its body.

@@ -11,7 +11,6 @@ from dovetail_canonicalize.pooling_extents import explicit_windows
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["infer"]
 
 # onnx 1.23 has no inference for these, which would leave everything behind them untyped.
 _SHAPE_PRESERVING = frozenset({"GroupNormalization", "MeanVarianceNormalization"})

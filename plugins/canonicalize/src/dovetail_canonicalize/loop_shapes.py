@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["set_carried_shapes"]
-
 
 def set_carried_shapes(loop: ir.Node) -> None:
     """Set the shapes of a Loop's outputs whose carried value has a constant shape.

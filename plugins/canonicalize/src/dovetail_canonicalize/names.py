@@ -10,8 +10,6 @@ from dovetail.ir.fresh_names import FreshNames
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["NodeNames", "all_nodes"]
-
 
 class NodeNames:
     """The names of all nodes of a graph, by the first output of each node."""

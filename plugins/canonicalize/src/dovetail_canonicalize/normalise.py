@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import Backend
 
-__all__ = ["Normalise"]
 
 _NEWEST_COMMON = 18  # the default: an opset that every engine reads
 

@@ -13,10 +13,6 @@ from dovetail_canonicalize.names import NodeNames, all_nodes
 if TYPE_CHECKING:
     import onnx
 
-__all__ = [
-    "converter_misreads", "default_version", "drop_unused_imports", "ir_version_of", "is_default", "raise_opset",
-    "same_definitions", "set_default_version",
-]  # fmt: skip
 
 _SCAN_WITHOUT_BATCH = 9
 _OLDEST_IR_VERSION = 4  # that the converter reads

@@ -15,7 +15,6 @@ from dovetail_canonicalize.names import all_nodes
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["explicit_windows"]
 
 _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 

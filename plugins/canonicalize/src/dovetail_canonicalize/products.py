@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.fresh_names import FreshNames
 
-__all__ = ["Product", "add_constant", "product_of"]
 
 _FLOATS = ("FLOAT", "DOUBLE")
 

@@ -15,7 +15,6 @@ from dovetail_canonicalize.names import all_nodes
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["infer_with_runtime"]
 
 _STANDARD = ("", "ai.onnx")
 _CONSTANT = 1024  # bytes; larger ones are weights, of which inference needs only the type

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["rename_shadows"]
-
 
 def rename_shadows(graph: onnx.GraphProto) -> int:
     """Rename values that a body defines under a name of an outer scope.

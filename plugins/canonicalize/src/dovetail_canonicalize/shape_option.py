@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Request
 
-__all__ = ["FIX_SHAPES", "OPTION", "shapes_by_name"]
 
 OPTION = "fix-shapes"
 """The name of the option, under which a request records shapes by the names of inputs."""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["SPLIT", "constant", "obstacle"]
 
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 _CHANNELS = 1

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.plugin.registry import Registry
 
-__all__ = ["command_text", "request_of_plan"]
 
 _NEEDS_DATA = ("bisect",)
 

@@ -29,7 +29,6 @@ from dovetail_commands.verification import warn
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
-__all__ = ["COMPILE"]
 
 _SHOWN = 6  # operators in a row of the table
 

@@ -15,8 +15,6 @@ from dovetail_commands.request import add_request, request_of
 if TYPE_CHECKING:
     from dovetail.passes import Result
 
-__all__ = ["OPT"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""

@@ -11,8 +11,6 @@ from dovetail.planning.remark import assumed
 from dovetail_commands.request import add_model, add_request, completed_model, request_of
 from dovetail_commands.terminal import Progress
 
-__all__ = ["PLAN"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Instrumentation, Result
     from dovetail.plugin import PluginSet, Registry
 
-__all__ = ["changed_versions", "read_reproducer", "run_reproducer"]
-
 
 def read_reproducer(path: str | Path, registry: Registry) -> tuple[Model, dict[str, Any]]:
     """Read the model and the data of a reproducer: `pipeline`, `request`, `versions`, `error`.

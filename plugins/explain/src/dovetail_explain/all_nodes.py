@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from dovetail_explain.remedies import Trials
 
-__all__ = ["Elsewhere", "Group", "NodeElsewhere", "all_elsewhere"]
 
 _PLANNED = 100_000
 """Nodes that are planned at most for trials, over all of them: each trial plans the whole model."""

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.planning.remark import Remark
 
-__all__ = ["Cause", "cause_among", "cause_of"]
 
 _UNCLAIMED = "nothing says why"
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from dovetail.cli.common import PlainCommand, existing, plugins_of, print_json, say
 
-__all__ = ["EXPLAIN"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""

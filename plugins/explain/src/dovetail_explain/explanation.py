@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan_entries import PlannedNode, SourceNode
     from dovetail.planning.remark import Remark
 
-__all__ = ["explain_plan", "only_node"]
 
 _DEPTH = 4
 _IN_FULL = 3  # nodes

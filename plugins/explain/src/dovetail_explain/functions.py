@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from dovetail_explain.all_nodes import Elsewhere
 
-__all__ = ["elsewhere", "explain"]
-
 
 def explain(
     result: CompiledModel | Plan | str | Path,

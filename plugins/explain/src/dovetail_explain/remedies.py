@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.plugin import Backend, PluginSet
 
-__all__ = ["Tried", "Trials"]
 
 _MOST_TRIED = 12
 

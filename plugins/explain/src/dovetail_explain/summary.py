@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.planning.remark import Remark
 
-__all__ = ["coverage_line", "reasons", "suggestions", "summary_lines"]
 
 _KINDS = ("failed", "missed", "passed", "analysis")
 _EXAMPLES = 3  # nodes named per reason

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _ABOVE = 2  # folders above that of a result: results are mostly written into `out` or `out/NAME` beside the model
 
-__all__ = ["none_after", "remedy_lines", "suggestions_for", "trials_for"]
 
 _MOST_NODES = 20_000
 """Nodes up to which remedies are tried without being asked for: each of them plans the whole model."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-__all__ = ["file_sha256"]
-
 
 def file_sha256(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""

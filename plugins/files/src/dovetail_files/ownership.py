@@ -21,7 +21,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["hold", "remove_orphans"]
 
 _ABANDONED_AFTER = 24 * 3600  # seconds, where files cannot be locked
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)

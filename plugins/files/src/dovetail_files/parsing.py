@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["DEEPEST", "MOST_DIGITS", "Malformed", "parse_json", "too_long", "yaml_events"]
-
 DEEPEST = 100
 """Levels of lists and mappings."""
 MOST_DIGITS = 300

@@ -15,8 +15,6 @@ from typing import IO
 
 from dovetail.errors import DovetailError
 
-__all__ = ["LARGEST_TEXT", "UnreadableInput", "check_input", "open_input", "read_input"]
-
 LARGEST_TEXT = 32 << 20
 """Bytes; no configuration or table that a person or a tool writes comes near, and YAML of this size takes a minute."""
 

@@ -12,8 +12,6 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["discard_receipt", "has_receipt", "leave_receipt"]
-
 
 def leave_receipt(folder: Path) -> None:
     """Note that this process made `folder`. Where that cannot be noted, nobody will complete what is in it."""

@@ -15,8 +15,6 @@ from dovetail.errors import DovetailError
 
 from dovetail_files.ownership import hold, remove_orphans
 
-__all__ = ["created_folders", "named", "replacing", "sync", "sync_folder", "write_text"]
-
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 

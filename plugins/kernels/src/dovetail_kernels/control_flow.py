@@ -14,8 +14,6 @@ from dovetail_kernels.program import Environment, Instruction, Program, fails, n
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["control_flow"]
-
 
 def control_flow(node: ir.Node, program_of: Callable[[ir.Graph], Program]) -> Instruction:
     """The instruction of a node with bodies.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from dovetail_kernels.library import KernelLibrary, RegisteredMemory
 
-__all__ = ["DeviceValue", "device_copy", "downloaded", "uploaded"]
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DeviceValue:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dovetail_kernels.library import KernelLibrary
     from dovetail_kernels.program import Instruction, Program
 
-__all__ = ["KernelEngine"]
 
 _OTHERS = "onnxruntime-cpu"
 

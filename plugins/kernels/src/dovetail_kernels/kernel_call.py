@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_operators.entries import Entry
 
-__all__ = ["KernelSession", "kernel_call"]
-
 
 class KernelSession:
     """A region as a program."""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_operators.entries import Candidates, Entry
 
-__all__ = ["ANY", "LAYOUTS", "KernelKey", "key_of", "wider_types"]
 
 ANY = "any"
 LAYOUTS = (ANY, "NCHW", "NHWC")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
     from dovetail_operators.entries import Entry
 
-__all__ = ["Choice", "KernelLibrary", "RegisteredKernel", "RegisteredMemory", "function_of", "kernels_of"]
 
 _DOMAINS = ("", "ai.onnx")
 

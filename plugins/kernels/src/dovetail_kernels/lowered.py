@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = [
-    "DEVICE", "DOMAIN", "ENGINE", "HOST_DEVICE", "KERNEL", "KEY", "TO_DEVICE", "TO_HOST", "is_copy", "is_lowered",
-    "operator_of",
-]  # fmt: skip
 
 DOMAIN = "kernel"
 """The domain of nodes that have their kernel; that of the operator follows: `kernel.acme`."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["Environment", "Instruction", "LoadPart", "MakeInstruction", "Program"]
 
 Environment: TypeAlias = "dict[str, object]"
 """The values that are there, by name: arrays, and lists of them."""

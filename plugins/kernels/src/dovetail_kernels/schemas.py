@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import onnx
     from dovetail.plugin.registry import Registry
 
-__all__ = ["register_lowered"]
-
 
 def register_lowered(registry: Registry) -> None:
     """Register them with onnx.

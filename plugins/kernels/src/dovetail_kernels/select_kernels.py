@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from dovetail_kernels.library import Choice, KernelLibrary
 
-__all__ = ["SelectKernels", "lower_to_kernels"]
-
 
 @dataclass(frozen=True)
 class SelectKernels(Pass):

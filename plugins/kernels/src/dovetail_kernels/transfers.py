@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dovetail_kernels.library import Choice
 
-__all__ = ["Transfers"]
 
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 

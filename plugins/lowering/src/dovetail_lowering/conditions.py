@@ -10,8 +10,6 @@ from dovetail_lowering.node_facts import attribute, constant, extents, is_float,
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["CONDITIONS"]
-
 
 def _last_axis(node: ir.Node) -> bool:
     """All axes behind `axis` have one element, so that coercing them into one changes nothing."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["function_body"]
-
 
 @cache
 def function_body(op_type: str, opset: int) -> Rewrite:

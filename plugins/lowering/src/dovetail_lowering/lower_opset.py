@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["LowerOpset"]
-
 
 @dataclass(frozen=True)
 class LowerOpset(Pass):

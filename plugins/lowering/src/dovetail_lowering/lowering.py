@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.remark import Remark
 
-__all__ = ["LOWEST", "Lowered", "NotLowered", "lower", "lower_in_place"]
 
 LOWEST = 11
 _MOST_NAMED = 5  # refused nodes in a message

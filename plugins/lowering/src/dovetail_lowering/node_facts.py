@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["UNRELATED", "attribute", "constant", "extents", "is_float", "rank"]
 
 UNRELATED = "the rule is for other nodes"  # of a check: what the older version does not take is the reason
 _DEEPEST = 32  # nodes between a constant and what is computed from it

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_onnx.signatures import Signature
 
-__all__ = ["is_default", "schema_of", "version_of", "why_not_as_written", "write_changed_defaults"]
-
 
 def is_default(domain: str) -> bool:
     """Whether `domain` is one of the two names of the default domain."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.fresh_names import FreshNames
 
-__all__ = ["NodeRefused", "Step", "lower_node"]
 
 _HINT = "use operators of the older opset in the model, or leave this node to a backend that reads its opset"
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
-__all__ = ["ANY", "Row", "load_table"]
-
 ANY = "any"  # an attribute that may be dropped whatever its value is
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_onnx.signatures import Opsets
 
-__all__ = ["can_lower"]
 
 _TABLE = "dovetail_lowering/table.yaml"
 

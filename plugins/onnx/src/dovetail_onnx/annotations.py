@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["mirror_annotations", "read_annotations"]
 
 _BACKEND, _PRECISION, _PORTS, _REGION, _KIND, _ORIGIN = (
     f"dovetail.{name}" for name in ("backend", "precision", "ports", "region", "kind", "origin")

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["BodyFlow", "body_flows"]
-
 
 class BodyFlow(NamedTuple):
     """A value that a control-flow operator passes into another one without changing its type.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from dovetail_onnx.source.snapshot import Source
 
-__all__ = ["OnnxDialect"]
-
 
 class OnnxDialect:
     """The dialect of ONNX models; see `dovetail.plugin.Dialect`."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["TensorLoader"]
 
 _READ_IN_UP_TO = 1 << 30  # bytes, all tensors that must be read into the proto together
 _DIGITS = 19

@@ -11,8 +11,6 @@ from dovetail_onnx.dialect import OnnxDialect
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
-__all__ = ["OnnxFrontend"]
-
 
 _TEXT = (".onnxtxt", ".txt")
 

@@ -5,8 +5,6 @@ They are far above what real models need, and stop files that would overflow the
 
 from __future__ import annotations
 
-__all__ = ["BRACKET_DEPTH", "EXPANDED_BYTES", "EXPANDED_NODES", "GRAPH_DEPTH", "SPARSE_BYTES"]
-
 GRAPH_DEPTH = 24
 """Nesting of bodies. Each takes three of the 100 message levels that protobuf reads."""
 

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["from_proto", "to_proto"]
 
 _TYPE = "dovetail.map_type"
 

@@ -12,7 +12,6 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["MappedTensor", "mapped_chunks"]
 
 _CHUNK = 1 << 22  # bytes
 

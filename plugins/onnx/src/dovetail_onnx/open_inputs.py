@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["UNKNOWN", "fixing_option", "open_inputs", "shape_text"]
 
 UNKNOWN = "N"
 """Stands in an option for an extent that only the user knows."""

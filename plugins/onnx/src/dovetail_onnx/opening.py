@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["open_model", "open_proto", "open_text", "parse_proto"]
 
 _Message = TypeVar("_Message")
 _TEXT_ENDINGS = {".onnxtxt", ".txt"}

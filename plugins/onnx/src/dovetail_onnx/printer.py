@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["print_model"]
 
 _DATA_UP_TO = 8  # elements
 # ONNX text has floats in float32 and float64 only; of other types it holds the bits, as an integer.

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["SavedFile", "data_files", "remove_data", "save_model", "tensor_chunks"]
 
 Progress = Callable[[str, int, int], None]
 

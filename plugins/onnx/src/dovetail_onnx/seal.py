@@ -15,8 +15,6 @@ from dovetail_files.digests import file_sha256
 
 from dovetail_onnx.wire import tag, varint
 
-__all__ = ["SEAL", "SEAL_SIZE", "make_seal", "read_seal", "seal_holds"]
-
 SEAL = "dovetail.content"
 """Key of the seal in the model's metadata."""
 

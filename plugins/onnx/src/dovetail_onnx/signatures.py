@@ -16,9 +16,6 @@ from dovetail.ir.types import our_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = [
-    "Opsets", "Port", "Signature", "Signatures", "find", "input_name", "output_name", "port_names", "signature",
-]  # fmt: skip
 
 Opsets = Mapping[str, int] | int
 """The versions of the domains that a model imports; a number is that of the default domain."""

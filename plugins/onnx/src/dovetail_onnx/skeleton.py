@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["Skeleton", "is_stub", "skeleton_of", "split_weights", "stays_inline", "stub", "was_sorted"]
 
 INTEGERS_UP_TO = 64 * 1024
 FLOATS_UP_TO = 1024

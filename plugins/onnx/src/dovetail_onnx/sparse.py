@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dovetail_onnx.external import TensorLoader
 
-__all__ = ["densify_attributes", "densify_initializers"]
 
 _SPARSE_TENSOR, _SPARSE_TENSORS, _TENSOR = 11, 12, 4  # onnx.AttributeProto.AttributeType
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["ElementType", "data_problem", "element_type", "form_problem", "is_empty", "size_in_bytes"]
 
 _LARGEST = 1 << 62
 """Bytes; larger sizes are invalid and would overflow 64-bit integers in the libraries used."""

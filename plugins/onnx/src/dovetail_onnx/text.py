@@ -13,8 +13,6 @@ from dovetail_onnx.limits import SPARSE_BYTES
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["deepest_bracket", "fill_declared"]
-
 
 def deepest_bracket(text: str) -> int:
     """Return the nesting depth of brackets in `text`, outside of quoted strings and comments.

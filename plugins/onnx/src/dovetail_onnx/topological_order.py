@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["bodies_of", "in_order", "label_of", "topological_order", "sort_function", "sort_nodes"]
-
 
 def sort_nodes(graph: onnx.GraphProto, visible: set[str] | None = None) -> int:
     """Sort the nodes of `graph` and of all bodies topologically; sorted graphs are not changed.

@@ -14,8 +14,6 @@ from dovetail_onnx.signatures import Port, Signature, Signatures, input_name, ou
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["node_problem", "type_problems"]
-
 
 def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
     """Return the problems with numbers and types of the ports of `nodes`, one line each.

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["RawData", "join", "split", "tag", "varint"]
-
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW_DATA = 7, 5, 9  # numbers of fields
 _LENGTH_DELIMITED = 2  # the wire type of messages, texts and bytes
 

@@ -12,8 +12,6 @@ from dovetail_operators.schemas import attribute_of, attribute_type
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["function_of"]
-
 
 def function_of(entry: Entry, file: OperatorFile) -> onnx.FunctionProto:
     """The function that the text under `composite:` describes: nodes as ONNX writes them, attributes as `@name`.

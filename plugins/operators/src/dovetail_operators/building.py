@@ -15,8 +15,6 @@ from dovetail_operators.library import OperatorLibrary, library_of
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["OperatorFunctions", "operators"]
-
 
 class OperatorFunctions:
     """A function for every operator of a domain, each with the signature of its entry behind the builder.

@@ -8,8 +8,6 @@ from dovetail.suggestions import did_you_mean
 
 from dovetail_operators.entries import Argument, Candidates, Entry, OperatorFile
 
-__all__ = ["entry_problems", "gradient_problems"]
-
 _LITERAL = "::"
 
 

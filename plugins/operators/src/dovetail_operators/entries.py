@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dovetail_schemas import OperatorFacts
 
-__all__ = ["Argument", "Call", "Candidates", "Entry", "InferMeta", "Kernel", "OperatorFile", "Output"]
-
 
 @dataclass(frozen=True, slots=True)
 class Argument:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["flattened"]
 
 Functions = Mapping[tuple[str, str], "onnx.FunctionProto"]
 

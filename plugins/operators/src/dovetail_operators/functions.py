@@ -8,8 +8,6 @@ from dovetail_operators.entries import Argument, Entry
 from dovetail_operators.library import defined
 from dovetail_operators.reading import read_operators
 
-__all__ = ["check_operators"]
-
 
 def check_operators(file: str | Path) -> list[dict[str, str]]:
     """Check a file of operators.

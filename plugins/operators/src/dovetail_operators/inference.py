@@ -18,7 +18,6 @@ from dovetail_operators.schemas import attribute_of
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["function_named", "inference_of", "inference_of_body"]
 
 Infer = Callable[..., "Meta | Sequence[Meta]"]
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
     from dovetail_schemas import OperatorFacts
 
-__all__ = ["Definition", "OperatorLibrary", "defined", "library_of"]
 
 Infer = Callable[[Any], None]
 _WAY_OUT = "uninstall one of them, or leave one out with --no-plugin"

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["STANDARD", "Extent", "Meta"]
-
 Extent = int | str | None
 """One extent: a number, the name of an open one, or None where nothing is known."""
 

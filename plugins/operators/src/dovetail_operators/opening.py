@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin.registry import Registry
 
-__all__ = ["add_functions", "register", "register_schemas"]
-
 
 def register_schemas(registry: Registry) -> None:
     """Register the schemas of all operator files with onnx, whose checks and inference are then those of the model.

@@ -28,7 +28,6 @@ from dovetail_operators.signatures import (
 if TYPE_CHECKING:
     from dovetail.plugin import Source
 
-__all__ = ["read_operators"]
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ from dovetail_operators.entries import Argument, Entry
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["attribute_of", "attribute_type", "schema_of", "tensor_types"]
 
 _INTEGERS = ("bool", "int", "int64_t", "IntArray", "Scalar(bool)", "Scalar(int)", "Scalar(int64_t)")
 _TEXTS = ("str", "Place", "DataLayout", "DataType")

@@ -13,19 +13,6 @@ from dovetail.suggestions import did_you_mean
 
 from dovetail_operators.entries import Argument, Call, Candidates, Output
 
-__all__ = [
-    "ATTRIBUTE_TYPES",
-    "Malformed",
-    "parse_args",
-    "parse_call",
-    "parse_candidates",
-    "parse_forward",
-    "parse_kernels",
-    "parse_names",
-    "parse_outputs",
-    "parse_pairs",
-]
-
 TENSORS = ("Tensor", "Tensor[]")
 _PLAIN = ("bool", "int", "int64_t", "float", "double", "str")
 _SCALARS = ("Scalar", *(f"Scalar({kind})" for kind in _PLAIN[:-1]))

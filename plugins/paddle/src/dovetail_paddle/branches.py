@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["merge_branches"]
-
 
 def merge_branches(nodes: Sequence[ir.Node]) -> list[ir.Node]:
     """Merge two conditional blocks with opposite conditions into one `if`.

@@ -9,8 +9,6 @@ from dovetail_onnx.dialect import OnnxDialect
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
-__all__ = ["PaddleDialect"]
-
 
 class PaddleDialect(OnnxDialect):
     """ONNX with the domains of Paddle: everything is the same, except that engines run the lowered model."""

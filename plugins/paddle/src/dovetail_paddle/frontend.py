@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
-__all__ = ["PaddleFrontend"]
-
 
 class PaddleFrontend:
     """Reads programs with their parameters, which lie beside them with the suffix `.pdiparams`."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Request
 
-__all__ = ["KEEP_UNKNOWN"]
-
 
 class _KeepUnknownOption(Option):
     """The option: `dovetail compile --keep-unknown`, `dovetail.compile(..., keep_unknown=True)`.

@@ -20,7 +20,6 @@ from dovetail_paddle.legacy.descriptor import tensor_class
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Declared", "map_parameters"]
 
 _LONGEST_HEADER = 4096  # bytes of type and extents
 _LARGEST = 1 << 62

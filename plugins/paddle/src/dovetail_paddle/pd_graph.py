@@ -13,7 +13,6 @@ from dovetail_paddle.element_types import onnx_type
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["BUILTIN", "PD_OP", "SOURCE", "STRUCT", "UNKNOWN", "PdGraphs", "TensorInfo"]
 
 PD_OP = "pd_op"
 BUILTIN = "builtin"

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Source
     from dovetail_operators.entries import Entry
 
-__all__ = ["Argument", "Operator", "Output", "operators", "plain_name"]
 
 _FILE = Path(__file__).parent / "pd_ops.yaml"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["source_line"]
-
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _FRAMEWORK = re.compile(r"(^|/)(paddle|site-packages|dist-packages)/")
 

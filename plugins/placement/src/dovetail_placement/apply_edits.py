@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["ApplyEdits"]
-
 
 @dataclass(frozen=True)
 class ApplyEdits(Pass):

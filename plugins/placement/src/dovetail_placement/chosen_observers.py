@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Judge, ObserverChoice, PortRule, Verdict
     from dovetail_onnx.signatures import Opsets
 
-__all__ = ["with_observer"]
-
 
 def with_observer(judge: Judge, observer: ObserverChoice, opsets: Opsets) -> Judge:
     """A judge whose verdicts name this observer for everything that is calibrated on data; weights keep theirs."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.view import View as OwnView
 
-__all__ = ["ask_for_claims", "check_claims"]
-
 
 def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -> Claims:
     """Let a strategy claim nodes.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from dovetail_placement.judges import Judges
     from dovetail_placement.pins import Pin, Pins
 
-__all__ = ["Claiming", "pin_refused"]
-
 
 class Claiming:
     """The claims of one round.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin.backend import Backend
 
-__all__ = ["ConversionPlacement"]
-
 
 class ConversionPlacement:
     """Chooses, for each conversion, a backend of the request that supports it."""

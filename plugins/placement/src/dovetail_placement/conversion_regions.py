@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail_regions.regions import Reads
 
-__all__ = ["copy_conversions", "settled_regions"]
-
 
 def settled_regions(
     graph: ir.Graph, regions: Sequence[Region], floats_cross: Mapping[str, tuple[bool, bool]]

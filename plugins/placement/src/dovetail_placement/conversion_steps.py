@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.conversion import Step
 
-__all__ = ["ConversionSteps", "Made"]
-
 
 class Made(NamedTuple):
     """What a step is made of; the graph has none of it yet.

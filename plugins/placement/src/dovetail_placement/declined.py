@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.pins import Pin
 
-__all__ = ["remark_declined"]
 
 _RULE = "declined"
 _NAMED = 5

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
     from dovetail_schemas import OperatorFacts
 
-__all__ = ["EdgeKinds", "Facts", "MarkEdgeKinds", "facts_of", "operator_facts"]
-
 
 class EdgeKinds:
     """The kind of every node and value: `ctx.analysis(EdgeKinds, model)`. Two walks, forward and backward."""

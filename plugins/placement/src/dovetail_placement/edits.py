@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dovetail.passes.context import Context
     from dovetail.plugin import Editor, Registry
 
-__all__ = ["apply_edits"]
-
 
 def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
     """Change the graph as `edits` say, and add them to `ctx.edits`; those that are there already are left out.

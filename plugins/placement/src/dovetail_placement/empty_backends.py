@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.claiming import Claiming
 
-__all__ = ["remark_empty_backends"]
-
 
 def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
     """Say of each backend without a node why that is, and which strategy would claim some: all others are tried.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.claiming import Claiming
 
-__all__ = ["fix_up_claims"]
-
 
 def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
     """Let the strategy of `backend` withdraw and narrow its claims, until it leaves them as they are.

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.services import RegionView
     from dovetail_regions.regions import Region
 
-__all__ = ["DEFAULT_FORMER", "FormRegions", "Waves", "number_regions", "regions_of"]
 
 DEFAULT_FORMER = "waves"
 """The former of the backends that name none."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend
     from dovetail.plugin.registry import Registry
 
-__all__ = ["PlacedNodes", "formed_regions"]
 
 _SHOWN = 8  # regions of a cycle
 

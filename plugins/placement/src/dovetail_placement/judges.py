@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend, Fact, Judge
     from dovetail.plugin.registry import Table
 
-__all__ = ["Judges"]
-
 
 class Judges:
     """One judge per backend, created on first use.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["place_later_nodes"]
-
 
 def place_later_nodes(model: Model, ctx: Context) -> None:
     """Place every node that has no placement yet: with its producer, else its reader, if that backend takes it.

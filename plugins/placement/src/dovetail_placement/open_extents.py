@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.claiming import Claiming
 
-__all__ = ["remark_open_extents"]
 
 _KEPT = "open-extents"  # the shapes of the data, which are the same in every round of deciding
 _LOST_SHAPE = "lost-shape"

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend
     from dovetail.plugin.registry import Registry
 
-__all__ = ["Pin", "Pins", "Unfit", "pinned_claim", "pins_of_bodies", "planned_pins", "resolve_pins"]
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 

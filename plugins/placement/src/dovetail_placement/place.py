@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from dovetail.planning.edits import Edit
     from dovetail.planning.remark import Remark
 
-__all__ = ["Place", "claim_on"]
 
 _CLAIM = "dovetail.claim"
 

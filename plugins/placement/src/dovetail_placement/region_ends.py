@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dovetail_placement.claiming import Claiming
     from dovetail_placement.pins import Pin
 
-__all__ = ["settle_region_ends"]
-
 
 def settle_region_ends(claiming: Claiming) -> None:
     """Judge nodes again whose verdict depends on whether they are the last of their region on its backend.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dovetail.planning.verdict import Refusal
     from dovetail.plugin.backend import Backend
 
-__all__ = ["refuse_regions"]
-
 
 def refuse_regions(model: Model, ctx: Context) -> None:
     """Refuse the nodes of regions that their backends do not take; conversions are not inserted yet."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
 
-__all__ = ["split_regions"]
 
 _AHEAD = 64
 """How many nodes are looked at for one that uses up what a run has too many outputs of: this keeps splitting linear."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.claiming import Claiming
 
-__all__ = ["remedies_of"]
-
 
 def remedies_of(claiming: Claiming, names: Collection[str]) -> dict[str, list[tuple[str, Remedy]]]:
     """What the strategies suggest for nodes, with the backends that they speak for, by the given names.

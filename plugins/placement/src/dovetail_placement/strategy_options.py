@@ -13,7 +13,6 @@ from dovetail.suggestions import did_you_mean
 if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
 
-__all__ = ["made_strategy"]
 
 _EVERYBODY = ("strategy", "min_region", "regions")
 

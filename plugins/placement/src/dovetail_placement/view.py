@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dovetail.planning.verdict import Verdict
     from dovetail.plugin.backend import Backend, Judge
 
-__all__ = ["View"]
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from dovetail_regions.regions import Groups, Reads, Region, placed_backend, read
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["form_regions", "wave_groups"]
 
 MERGE_UP_TO = 256
 """Regions up to which merging is tried where more than two backends meet (it is cubic in their number)."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from dovetail_precision.held import Held
 
-__all__ = ["place_atoms"]
-
 
 def place_atoms(held_values: Iterable[Held], model: Model, ctx: Context) -> None:
     """Move adopted conversions from the host to the backend at their integers, if that takes both types.

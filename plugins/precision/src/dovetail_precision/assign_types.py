@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["AssignTypes"]
-
 
 @dataclass(frozen=True)
 class AssignTypes(Pass):

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from dovetail_precision.problem import TypingProblem
 
-__all__ = ["remark_assumed_ranges"]
 
 _RULE = "assumed-range"
 _NARROW = Format.of(NARROW)

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Context
 
-__all__ = ["set_backend_attributes"]
-
 
 def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
     """Set the attributes listed in the claim of every node that was typed low.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Engine
     from dovetail.plugin.backend import Backend
 
-__all__ = ["BENCH"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""

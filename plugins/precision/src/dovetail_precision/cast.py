@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.planning.conversion import NodeMaker, Step
 
-__all__ = ["Cast"]
-
 
 class Cast:
     """One node `Cast` to the type of the target format."""

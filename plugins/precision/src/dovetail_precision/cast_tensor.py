@@ -10,8 +10,6 @@ import onnx_ir as ir
 from dovetail_precision.ordered_map import ordered_map
 from dovetail_precision.rounding import Losses, converter
 
-__all__ = ["CastTensor"]
-
 _PIECE = 1 << 18  # elements: what a core's second-level cache holds in float32
 
 

@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 from dovetail.ir.formats import FLOAT_FORMATS, Format
 
-__all__ = ["Choice", "Choices", "SharedFormat", "float_choices", "plain", "uniform"]
-
 
 class SharedFormat:
     """A quantised format together with a sharing group, where a value may have several of these in one format.

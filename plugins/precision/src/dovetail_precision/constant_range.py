@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["SENTINEL", "LARGEST_FINITE", "LARGEST_FLUSHED", "fits", "magnitude_fits", "largest_magnitude", "misfit"]
 
 LARGEST_FINITE = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 # Values from here on are sentinels (no limit, or a masked attention score), not quantities. The largest finite values

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["find_constant_selects", "take_types_of_readers"]
-
 
 def find_constant_selects(problem: TypingProblem) -> list[Variable]:
     """Return every pick between constants, every constant fill, and the data movement behind them, in graph order.

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = [
-    "candidates", "follows_readers", "legal_choice", "legal_format", "reads_any_type", "required_choice",
-    "required_format",
-]  # fmt: skip
 
 _AS_PRESENT = ("keep", "high", "follow-consumer")
 _HIGH = ("fp32", "fp32-accumulate", "fp32-round-trip", "angle")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from dovetail_precision.held import Held
 
-__all__ = ["Conversion", "PlannedTypes", "before_widening", "find_conversions"]
-
 
 @dataclass(slots=True)
 class Conversion:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Source
     from dovetail_schemas.yaml_source import Node, Scalar
 
-__all__ = ["CostTable", "load_cost_table", "table_for"]
 
 _KEYS = ("engine", "start", "bytes", "operations", "casts", "operators")
 _OTHER = "other"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Value, Variable
 
-__all__ = ["CostModel", "MovedBytes", "UnitJoins", "conversion_cost", "cost_of"]
-
 
 class CostModel(Protocol):
     """Prices that depend on formats, as non-negative integers.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Value, Variable
 
-__all__ = ["DefUseChain", "def_use_chains"]
-
 
 @dataclass(slots=True, eq=False)
 class DefUseChain:

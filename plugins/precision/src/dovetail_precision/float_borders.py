@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["FloatBorders", "gives_high"]
-
 
 def gives_high(backend: object) -> bool:
     """Whether floats cross the border of a backend's regions in its high precision (`border: {floats: high}`)."""

@@ -11,8 +11,6 @@ from dovetail.planning.verdict import PortRule
 from dovetail_precision.choices import Choice
 from dovetail_precision.port_groups import PortGroup
 
-__all__ = ["MOST", "combinations"]
-
 MOST = 16
 """The largest number of choices of a variable."""
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Parameters
     from dovetail.planning.verdict import PortRule
 
-__all__ = ["FREE", "Grouping", "Tie"]
 
 FREE = "free"
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Parameters
     from dovetail.planning.verdict import ParameterRule
 
-__all__ = ["Held", "Use"]
-
 
 class Use(NamedTuple):
     """A port of a node in a quantised format.

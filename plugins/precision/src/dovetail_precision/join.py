@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["Join"]
-
 
 @dataclass(frozen=True)
 class Join(Pass):

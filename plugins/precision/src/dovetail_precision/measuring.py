@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail.plugin import Engine, Session
 
-__all__ = ["measure_costs"]
 
 _ELEMENTS = 1 << 22  # 16 MiB of float32, more than a core's caches hold
 _EXTENT = 512  # of the matrices of a product

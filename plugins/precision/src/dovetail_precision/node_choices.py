@@ -12,8 +12,6 @@ from dovetail_precision.port_groups import PortGroup, merged
 if TYPE_CHECKING:
     from dovetail.planning.claim import Claim
 
-__all__ = ["NodeChoices"]
-
 
 class NodeChoices:
     """Finds the choices of one model's nodes; cached, as claims on equal nodes share their ports and rules.

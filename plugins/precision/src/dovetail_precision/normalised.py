@@ -10,7 +10,6 @@ from dovetail_precision.conditioning.data_movement import is_standard
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["find_normalised"]
 
 _QUOTIENTS = frozenset({"Div", "Mul"})
 _ROOTS = frozenset({"Pow", "Sqrt"})

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail_precision.ranges.overflow import OverflowAnalysis
     from dovetail_precision.variable import Value, Variable
 
-__all__ = ["Obstacles"]
 
 _NARROW = Format.of(NARROW)
 

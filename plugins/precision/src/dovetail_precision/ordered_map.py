@@ -9,8 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TypeVar
 
-__all__ = ["ordered_map"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 _THREADS = min(4, os.cpu_count() or 1)  # more threads saturate memory bandwidth

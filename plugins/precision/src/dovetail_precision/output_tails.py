@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["raise_output_tails"]
-
 
 def raise_output_tails(problem: TypingProblem) -> None:
     """Keep pass-through nodes that feed only model outputs in float32.

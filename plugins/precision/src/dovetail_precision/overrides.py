@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["Override", "apply_override", "find_overrides", "remark_overrides", "why_overridden"]
 
 _SIDES = ("low", "high")
 

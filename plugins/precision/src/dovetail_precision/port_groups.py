@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from dovetail.ir.formats import FLOAT_FORMATS, Format
 from dovetail_onnx.signatures import Port, Signature, input_name, output_name
 
-__all__ = ["PortGroup", "merged", "port_groups"]
-
 # The schema binds Y to the type of scale, but onnx's inference and checker require the type of X.
 _ONE_TYPE = {("", "RMSNormalization"): {"V": "T"}}
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from dovetail_precision.variable import Value, Variable
 
-__all__ = ["Reasons", "Results", "TypingProblem"]
-
 
 class Reasons(Protocol):
     """Reasons against float formats, looked up on demand."""

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from dovetail.planning.claim import Claim
     from dovetail.plugin.backend import Backend
 
-__all__ = ["build_problem"]
 
 # Rounding the scales of a quantised model would change its quantisation grid.
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})

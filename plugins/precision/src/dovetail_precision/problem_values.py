@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail.ir.flat_graph import FlatGraph
     from dovetail.ir.model import Model
 
-__all__ = ["ProblemValues"]
-
 
 class ProblemValues:
     """Makes one `Value` per float value of a model, when it is first asked for."""

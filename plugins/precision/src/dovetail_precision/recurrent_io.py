@@ -17,7 +17,6 @@ from dovetail.ir.types import float_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["find_recurrent_io"]
 
 _BEFORE = frozenset({"past", "old", "prev", "previous", "last", "in", "input", "init", "initial"})
 _AFTER = frozenset({"present", "new", "next", "updated", "out", "output"})

@@ -11,8 +11,6 @@ import numpy as np
 
 from dovetail_precision.constant_range import SENTINEL
 
-__all__ = ["Losses", "converter"]
-
 
 @dataclass(slots=True)
 class Losses:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from dovetail_precision.conversions import Conversion
 
-__all__ = ["Scopes"]
 
 _REPEATS = frozenset({"Loop", "Scan", "SequenceMap"})
 

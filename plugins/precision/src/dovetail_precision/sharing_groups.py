@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Parameters
     from dovetail_onnx.signatures import Opsets
 
-__all__ = ["held_values", "possible_holdings"]
 
 _NO_RULE, _NO_PARAMETERS = PortRule(), ParameterRule()
 

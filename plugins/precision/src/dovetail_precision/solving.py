@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["check_solver", "solve"]
-
 
 def check_solver(name: str, registry: Registry) -> None:
     """Check that a solver is registered as `name`, without loading it.

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.formats import Format
 
-__all__ = ["Atom", "atom_of", "dequantising", "is_atom", "quantising", "weight_of"]
 
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 

@@ -10,8 +10,6 @@ from dovetail.ir.types import float_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["find_trig_inputs"]
-
 
 def find_trig_inputs(
     nodes: Sequence[ir.Node], is_constant: Callable[[ir.Value], bool], is_trig: Callable[[ir.Node], bool]

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
 
-__all__ = ["trip_counts"]
 
 _UNKNOWN = 64  # like an unknown extent
 _MOST = 4096  # loops that end by their condition often have INT64_MAX as their trip count

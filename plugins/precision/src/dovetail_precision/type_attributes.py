@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.passes import Context
 
-__all__ = ["TAKES_ANY", "holds_type", "rewrite_type_attributes", "select_of"]
 
 TAKES_ANY = frozenset({"Cast", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
 """Operators whose output type does not depend on the input type."""

@@ -11,7 +11,6 @@ from dovetail.ir.types import float_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["TypeEquality", "holds_bodies", "type_equalities"]
 
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 

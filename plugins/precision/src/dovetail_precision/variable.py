@@ -11,8 +11,6 @@ from dovetail.ir.formats import FLOAT32, Format
 if TYPE_CHECKING:
     from dovetail_precision.choices import Choice, Choices, SharedFormat
 
-__all__ = ["Value", "Variable"]
-
 
 @dataclass(slots=True, eq=False)
 class Value:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from dovetail_precision.conversions import PlannedTypes
 
-__all__ = ["convert_weights"]
 
 _VECTOR = 65536  # elements
 _BOUNDING = frozenset({"Clip", "Max", "Min"})

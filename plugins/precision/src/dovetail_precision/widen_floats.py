@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["WidenFloats"]
 
 _STANDARD = ("", "ai.onnx")
 # Attributes that name an element type by its number.

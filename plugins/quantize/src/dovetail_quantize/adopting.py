@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail_precision.held import Held
 
-__all__ = ["is_adopted", "range_of_source", "repeated"]
-
 
 def repeated(parameters: Parameters, format_: Format, shape: Sequence[int]) -> Parameters:
     """One scale of the source model as the several equal ones of a format; others stay as they are."""

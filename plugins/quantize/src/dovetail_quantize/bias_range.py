@@ -19,7 +19,6 @@ from dovetail_quantize.slices import slices
 if TYPE_CHECKING:
     from dovetail_precision.held import Held
 
-__all__ = ["weight_scale_for_bias"]
 
 _MARGIN = 1 + 1e-6  # the product of two scales is rounded to float32
 

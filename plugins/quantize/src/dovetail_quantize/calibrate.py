@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.observers import ObserverChoice
 
-__all__ = ["Calibrate"]
 
 _FEW = 16  # samples
 _ByUse = Mapping[tuple[int, str], Held]

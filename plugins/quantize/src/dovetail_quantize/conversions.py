@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Parameters
     from dovetail_rewriting import Replacement
 
-__all__ = ["Dequantize", "Quantize"]
-
 
 class Quantize:
     """`QuantizeLinear` with the parameters of the target format."""

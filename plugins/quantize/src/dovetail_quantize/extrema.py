@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from dovetail.counting import counted
 
-__all__ = ["Extrema"]
-
 
 class Extrema:
     """The extrema of every slice so far, in whichever order and portions they come."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
 
-__all__ = ["ExtremaNames", "ExtremaNodes"]
 
 _STEM = "dovetail_extrema"
 _AXES_ARE_INPUTS = {"ReduceMin": 18, "ReduceMax": 18, "ReduceSum": 13}  # since these opsets

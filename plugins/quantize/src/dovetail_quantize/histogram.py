@@ -9,8 +9,6 @@ import numpy as np
 
 from dovetail_quantize.extrema import Extrema
 
-__all__ = ["Histogram", "Points"]
-
 _FEW = 1 << 14  # numbers per slice that are kept as they are
 _WHOLE, _OF_MANY = 4096, 1024  # bins on each side of zero: of one slice, and of each where there are several
 _PIECE = 1 << 17  # numbers at a time; they stay in the cache

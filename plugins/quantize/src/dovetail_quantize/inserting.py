@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Holding
     from dovetail_precision.held import Held
 
-__all__ = ["Inserter"]
 
 _ACCUMULATOR = "int32"
 

@@ -12,8 +12,6 @@ from dovetail.planning.holdings import Parameters
 
 from dovetail_quantize.slices import scale_shape
 
-__all__ = ["bounds", "expressible", "parameters_of_range", "quantised", "scales_of_range", "shaped"]
-
 _FLOAT32_BITS = 32
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 

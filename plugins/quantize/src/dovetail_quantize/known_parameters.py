@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Parameters
     from dovetail_precision.held import Held
 
-__all__ = ["KnownParameters", "ObserversTogether", "compare_observers", "known_parameters"]
 
 _MEASURED = "calibrate"
 _Key = tuple[tuple[tuple[str, str], ...], str, ObserverChoice]

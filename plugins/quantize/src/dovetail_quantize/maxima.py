@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.named_observer import NamedObserver
 
-__all__ = ["values_shown"]
 
 _OPERATORS = ("GlobalMaxPool", "MaxPool", "ReduceMax")
 _MOST = 8  # nodes, so that the time does not grow with the graph

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Table
     from dovetail_precision.held import Held
 
-__all__ = ["NamedObserver", "chosen_observer"]
 
 _DEFAULT = ObserverChoice("minmax")
 

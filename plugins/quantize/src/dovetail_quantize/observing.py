@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["Amount", "Watcher", "observe"]
 
 _PART = 32  # nodes
 _WHOLE = 1 << 26  # bytes of values that leave the engine; those of one part are in memory at the same time

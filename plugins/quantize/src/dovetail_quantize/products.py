@@ -11,8 +11,6 @@ from dovetail.planning.holdings import Parameters
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
-__all__ = ["product_of_scales"]
-
 
 def product_of_scales(format_: Format, factors: Sequence[Parameters]) -> Parameters:
     """The product, computed in float32 as integer kernels do; it has an axis where one of the factors has."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.holdings import Holding
 
-__all__ = ["Quantise"]
-
 
 @dataclass(frozen=True)
 class Quantise(Pass):

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["QuantisedTensor"]
-
 
 class QuantisedTensor(ir.LazyTensor):
     """`source` in the integers of a format.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail_precision.held import Held
 
-__all__ = ["replayed_parameters"]
-
 
 def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Parameters]:
     """Find the parameters of values in a plan, by `id` of the held value.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.formats import Format
 
-__all__ = ["number_of_scales", "scale_shape", "slices"]
-
 
 def scale_shape(format_: Format, shape: Sequence[int]) -> tuple[int, ...]:
     """The shape that ONNX gives the scales of a tensor of `shape`: `()`, one extent, or that of its groups.

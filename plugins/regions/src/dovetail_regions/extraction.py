@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["extract", "extract_body"]
-
 
 def extract(model: Model, region: Region) -> Model:
     """A model that computes one region: same node and value names, same functions and opset imports.

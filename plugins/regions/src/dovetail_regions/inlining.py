@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["calls", "inline_regions"]
-
 
 def calls(model: Model) -> list[ir.Node]:
     """The nodes of the main graph that call functions which hold regions."""

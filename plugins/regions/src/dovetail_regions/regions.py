@@ -17,20 +17,6 @@ from dovetail.planning.placement import HOST, get_placement
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = [
-    "Groups",
-    "Reads",
-    "Region",
-    "annotated_regions",
-    "given_regions",
-    "in_order",
-    "placed_backend",
-    "ready_regions",
-    "reads_of",
-    "regions_from",
-    "slices",
-    "used_values",
-]
 
 SLICE = 4096
 """Nodes that are prepared together where one backend runs all: what engines do before they run is often not linear."""

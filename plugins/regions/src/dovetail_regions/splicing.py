@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["Regions", "regions"]
 
 _COMPARED = 1 << 16  # bytes; larger weights are the same only if they are the same object
 

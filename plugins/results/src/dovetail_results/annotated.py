@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.frontend import Unbuilt
 
-__all__ = ["annotated"]
-
 
 class _Annotated(Model):
     """A model from a file whose annotations are read when its graph is first used."""

@@ -32,8 +32,6 @@ from dovetail_onnx.saving import data_files, remove_data
 
 from dovetail_results.manifest import LARGEST, MANIFEST, MODEL, FileRecord, Manifest, plain_name
 
-__all__ = ["commit", "finish", "is_decided", "stagings"]
-
 _STAGING = re.compile(r"\.dovetail-[0-9a-f]{16}")
 _DATA = re.compile(r"model-[0-9a-f]{12}\.data")
 _REPLACED, _NEXT = "replaced.json", "next.json"

@@ -15,8 +15,6 @@ from typing import Any
 from dovetail.errors import DovetailError
 from dovetail_files.parsing import Malformed, parse_json, yaml_events
 
-__all__ = ["Entries", "document_lines", "json_text", "parse_document"]
-
 _DEEPEST = 30
 _BY_HAND = 20_000  # entries; the YAML parser takes 0.1 ms for each
 _NOT_JSON = object()

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["compiled_from", "load_result"]
-
 
 def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
     """The result in a folder, or in a model file; see `dovetail.load`."""

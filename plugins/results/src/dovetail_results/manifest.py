@@ -15,8 +15,6 @@ from dovetail.errors import DovetailError
 from dovetail_files.inside import LinkError, open_inside
 from dovetail_files.parsing import parse_json
 
-__all__ = ["ARTIFACTS", "ATTACHED", "MANIFEST", "MODEL", "PLAN", "REMARKS", "FileRecord", "Manifest", "plain_name"]
-
 MODEL, PLAN, REMARKS, MANIFEST = "model.onnx", "plan.yaml", "remarks.json", "result.json"
 ARTIFACTS = "artifacts"
 """The folder in a result with what backends make of regions: `artifacts/<backend>/<region>/`."""

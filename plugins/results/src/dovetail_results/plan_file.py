@@ -29,7 +29,6 @@ from dovetail_results.remark_file import grouped, ungrouped
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
 
-__all__ = ["parse_plan", "parse_remarks", "plan_text", "read_plan", "remarks_text", "save_plan"]
 
 _READ = (1, VERSION)
 _LARGEST = 1 << 30  # bytes

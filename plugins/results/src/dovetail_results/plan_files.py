@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from dovetail_results.reading import SavedFolder
 
-__all__ = ["attached_files", "copy_beside", "files_beside"]
 
 _KEY = "files"
 

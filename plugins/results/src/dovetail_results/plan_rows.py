@@ -10,8 +10,6 @@ from dovetail.ir.formats import Format
 from dovetail.planning.join import Join
 from dovetail.planning.plan_entries import PlannedNode, SourceNode
 
-__all__ = ["NODE_FIELDS", "join_of", "join_row", "node_of", "node_row", "source_of"]
-
 NODE_FIELDS = {field.name for field in fields(PlannedNode)}
 _JOIN = ("value", "from", "to", "kind", "at", "bytes")
 _UNUSUAL = {"origin", "kind", "ports"}

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["FoundResult", "SavedFolder", "find_result", "open_result", "seal_of"]
 
 _TRIES, _PAUSE = 50, 0.02  # seconds; a commit takes a few milliseconds
 _HASHED_UP_TO = 64 << 20  # bytes; a twentieth of a second

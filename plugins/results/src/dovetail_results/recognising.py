@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin import CompileJob
 
-__all__ = ["recognise"]
-
 
 def recognise(job: CompileJob) -> Recognition:
     """The result that the model of a job is already, if it was compiled for the same request and is as it was saved.

@@ -22,8 +22,6 @@ from typing import Any
 
 from dovetail.planning.remark import SLOT, Remark, template
 
-__all__ = ["grouped", "ungrouped"]
-
 _PER_LINE = 40
 _QUOTED = re.compile(r"'([^']*)'")
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from dovetail.planning.plan import Plan
 
-__all__ = ["SavedPlan"]
-
 
 class SavedPlan(Plan):
     """A plan that is parsed on first access: for a large model that takes a second.

@@ -25,8 +25,6 @@ from dovetail_results.writing import Staging, copied, staged
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
-__all__ = ["check_folder", "save_result"]
-
 
 def save_result(
     compiled: CompiledModel,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context, Pass, Request
     from dovetail.plugin.registry import Table
 
-__all__ = ["STAMP", "stamp_for", "stamp_of"]
 
 STAMP = "dovetail.request"
 """Its key in the model's metadata."""

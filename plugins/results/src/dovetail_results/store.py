@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.plugin import CompileJob, PluginSet, Recognition
 
-__all__ = ["FolderStore"]
-
 
 class FolderStore:
     """Keeps a result in a folder, beside files of others; see `dovetail.plugin.ResultStore`."""

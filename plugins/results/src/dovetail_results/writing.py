@@ -19,8 +19,6 @@ from dovetail_onnx.saving import SavedFile
 from dovetail_results.committing import commit, is_decided
 from dovetail_results.manifest import MANIFEST, FileRecord, Manifest
 
-__all__ = ["Staging", "copied", "staged"]
-
 _CHUNK = 1 << 22  # bytes
 
 

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["infer_outputs", "refine_shapes"]
 
 # Elements of constants whose values inference may need: axes and shapes, and scales.
 _MOST_INTEGERS, _MOST_FLOATS = 1024, 16

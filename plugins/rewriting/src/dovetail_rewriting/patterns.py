@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Match", "Operator", "Variable", "match", "pattern_of"]
 
 _MANY = 64  # readers
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.fresh_names import FreshNames
 
-__all__ = ["Replacement"]
-
 
 class Replacement:
     """Makes the nodes of a replacement; they enter the graph when the replacement is complete.

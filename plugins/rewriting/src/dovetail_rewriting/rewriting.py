@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
 
-__all__ = ["Outcome", "Rewrite", "rewrite_model", "rewrite_node"]
 
 _MOST = 100  # rewrites of one node and of what replaces it; a rule may make what it matches
 

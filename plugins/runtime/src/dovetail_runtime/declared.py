@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["Declared", "ShapeMismatch", "declared", "shape_mismatches"]
-
 
 @dataclass(frozen=True, slots=True)
 class Declared:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from dovetail_regions.regions import Region
 
-__all__ = ["Dependencies"]
-
 _MOST = 4096
 """Regions up to which implied edges are found; it takes a bit per pair of regions."""
 

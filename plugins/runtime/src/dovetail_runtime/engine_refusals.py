@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.region_runner import Refusal
 
-__all__ = ["named_in", "refuse_nodes"]
-
 
 def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx: Context, whole: bool = False) -> None:
     """Refuse the nodes of the plan that must be placed elsewhere because the engine of their backend refuses them.

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.registry import Registry
 
-__all__ = ["Engines", "engines_in", "engines_of"]
 
 Engines: TypeAlias = "Mapping[str, Sequence[GuardedEngine]]"
 """The engines of every backend, in its order of preference."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.timeline import Run, Timeline
 
-__all__ = ["Executor"]
 
 _AWAY = "install what it needs, or run the result where the engine is (--no-try-engines compiles without it)"
 

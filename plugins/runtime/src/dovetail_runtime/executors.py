@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dovetail_runtime.region_runner import Refusal, RegionRunner
     from dovetail_runtime.timeline import Timeline
 
-__all__ = ["GuardedExecutor", "load_executor"]
 
 _REQUIRED = ("run", "executed")
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["DeclaredInputs", "as_array"]
-
 
 class DeclaredInputs:
     """The inputs that a graph declares, against which every call is checked.

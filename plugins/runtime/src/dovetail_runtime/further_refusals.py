@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import Engines
     from dovetail_runtime.guard import GuardedEngine
 
-__all__ = ["further_refusals"]
 
 _MOST = 24  # loads per call; each takes what loading a part of the region takes
 

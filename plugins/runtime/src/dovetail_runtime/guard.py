@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["GuardedEngine", "GuardedSession", "guarded"]
 
 _LONGEST = 500  # characters of what an engine says
 

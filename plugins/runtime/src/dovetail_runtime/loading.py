@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.executor import Executor
 
-__all__ = ["Trial", "Load", "too_large", "tried_engines"]
 
 _TRIES = 8
 _LARGEST_TRIED = 1 << 30  # bytes of weights; engines need as much again

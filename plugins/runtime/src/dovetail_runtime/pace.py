@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-__all__ = ["WAYS", "Pace"]
-
 WAYS = ("auto", "on", "off")
 """The values of the option `parallel`."""
 

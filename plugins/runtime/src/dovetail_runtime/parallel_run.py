@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dovetail_runtime.region_runner import RegionRunner
     from dovetail_runtime.timeline import Run
 
-__all__ = ["ParallelRun"]
-
 
 class ParallelRun:
     """Runs regions once, each as soon as its values are there.

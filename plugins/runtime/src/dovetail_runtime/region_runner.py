@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail_regions.regions import Region
 
-__all__ = ["NoEngine", "Refusal", "RegionRunner", "described"]
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

@@ -10,7 +10,6 @@ from dovetail.plugin import Executed
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["NOT_REPORTED", "follow_fusions", "node_key"]
 
 NOT_REPORTED = Executed("", "not-reported")
 

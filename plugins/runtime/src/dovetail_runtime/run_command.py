@@ -16,8 +16,6 @@ from dovetail_runtime.pace import WAYS
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["RUN"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""

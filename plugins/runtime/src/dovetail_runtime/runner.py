@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dovetail_runtime.executors import GuardedExecutor
     from dovetail_runtime.region_runner import RegionRunner
 
-__all__ = ["Runner"]
-
 
 class Runner:
     """Runs a compiled model; see `dovetail.plugin.Runner`. Nothing is loaded before it is needed.

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin import RegionModel
 
-__all__ = ["needs_file", "source_of", "source_without_weights"]
 
 LARGEST_IN_MEMORY = 1 << 30
 """Bytes of weights up to which a model is handed over in memory; protobuf ends at two gigabytes."""

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["TENSOR_TYPES", "matches", "type_name", "value_type"]
 
 TENSOR_TYPES = frozenset(
     {

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.region_runner import RegionRunner
 
-__all__ = ["Run", "Timeline", "trace"]
 
 _PROCESS = 1
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import onnx
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["SUITES", "Case", "Reference", "Work"]
 
 SUITES = ("nodes", "operators", "models")
 """The parts of the suite: onnx's node tests, operators of installed YAML files, and whole models."""

@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from dovetail_testing.held import Held
 
-__all__ = ["Difference", "compared"]
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["Held", "held_inputs", "held_outputs", "rounded_inputs"]
-
 
 class Held(ABC):
     """A format that holds fewer numbers."""

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from dovetail_testing.case import Case
 
-__all__ = ["Expectation", "Lists", "ListsFile", "lists", "read_lists"]
 
 Kind = Literal["exact", "relaxed", "run_only", "fails"]
 _KINDS: tuple[Kind, ...] = ("exact", "relaxed", "run_only", "fails")

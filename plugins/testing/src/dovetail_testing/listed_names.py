@@ -16,8 +16,6 @@ from dovetail_testing.case import SUITES
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
 
-__all__ = ["check_operators", "unknown_tests"]
-
 
 def check_operators(names: Iterable[Scalar], registry: Registry) -> None:
     """Refuse operators that neither onnx nor an installed file of operators defines.

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-__all__ = ["Measurement"]
-
 Outcome = Literal["compared", "host", "no-reference", "error"]
 _OUTCOMES = ("compared", "host", "no-reference", "error")
 

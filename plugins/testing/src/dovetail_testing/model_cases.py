@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["model_cases", "work_of_model"]
-
 
 def model_cases(folder: Path | None = None) -> tuple[Case, ...]:
     """The nets of the suite, and each `NAME.onnx` of a folder, on the arrays of `NAME.npz` if that is there.

@@ -10,7 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["NETS"]
 
 _OPSET, _IR = 18, 9
 

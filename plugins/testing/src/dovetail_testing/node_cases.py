@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import onnx
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["node_cases"]
 
 # Tests whose model is the function body of an operator are named after the test of the operator itself.
 _EXPANDED = re.compile(r"_expanded(_ver\d+)?$")

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
     from dovetail_operators.entries import Argument
 
-__all__ = ["node_model", "operator_cases", "work_of"]
 
 # Square matrices have products and sums; images, vectors, and what has an extent of its own on each axis.
 _SHAPES = ((4, 4), (1, 4, 8, 8), (4,), (2, 4, 4), (2, 3), (1, 2, 3, 4))

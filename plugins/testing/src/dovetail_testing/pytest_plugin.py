@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail_testing.session import Run
     from dovetail_testing.verdicts import Verdict
 
-__all__ = ["ConformanceItem", "ConformanceSuite"]
 
 _RUN = pytest.StashKey["Run"]()
 _PASSING = ("exact", "relaxed", "ran")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["Recording", "fingerprint"]
 
 _BEGINNINGS = ('{"made_with": "', '{"begun": "')
 _MOST_STARTS = 2  # a case that ended the process is tried once more

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["RECORDED", "chosen_reference", "host_reference", "references_of"]
 
 RECORDED = "the recorded results"
 _AGREES = 1e-3  # of the largest value: what onnx's own runner of these tests allows

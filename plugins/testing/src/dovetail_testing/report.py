@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["Report", "double_run"]
 
 _OPERATOR = re.compile(r"([\w.]+::)?\w+")
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["NARROW", "measure"]
 
 NARROW = {"solver": "fixpoint", "keep_io_types": False}
 """What is asked for so that as much as can be is computed in the low precision, inputs and outputs included."""

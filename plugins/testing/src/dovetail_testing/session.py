@@ -25,8 +25,6 @@ from dovetail_testing.verdicts import Verdict, rotten, text_to_add, verdict
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["Asked", "Run"]
-
 
 @dataclass(frozen=True)
 class Asked:

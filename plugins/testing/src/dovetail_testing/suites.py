@@ -16,8 +16,6 @@ from dovetail_testing.case import SUITES, Case
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["all_cases", "cases", "sampled", "shard_of"]
-
 
 def cases(
     suite: str, plugins: PluginSet | None = None, *, models: str | Path | None = None, sample: int | None = None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dovetail_testing.verdicts import Verdict
 
-__all__ = ["BackendTable", "page"]
 
 _LONGEST = 110
 

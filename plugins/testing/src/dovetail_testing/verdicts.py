@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from dovetail_testing.list_files import Expectation, Lists
     from dovetail_testing.measurement import Measurement
 
-__all__ = ["Verdict", "rotten", "text_to_add", "verdict"]
 
 _OTHER = 0.5  # a result that is this far off is another one
 

@@ -12,14 +12,6 @@ from dovetail.errors import UsageError
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
-__all__ = [
-    "InputShapes",
-    "add_goals",
-    "add_input_shapes",
-    "checked_shapes",
-    "goals_of",
-    "shapes_of",
-]
 
 InputShapes: TypeAlias = "Mapping[str, Sequence[int]] | Sequence[str | Path] | str | Path | None"
 """Shapes by input name, or texts: `NAME:1x3x48x320`, or the path of a file of arrays that has them."""

@@ -20,8 +20,6 @@ from dovetail_commands.terminal import Progress, say_note, table
 
 from dovetail_verify.arguments import add_goals, goals_of
 
-__all__ = ["BISECT"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""

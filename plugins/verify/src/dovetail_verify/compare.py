@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.goals import Miss
     from dovetail_verify.layers import LayerErrors
 
-__all__ = ["OutputComparison", "Verification", "verify"]
 
 # Operators whose indices may come in another order and mean the same.
 _FINDINGS = {"NonMaxSuppression": "rows", "TopK": "lists"}

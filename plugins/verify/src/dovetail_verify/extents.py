@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["CANDIDATES", "random_shapes"]
 
 CANDIDATES = (16, 64, 224, 640, 8, 1)
 """Elements along an open axis, in the order in which they are tried: texts, small pictures, pictures, few, one."""

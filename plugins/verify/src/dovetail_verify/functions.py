@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from dovetail_verify.arguments import InputShapes
     from dovetail_verify.compare import Verification
 
-__all__ = ["bisect", "verify"]
 
 Progress = Callable[[str, int, int], None]
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.layers import LayerErrors
 
-__all__ = ["layer_errors", "layers_of_request"]
 
 Progress = Callable[[str, int, int], None]
 

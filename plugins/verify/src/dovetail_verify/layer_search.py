@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail_runtime.guard import GuardedEngine
 
-__all__ = ["find_layer_errors"]
 
 _SAME = 1e-9  # relative difference of two sums over the same numbers in another order
 _RESCALING = ("equalise", "smooth")  # refinements

@@ -15,7 +15,6 @@ from dovetail_verify.accuracy.error_sums import ErrorSums
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
-__all__ = ["Layer", "LayerErrors"]
 
 _RECORDED = 10
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Difference", "Findings"]
 
 Findings = Literal["rows", "lists", "places"]
 

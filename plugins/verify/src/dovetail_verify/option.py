@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dovetail_verify.compare import Verification
     from dovetail_verify.layers import LayerErrors
 
-__all__ = ["VERIFY_RESULT", "VerifyResult"]
 
 _GOALS = ("min_snr", "min_cosine", "min_top1", "max_abs")
 

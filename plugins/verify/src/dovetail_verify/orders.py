@@ -5,8 +5,6 @@ from __future__ import annotations
 from dovetail.errors import UsageError
 from dovetail.suggestions import did_you_mean
 
-__all__ = ["ORDERS", "check_order"]
-
 ORDERS = ("accumulated", "alone", "outputs", "cosine", "mse")
 """The first is the default."""
 

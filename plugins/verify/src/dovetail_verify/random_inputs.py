@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["random_batch", "random_feeds"]
-
 
 def random_batch(
     model: Model, seed: int = 0, shapes: Mapping[str, Sequence[int]] | None = None

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.trials import Trials
     from dovetail_verify.compare import Verification
 
-__all__ = ["compared", "reference", "runner", "trials_of"]
-
 
 def reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs `model` on the host's engines, in the types it has."""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from dovetail_verify.compare import OutputComparison
     from dovetail_verify.metrics import Difference
 
-__all__ = ["Spread"]
 
 _ENOUGH = 9  # batches: the next one is below all of n with a chance of 1 in n + 1, whatever the distribution
 _SIGMAS = 1.3  # of a normal distribution, nine in ten lie above the mean less as much

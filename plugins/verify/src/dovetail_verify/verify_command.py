@@ -15,8 +15,6 @@ from dovetail_commands.verification import warn
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of
 from dovetail_verify.orders import ORDERS
 
-__all__ = ["VERIFY"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dovetail_verify.compare import OutputComparison
 
-__all__ = ["POOR", "warning_of"]
 
 POOR = 20.0  # dB; below, the noise has more than a tenth of the amplitude of the signal
 

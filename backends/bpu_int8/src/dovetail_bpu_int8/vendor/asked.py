@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.marches import March
     from dovetail_bpu_int8.vendor.refusals import Preprocessing
 
-__all__ = ["OTHER_DATA", "SUBGRAPH", "Asked", "Named", "Note", "Subgraph", "names_in", "origin"]
-
 
 OTHER_DATA = "give --data: a folder of .npy or .npz files with inputs as the model takes them"
 """What to do where a file has no data that could be read."""

@@ -8,8 +8,6 @@ from dovetail_bpu_int8.vendor.asked import Asked, names_in, origin
 from dovetail_bpu_int8.vendor.marches import HB_MAPPER
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
 
-__all__ = ["ASYMMETRIC", "TYPES", "read_calibration_type", "set_observer"]
-
 ASYMMETRIC = {"activations": "asymmetric"}
 """The options of the backend with which activations in int8 have a zero point."""
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from dovetail_bpu_int8.vendor.asked import Asked
 
-__all__ = ["CalibrationData", "read_calibration_data"]
 
 _OWN = {".npz", ".pb"}
 _IMAGES = {".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff"}

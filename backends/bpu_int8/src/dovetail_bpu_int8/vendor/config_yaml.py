@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from dovetail_bpu_int8.vendor.settled import Difference
 
-__all__ = ["config_document", "is_asymmetric", "node_info", "yaml_text"]
 
 _MODEL, _INPUT = "model_parameters", "input_parameters"
 _CALIBRATION, _COMPILER = "calibration_parameters", "compiler_parameters"

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.log_diff import LogDiff
     from dovetail_bpu_int8.vendor.scale_diff import ScaleDiff
 
-__all__ = ["HB_DIFF"]
 
 _SHOWN = 20
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from dovetail_bpu_int8.vendor.settled import Difference, Settled
 
-__all__ = ["HbFiles"]
 
 MODEL, CONFIG, QUANT_CONFIG, THRESHOLDS = "model.onnx", "config.yaml", "quant_config.json", "thresholds.json"
 _MARCH = "march"

@@ -18,8 +18,6 @@ from dovetail_bpu_int8.vendor.quant_config import read_quant_config, read_quant_
 from dovetail_bpu_int8.vendor.refusals import Preprocessing
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain, read_yaml
 
-__all__ = ["read_hb_yaml"]
-
 _COMPILES = "it takes effect where the vendor's tool compiles the files that are written"
 
 

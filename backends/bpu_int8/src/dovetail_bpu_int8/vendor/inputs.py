@@ -14,7 +14,6 @@ from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
-__all__ = ["Inputs", "read_inputs", "words_of"]
 
 _EXTENT = re.compile("0*[1-9][0-9]{0,17}")  # fits into an int64
 

@@ -10,8 +10,6 @@ from dovetail.suggestions import did_you_mean
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, HB_MAPPER, March
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain, type_name
 
-__all__ = ["KEYS", "Key", "check_keys"]
-
 
 class Key(NamedTuple):
     """A key.

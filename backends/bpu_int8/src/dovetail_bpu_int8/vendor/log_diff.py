@@ -18,7 +18,6 @@ from dovetail_bpu_int8.vendor.scale_diff import CUT, ScaleDiff, requantised_in, 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
-__all__ = ["Difference", "LogDiff", "LogRow", "hb_diff", "parse_log"]
 
 _ROW = re.compile(
     r"(?:^|\s)(?P<node>\S+)\s+(?P<on>BPU|CPU|JIT)\s+(?P<graph>id\(\d+\)|--)\s+(?P<type>[A-Za-z]\w*)(?P<rest>.*)$"

@@ -8,8 +8,6 @@ from dovetail.suggestions import did_you_mean
 
 from dovetail_bpu_int8.vendor.tree import FileError, Node
 
-__all__ = ["HB_COMPILE", "HB_MAPPER", "MARCHES", "March", "march_of", "own_march"]
-
 HB_MAPPER, HB_COMPILE = "hb_mapper", "hb_compile"
 
 

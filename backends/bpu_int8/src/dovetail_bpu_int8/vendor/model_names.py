@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from dovetail_bpu_int8.vendor.asked import Named, Subgraph
 
-__all__ = ["ModelNames"]
-
 
 class ModelNames:
     """The nodes, values and operators of a source model.

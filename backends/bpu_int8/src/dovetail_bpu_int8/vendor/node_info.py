@@ -10,8 +10,6 @@ from dovetail.suggestions import did_you_mean
 from dovetail_bpu_int8.vendor.asked import Asked, Named, names_in
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, type_name
 
-__all__ = ["PORTS", "read_node_info", "read_run_on"]
-
 _KEYS = ("ON", "InputType", "OutputType")
 _INPUT = re.compile(r"InputType(\d+)")
 _OUTPUT = re.compile(r"OutputType\d+")

@@ -17,7 +17,6 @@ from dovetail_bpu_int8.vendor.tree import Entries, FileError
 if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.asked import Asked
 
-__all__ = ["Change", "normalisation"]
 
 Change: TypeAlias = tuple[np.ndarray, np.ndarray]
 """What is taken away from an input, and what the rest is multiplied by."""

@@ -11,8 +11,6 @@ from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC, set_observer
 from dovetail_bpu_int8.vendor.tree import FileError, Node, Scalar
 from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, on_bpu_entry
 
-__all__ = ["WORDS", "read_optimization"]
-
 _OF_KIND = re.compile(r"set_(?P<kind>[A-Za-z][A-Za-z0-9]*)_(?P<side>input|output)_(?P<format>int8|int16)")
 _SIDES = {"input": "in", "output": "out"}
 _MOVED = "Softmax"  # the operator that the tool takes to the BPU where its ports are set to int8

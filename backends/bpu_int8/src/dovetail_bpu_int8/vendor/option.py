@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Request
     from dovetail.plugin import Asked, CompileJob, Proceed
 
-__all__ = ["BPU", "BpuOption"]
-
 
 class BpuOption(Option):
     """The option: `dovetail compile --hb-yaml config.yaml`, and `dovetail.compile(model, hb_yaml="config.yaml")`.

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.asked import Asked, Named
     from dovetail_bpu_int8.vendor.model_names import ModelNames
 
-__all__ = ["take_other_names"]
 
 _PARTS = ("_mul", "_reciprocal")  # of a Div
 _DIV, _SOFTMAX = "Div", "Softmax"

@@ -14,8 +14,6 @@ from dovetail_bpu_int8.vendor.marches import HB_COMPILE, March
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, as_plain, read_json, type_name
 from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, wish_entry
 
-__all__ = ["LEVELS", "read_quant_config", "read_quant_config_file"]
-
 LEVELS = ("model_config", "op_config", "subgraph_config", "node_config")
 """From the least specific to the most specific: what a later level says wins."""
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.settled import Difference
 
-__all__ = ["quant_config_document"]
 
 _DEFAULT = "int8"
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["Preprocessing", "refuse_outputs"]
 
 _CHANNELS = {"nv12": 3, "yuv444": 3, "yuv444_128": 3, "rgb": 3, "bgr": 3, "gray": 1}
 _TYPES = ("input_type_rt", "input_type_train")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.planning.remark import Remark
 
-__all__ = ["HbReport", "OutputRow", "Row", "hb_report", "rows_of"]
 
 _BACKEND = "bpu-int8"
 _PLACE = "place"

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from dovetail.cli.common import PlainCommand, columns, existing, note, plugins_of, print_json, say
 
-__all__ = ["HB_REPORT"]
-
 _LONGEST = 30  # characters of a name on a terminal; the vendor's tools cut names in front
 
 

@@ -12,7 +12,6 @@ from dovetail.planning.holdings import parse_holdings
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
 
-__all__ = ["CUT", "ScaleDiff", "requantised_in", "scale_diff"]
 
 CUT = "..."  # in front of names that the tool has cut
 _MOST, _SHOWN = 20, 3

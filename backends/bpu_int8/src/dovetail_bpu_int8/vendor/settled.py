@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.plan import Plan
 
-__all__ = ["Difference", "Settled", "differences", "model_output_format", "settled_by", "settled_in"]
 
 _INTEGERS = ("int8", "int16")
 _CHOSEN = (*_INTEGERS, "float16")

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.holdings import Holding
 
-__all__ = ["InputScale", "input_scales", "input_thresholds", "threshold", "thresholds"]
 
 _HIGHEST = {"int8": 127, "int16": 32767}
 _DIGITS = 9  # significant ones, with which the scale is found again, bit for bit

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from dovetail.errors import UsageError
 
-__all__ = ["Bounds", "Profile", "bounds_from", "parse_profile", "read_attribute"]
-
 Three: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]"
 _POINTS = ("min", "opt", "max")
 _VALUES = "="

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.plugin import Evaluator
 
-__all__ = ["Extents", "Point", "extents_at"]
 
 _MOST_ROUNDS = 16
 _LARGEST = 4096  # elements of integers that shape something

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["given_profile"]
 
 _SUMMARY = "profiles"
 _KEPT = "tensorrt-profile"

@@ -11,8 +11,6 @@ from dovetail_tensorrt.profiles.bounds import Profile
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
-__all__ = ["named_extents"]
-
 
 def named_extents(model: Model, given: Profile) -> dict[str, tuple[int, int, int]]:
     """The smallest, usual and largest number of every named extent of a model's inputs.

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["ATTRIBUTES", "RegionProfile", "recorded_profile", "region_profile"]
 
 ATTRIBUTES = ("min_shapes", "opt_shapes", "max_shapes")
 """The attributes of an engine operator that hold its profile: one text per input, `name:1x3x224x224`."""

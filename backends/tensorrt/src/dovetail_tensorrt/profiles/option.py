@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.plugin import CompileJob, Proceed
 
-__all__ = ["OPTION", "PROFILES", "WORKSPACE", "ProfileOption"]
 
 OPTION = "tensorrt"
 """The name of the option, under which a request records what is given."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["KnownBounds"]
 
 _EVALUATOR = "reference"
 _INTEGERS = ("INT64", "INT32")

@@ -13,7 +13,6 @@ from dovetail.errors import DovetailError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Cuda", "NoDevice", "check_driver", "open_cuda"]
 
 _DRIVER = "libcuda.so.1"
 _RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail.ir.model import Model
 
-__all__ = ["TensorRT"]
-
 
 class TensorRT:
     """Runs the engines that were compiled ahead of time, and builds those that do not fit this machine."""

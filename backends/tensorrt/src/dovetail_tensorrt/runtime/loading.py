@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from dovetail_tensorrt.libraries import Library
 
-__all__ = ["LoadedEngine", "load_engine"]
-
 
 @dataclass(frozen=True)
 class LoadedEngine:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from dovetail_tensorrt.runtime.cuda import Cuda
     from dovetail_tensorrt.runtime.session import Binding
 
-__all__ = ["Outputs"]
-
 
 class Outputs:
     """The outputs of one context.

@@ -12,8 +12,6 @@ from dovetail_tensorrt.parser import LOCK
 if TYPE_CHECKING:
     from dovetail_tensorrt.libraries import Library
 
-__all__ = ["why_not_here"]
-
 
 @cache
 def why_not_here(library: Library, capability: tuple[int, int]) -> str:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from dovetail_tensorrt.runtime.cuda import Cuda
 
-__all__ = ["Binding", "TensorRTSession"]
-
 
 @dataclass(frozen=True)
 class Binding:

@@ -9,7 +9,6 @@ from dovetail.plugin import EngineError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["READ_TYPES", "array_type"]
 
 _TYPES = {
     "FLOAT": "float32",

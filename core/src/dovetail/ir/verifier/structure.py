@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
 
-__all__ = ["structure_problems", "weight_problems"]
-
 
 def structure_problems(model: Model) -> tuple[list[str], list[tuple[Mapping[str, int], list[ir.Node]]]]:
     """Return the structural problems of `model`, one line each.

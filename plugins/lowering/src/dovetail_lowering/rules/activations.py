@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["RULES", "scalar"]
-
 
 def scalar(op: Replacement, number: float, like: ir.Value, what: str) -> ir.Value:
     """Make a constant scalar of the type of `like`."""

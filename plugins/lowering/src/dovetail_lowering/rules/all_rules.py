@@ -25,8 +25,6 @@ from dovetail_lowering.rules import (
     splitting,
 )
 
-__all__ = ["RULES"]
-
 _MODULES = (
     activations, axes, constants, integers, normalisation, pooling, quantisation, recurrent, resizing, selection,
     shapes, softmax, splitting,

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["RULES"]
-
 
 def _check(node: ir.Node) -> str:
     import onnx_ir as ir

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["RULES"]
-
 
 def _larger(op: Replacement, one: ir.Value, other: ir.Value) -> ir.Value:
     return op.Where(op.Greater(one, other), one, other)

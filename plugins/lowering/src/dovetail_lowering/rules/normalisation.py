@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["RULES"]
 
 _FLOAT = 1  # the default of stash_type
 

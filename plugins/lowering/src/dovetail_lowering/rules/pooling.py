@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["RULES"]
-
 
 def _explicit_ends(node: ir.Node, x: ir.Value) -> list[int] | None:
     """Return the paddings at the ends that give the same windows without `ceil_mode`; None if an extent is open."""

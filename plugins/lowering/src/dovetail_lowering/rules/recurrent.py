@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["RULES"]
 
 _EXCHANGE = (1, 0, 2)
 _BATCH_FIRST = (2, 0, 1, 3)  # of [steps, directions, batch, size]

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["RULES"]
 
 _FLOAT, _INT32 = 1, 6  # onnx.TensorProto.DataType
 _TO_THE_START = -(1 << 63)

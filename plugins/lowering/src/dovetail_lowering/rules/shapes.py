@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["RULES"]
 
 _TO_THE_END = (1 << 63) - 1
 _LARGEST_MASK = 1 << 20  # elements

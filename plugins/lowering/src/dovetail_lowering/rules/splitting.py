@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_rewriting import Replacement
 
-__all__ = ["RULES"]
-
 
 def _pattern(op, data, sizes=None):
     return op.Split(data, sizes)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["GRAPH", "GRAPHS", "TENSOR", "attribute_problem", "type_name"]
 
 TENSOR, GRAPH, GRAPHS = 4, 5, 10  # onnx.AttributeProto.AttributeType
 # The field of each type, and whether it must be set: an unset message is not a default.

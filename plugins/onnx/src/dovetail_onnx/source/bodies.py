@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["body_problem", "named_bodies_of"]
 
 _SCAN_WITHOUT_BATCH = 9
 

@@ -16,8 +16,6 @@ from google.protobuf.message import DecodeError, Message
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["encoding_problem"]
-
 
 def encoding_problem(proto: onnx.ModelProto) -> str:
     """Return the first text in `proto` that is not UTF-8; empty if there is none."""

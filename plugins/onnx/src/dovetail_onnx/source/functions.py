@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dovetail_onnx.external import TensorLoader
     from dovetail_onnx.source.problems import Problems
 
-__all__ = ["Functions", "check_functions"]
 
 Key = tuple[str, str, str]
 """A function's domain, name and overload."""

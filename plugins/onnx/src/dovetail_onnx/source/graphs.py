@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dovetail_onnx.source.functions import Functions
     from dovetail_onnx.source.problems import Problems
 
-__all__ = ["GraphRules", "check_main_graph", "check_training"]
 
 # Types of attributes that contain tensors or graphs, which are checked beyond the attribute itself.
 _HOLDING = frozenset({4, 5, 9, 10, 11, 12})

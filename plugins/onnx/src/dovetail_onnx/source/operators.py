@@ -13,7 +13,6 @@ from dovetail_onnx.source.attributes import type_name
 if TYPE_CHECKING:
     from dovetail_onnx.source.functions import Functions, Key
 
-__all__ = ["Form", "Operators"]
 
 Form = tuple[str, str, str, int, int, tuple[int, ...], tuple[tuple[str, int], ...]]
 """The key under which verdicts are cached: operator, domain, overload, numbers of inputs and outputs, positions of

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
-__all__ = ["Problems"]
-
 _KEPT = 50
 
 

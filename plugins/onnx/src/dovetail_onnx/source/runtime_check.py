@@ -11,7 +11,6 @@ from dovetail_onnx.tensor_data import size_in_bytes
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["runtime_error"]
 
 _LARGEST = 1 << 28  # bytes; the session gets zeros of the same size as the weights
 # Messages about invalid models, as opposed to missing kernels.

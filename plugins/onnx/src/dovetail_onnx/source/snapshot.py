@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from dovetail_onnx.skeleton import Skeleton
 
-__all__ = ["Source"]
 
 _LONGEST = 400  # characters of a message
 

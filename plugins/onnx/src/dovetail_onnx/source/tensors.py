@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["all_tensors", "drop_data", "fill_with_zeros", "zeros"]
 
 _KEPT_UP_TO = 1024  # bytes
 

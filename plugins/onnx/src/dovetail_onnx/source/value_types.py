@@ -9,7 +9,6 @@ from dovetail_onnx.tensor_data import element_type
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["type_problem"]
 
 _DEEPEST = 8  # sequences of optionals of maps ...; real models have two levels
 

@@ -10,8 +10,6 @@ from dovetail_onnx.source.problems import Problems
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_imports", "check_versions", "imports_of"]
-
 
 def check_versions(proto: onnx.ModelProto, problems: Problems) -> None:
     """Check the IR version, and the imports of the model and of every function."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-__all__ = ["ATTRIBUTE_FIELDS", "program_class", "tensor_class"]
-
 _PACKAGE = "dovetail.paddle"
 
 # message -> (field, number, type); `*` marks a repeated field, and a capital starts the name of a message.

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["Attribute", "BlockRef", "LegacyBlock", "LegacyOp", "LegacyProgram", "Variable", "VariableRef"]
-
 
 @dataclass(frozen=True)
 class BlockRef:

@@ -22,8 +22,6 @@ from dovetail_paddle.legacy.program import (
 )
 from dovetail_paddle.source_lines import source_line
 
-__all__ = ["NEWEST", "parse_program", "read_program"]
-
 NEWEST = 3_999_999
 """The newest version of Paddle whose programs are read: major * 1,000,000 + minor * 1,000 + patch."""
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["CONSTANTS", "check_size", "constant_of"]
 
 _MOST = 1 << 28  # elements
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["OPSET", "OPSET_BFLOAT16", "Emitter"]
 
 OPSET = 18
 """The version of the default domain that is emitted: an opset that every engine reads."""

@@ -17,7 +17,6 @@ from dovetail_paddle.signatures import Output, operators, plain_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["NO_RULE", "Lowering", "lower_model"]
 
 _IR_VERSION = 8  # of opset 18
 _IR_VERSION_BFLOAT16 = 10  # of opset 22

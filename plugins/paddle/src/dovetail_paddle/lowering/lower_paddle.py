@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["OPTION", "LowerPaddle", "lowered_copy"]
 
 OPTION = "keep-unknown"
 """The name of the option, under which a request records that unknown operators are kept."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["NotLowered", "PdOp", "place_of"]
-
 
 class NotLowered(Exception):
     """An operator has no form in ONNX as it is used; the message says why."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["as_int64", "as_list", "as_rank", "extent", "int_list", "joined", "shape_of", "stepped_bounds"]
 
 _END = (1 << 63) - 1
 _LARGE = (1 << 31) - 1

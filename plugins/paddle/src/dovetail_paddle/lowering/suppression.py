@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["suppressed"]
-
 
 def suppressed(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
     """The chosen boxes with class and score, their indices, and their number in each image."""

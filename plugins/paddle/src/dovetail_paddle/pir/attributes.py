@@ -8,8 +8,6 @@ from typing import Any
 from dovetail_paddle.element_types import BY_TAG
 from dovetail_paddle.pd_graph import TensorInfo
 
-__all__ = ["MISSING", "PirProblem", "attribute_value", "type_of"]
-
 MISSING = object()
 """What an attribute is that says nothing of the computation, such as a place."""
 

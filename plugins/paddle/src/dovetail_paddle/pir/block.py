@@ -14,7 +14,6 @@ from dovetail_paddle.signatures import operators, plain_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PirBlock", "PirProgram"]
 
 _DIALECTS = {"0": BUILTIN, "1": PD_OP}
 _PARAMETERS = ("p", "0.parameter")

@@ -19,7 +19,6 @@ from dovetail_paddle.translate.program import initializer
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["NEWEST", "read_pir"]
 
 NEWEST = 4
 """The newest version of the format that is read."""

@@ -20,7 +20,6 @@ from dovetail_paddle.translate.transcriber import OpTranscriber
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["BlockTranslation", "Translation"]
 
 _CONTROL_FLOW: dict[str, Callable[[LegacyOp, BlockTranslation], None]] = {
     "while": while_loop,

@@ -11,8 +11,6 @@ from typing import Any
 
 from dovetail_paddle.signatures import Operator
 
-__all__ = ["Compat", "TensorForm", "compat", "compat_problems"]
-
 _FILE = Path(__file__).parent.parent / "op_compat.yaml"
 _NAMES = re.compile(r"(\w+)\s*(?:\((\w+)\))?\s*")
 _KEYS = frozenset(("op", "backward", "inputs", "outputs", "attrs", "scalar", "int_array", "extra"))

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.translate.block import BlockTranslation
 
-__all__ = ["Writes", "conditional_block", "while_loop"]
-
 
 class Writes:
     """The outer variables that each block of a program writes, in its own operators and in the blocks that they run.

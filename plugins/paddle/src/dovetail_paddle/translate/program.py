@@ -14,8 +14,6 @@ from dovetail_paddle.translate.block import BlockTranslation, Translation
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["translate"]
-
 
 def translate(program: LegacyProgram, name: str, parameters: Path) -> ir.Model:
     """Return the `pd_op` model of a program.

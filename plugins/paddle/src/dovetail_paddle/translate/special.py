@@ -13,8 +13,6 @@ from dovetail_paddle.translate.transcriber import OpTranscriber, Scope
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["SPECIAL"]
-
 
 class Elementwise(OpTranscriber):
     """Arithmetic on two tensors: `axis` says where the extents of Y lie in those of X, as they do with extents of 1."""

@@ -20,8 +20,6 @@ from dovetail_paddle.translate.compat import Compat
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["OpTranscriber", "Scope"]
-
 
 class Scope(Protocol):
     """The block that is being translated."""

@@ -10,8 +10,6 @@ from dovetail_placement.edge_kinds import operator_facts
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["atoms_of"]
-
 
 def atoms_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple[ir.Node, ...]]:
     """The atoms among the legal nodes of a graph.

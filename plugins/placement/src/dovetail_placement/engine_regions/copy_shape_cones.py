@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail_regions.regions import Region
 
-__all__ = ["CopyShapeCones"]
 
 _FORMER = "engine-regions"
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.strategy import View
     from dovetail_regions.regions import Reads
 
-__all__ = ["Cut", "cuts", "why_outside"]
-
 
 class Cut(NamedTuple):
     """A reason for which two regions are two.

@@ -6,8 +6,6 @@ from dovetail_placement.engine_regions.levels import choices, gaps_from_above, g
 from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, price
 from dovetail_placement.engine_regions.swaps import Swaps
 
-__all__ = ["cut", "runs"]
-
 _SWEEPS = 4
 """How often all pairs of levels are tried from each start."""
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.services import RegionView
 
-__all__ = ["EngineRegions"]
-
 
 class EngineRegions:
     """Forms regions for engines that are built ahead of time.

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_regions.regions import Groups, Reads
 
-__all__ = ["ATOM_BYTES", "GraphProblem", "graph_problem", "size_of"]
 
 SHAPE_BYTES = 1 << 12
 """What integers that shapes depend on weigh at least, in bytes: an engine that gets them has to know their values."""

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from dovetail_placement.engine_regions.problem import Problem
 
-__all__ = ["choices", "earliest", "gaps_from_above", "gaps_from_below", "latest"]
-
 
 def earliest(problem: Problem) -> list[int]:
     """The lowest level of every node, from 0 on.

@@ -15,8 +15,6 @@ from dovetail_placement.engine_regions.shape_cones import shape_cone
 if TYPE_CHECKING:
     from dovetail_regions.regions import Reads
 
-__all__ = ["LostShape", "LostShapes"]
-
 
 class LostShape(NamedTuple):
     """A node that reads a value without a known rank.

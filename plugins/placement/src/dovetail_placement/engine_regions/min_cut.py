@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["INFINITE", "SINK", "SOURCE", "Network"]
-
 SOURCE, SINK = 0, 1
 
 INFINITE = 1 << 60

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.engine_regions.worth import Users
 
-__all__ = ["read_outside_alone"]
-
 
 def read_outside_alone(
     nodes: Sequence[ir.Node],

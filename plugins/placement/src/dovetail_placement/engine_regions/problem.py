@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-__all__ = ["OUTSIDE", "Problem", "Traffic", "price", "run_after_another"]
-
 OUTSIDE = -1
 """The producer of a value that no node computes, and the region of a node that belongs to none."""
 

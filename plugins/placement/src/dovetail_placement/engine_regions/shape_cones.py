@@ -13,7 +13,6 @@ from dovetail_placement.edge_kinds import operator_facts
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ShapeCone", "shape_cone"]
 
 _LARGEST = 256
 """Nodes of a cone. Larger ones are not followed, so that many readers of one cost linear time."""

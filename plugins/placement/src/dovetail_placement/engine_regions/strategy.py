@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.view import View
 
-__all__ = ["EngineRegionsStrategy"]
-
 
 @dataclass
 class EngineRegionsStrategy(Autocast):

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dovetail_placement.engine_regions.min_cut import INFINITE, SINK, SOURCE, Network
 from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, Traffic
 
-__all__ = ["Swaps"]
-
 
 class Swaps:
     """Moves nodes between levels as long as that makes borders cheaper.

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail_regions.regions import Reads
 
-__all__ = ["Part", "Users", "Worth", "users_of"]
 
 Users: TypeAlias = "Mapping[ir.Value, Sequence[ir.Node]]"
 """The nodes of a graph that use each value of a node, themselves or in their bodies."""

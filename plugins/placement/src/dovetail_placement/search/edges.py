@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail_schemas import OperatorFacts
 
-__all__ = ["DOWN", "UP", "Direction", "Edge", "SearchGraph"]
 
 Direction = Literal["down", "up"]
 DOWN: Direction = "down"

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.search.edges import Direction, Edge, SearchGraph
 
-__all__ = ["Nodes", "Relay", "connected", "is_in", "match"]
 
 Nodes = Callable[["ir.Node"], bool] | Container["ir.Node"]
 """Some nodes: a test of one, or a collection."""

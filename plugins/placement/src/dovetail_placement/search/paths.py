@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail_placement.search.edges import Direction, SearchGraph
     from dovetail_placement.search.match import Nodes, Relay
 
-__all__ = ["paths"]
-
 
 def paths(
     graph: SearchGraph,

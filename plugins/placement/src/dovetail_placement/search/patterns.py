@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.search.edges import SearchGraph
 
-__all__ = ["Pattern", "matches_of"]
-
 
 @dataclass(frozen=True)
 class Pattern:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail_schemas import OperatorFacts
 
-__all__ = ["ShapeArithmetic"]
 
 _MOST = 16
 """Floats of a constant that counts as one of the computation: extents have a few axes, a table has more."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dovetail_onnx.signatures import Opsets
     from dovetail_schemas import OperatorFacts
 
-__all__ = ["Sockets", "carries_numbers"]
-
 
 class Sockets:
     """The ports of a model's nodes, looked up once per version of an operator.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail_placement.strategies.integers import Candidates
     from dovetail_placement.strategies.obstacles import Reasons
 
-__all__ = ["Aggressive"]
-
 
 class Aggressive(IntegerStrategy):
     """Claims products and everything that their numbers reach, whatever is between.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dovetail_placement.strategies.integers import Candidates
     from dovetail_placement.strategies.obstacles import Reasons
 
-__all__ = ["AllIn"]
-
 
 class AllIn(IntegerStrategy):
     """Claims every node that the backend takes in integers, wherever it is."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.view import View
 
-__all__ = ["Autocast"]
-
 
 class Autocast(Strategy):
     """Claims every node that the backend's file accepts.

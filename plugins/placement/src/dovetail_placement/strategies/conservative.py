@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail_placement.strategies.integers import Candidates
     from dovetail_placement.strategies.obstacles import Reasons
 
-__all__ = ["Conservative"]
-
 
 class Conservative(IntegerStrategy):
     """Claims products, and what their numbers reach through operators in integers.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dovetail_placement.strategies.integers import Candidates
     from dovetail_placement.strategies.obstacles import Reasons
 
-__all__ = ["ConvToConv"]
-
 
 @dataclass(frozen=True)
 class ConvToConv(IntegerStrategy):

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.view import View
 
-__all__ = ["Host"]
-
 
 class Host(Strategy):
     """Claims every remaining node, with its bodies."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.strategies.obstacles import Reasons
 
-__all__ = ["Candidates", "IntegerStrategy"]
-
 
 class Candidates:
     """What a backend takes in integers.

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dovetail_placement.search.edges import Direction
     from dovetail_placement.strategies.integers import Candidates
 
-__all__ = ["Reasons", "obstacles"]
 
 Reasons = Callable[["ir.Node"], tuple[str, tuple["ir.Node", ...]]]
 """Why a node was not selected, and the nodes that this is because of."""

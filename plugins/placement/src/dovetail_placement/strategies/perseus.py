@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail_placement.strategies.integers import Candidates
     from dovetail_placement.strategies.obstacles import Reasons
 
-__all__ = ["Perseus"]
-
 
 class Perseus(IntegerStrategy):
     """Claims products, and everything that values connect with them, in front of them and behind."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dovetail_placement.strategies.integers import Candidates
     from dovetail_placement.strategies.obstacles import Reasons
 
-__all__ = ["Pointwise"]
-
 
 class Pointwise(IntegerStrategy):
     """Claims products; everything between them stays in floats."""

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.strategy import View
 
-__all__ = ["remark_refusal"]
-
 
 def remark_refusal(view: View, node: ir.Node, refused: ir.Node) -> None:
     """Say which limits `refused`, which is `node` or a node in its bodies, violates."""

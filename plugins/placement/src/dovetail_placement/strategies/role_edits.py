@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.search import SearchGraph
 
-__all__ = ["Place", "Sides", "places_that_pay"]
 
 Sides = frozenset["tuple[ir.Node, str]"]
 """Sides of nodes at which an edit stands."""

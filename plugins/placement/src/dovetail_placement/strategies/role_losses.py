@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.search import Edge, SearchGraph
 
-__all__ = ["Loss", "missing_behind", "missing_before", "moved", "sides_of"]
-
 
 class Loss(NamedTuple):
     """Why a node cannot stay.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.strategy import View
 
-__all__ = ["remedies_of_lost", "remedies_of_manual"]
 
 _SIDES = ("before", "after")
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from dovetail_placement.search import SearchGraph
 
-__all__ = ["Roles"]
-
 
 @dataclass(frozen=True)
 class Roles(Strategy):

@@ -16,7 +16,6 @@ from dovetail_precision.ranges.reductions import ADDITIONS, MEANS
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["THRESHOLDS", "find_amplified"]
 
 THRESHOLDS: Mapping[str, float] = {"bfloat16": 4.0, "float16": 32.0}
 """Largest ratio of operand to result of a sum. It leaves six significant bits of eight and of eleven."""

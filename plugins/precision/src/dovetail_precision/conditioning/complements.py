@@ -15,7 +15,6 @@ from dovetail_precision.ranges.intervals import Intervals
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["find_complements"]
 
 _NEAR_ONE = frozenset({"Acos", "Acosh", "Asin", "Atanh"})
 _PROBABILITIES = frozenset({"Sigmoid", "Softmax"})

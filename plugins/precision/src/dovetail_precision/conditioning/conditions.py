@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["Conditions"]
-
 
 class Conditions:
     """Ill-conditioned nodes, which should compute high whatever their policy: `ctx.analysis(Conditions, model)`."""

@@ -9,7 +9,6 @@ from dovetail.ir.types import float_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["moves_data", "is_standard"]
 
 # The result has the same elements as the first input, or repeats of them, so means and lower bounds carry over.
 _DATA_MOVEMENT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"})

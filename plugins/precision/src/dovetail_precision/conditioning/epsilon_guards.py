@@ -17,7 +17,6 @@ from dovetail_precision.ranges.range import NARROW, Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["divisor_port", "find_epsilon_guards"]
 
 _DIVISOR = {"Div": 1, "Log": 0, "Reciprocal": 0}
 # Zero exactly where the input is: a divisor behind such an operator is also one before it.

@@ -10,8 +10,6 @@ from dovetail_precision.ranges.range import LOW_TYPES
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Finding"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -12,7 +12,6 @@ from dovetail_precision.ranges.range import MASK, Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Magnitudes"]
 
 _MAX_ELEMENTS = 1 << 20  # elements; larger weights are not operands of sums
 

@@ -14,7 +14,6 @@ from dovetail_precision.ranges.range import Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FOLLOWED", "Moment", "Moments"]
 
 _MEANS = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum"})
 FOLLOWED = _MEANS | {"MatMul", "ReduceSumSquare"}

@@ -13,7 +13,6 @@ from dovetail_precision.ranges.range import NARROW, Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["find_statistics"]
 
 # Operators allowed between a variance and its root, besides sums and products with constants.
 _BOUNDS = frozenset({"Abs", "Clip", "Max", "Min", "Relu"})

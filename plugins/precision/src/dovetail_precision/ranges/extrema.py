@@ -9,7 +9,6 @@ from dovetail_precision.ranges.range import MASK, Range
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["range_of_array"]
 
 _PIECE = 1 << 16  # elements; 256 KiB fit the L2 cache
 _MAGNITUDE = 0x7FFFFFFF  # mask of all bits of a float32 but the sign

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail_regions.regions import Region
 
-__all__ = ["Instrumented", "instrumented", "measurable"]
 
 _PART = 32  # nodes; all values of one part are in memory at the same time
 # The bodies of a SequenceMap cannot return ranges: its results are sequences.

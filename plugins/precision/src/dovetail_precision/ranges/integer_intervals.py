@@ -12,7 +12,6 @@ from dovetail_precision.ranges.range import Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["index_interval", "integer_interval", "is_integer", "of_type"]
 
 _WIDE = 32  # types of this width and more count as unbounded
 _KEPT = frozenset({"Abs", "Add", "Clip", "Mul", "Neg", "Relu", "Sub"})

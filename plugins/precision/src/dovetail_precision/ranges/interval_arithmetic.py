@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from dovetail_precision.ranges.range import Range
 
-__all__ = ["ARITHMETIC", "BOUNDED", "MERGING", "MOVEMENT", "UNKNOWN", "WITH_ZERO", "extreme", "power", "square"]
-
 UNKNOWN = Range(-math.inf, math.inf)
 _POSITIVE = Range(0.0, math.inf)
 

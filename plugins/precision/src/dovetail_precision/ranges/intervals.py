@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["Intervals"]
 
 _MAX_ELEMENTS = 65536  # elements of a constant; larger ones are weights, and products with them are left to data
 # Operators that pass on integers of unknown range: data movement, merging, and sums.

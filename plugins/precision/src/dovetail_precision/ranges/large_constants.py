@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from dovetail_precision.ranges.intervals import Intervals
 
-__all__ = ["propagate_large_constants"]
 
 _KEEPING = frozenset({"Add", "Concat", "ScatterElements", "ScatterND", "Sub", "Where"})
 

@@ -10,7 +10,6 @@ from dovetail_precision.ranges.range import Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["selects_mask"]
 
 _STEPS = 16  # uses that are inspected
 _MASK_FACTOR = 1e3  # a factor of `1 - x` from here on is a mask, such as -10000

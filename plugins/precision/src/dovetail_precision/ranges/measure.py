@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["FILE", "MeasureRanges", "measured_ranges"]
 
 FILE = "ranges.json"
 _RANGES = "dovetail.ranges"

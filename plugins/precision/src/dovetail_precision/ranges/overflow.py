@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from dovetail_precision.variable import Variable
 
-__all__ = ["OverflowAnalysis"]
 
 _UNKNOWN = "holds integers of unknown range"
 _END = f"beyond the {LARGEST_FINITE[NARROW]:.0f} of {NARROW}"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail_runtime.executor import Executor
     from dovetail_runtime.guard import GuardedEngine
 
-__all__ = ["PartialSums"]
-
 
 class PartialSums:
     """Measures partial sums of single nodes, each with a small model of its own that is loaded once."""

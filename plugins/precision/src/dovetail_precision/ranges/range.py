@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["LOW_TYPES", "MASK", "NARROW", "Range"]
-
 # Magnitudes from here on are masks, of attention scores for instance, and are left out of ranges.
 MASK = 1e30
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["MEANS", "SUMS", "ADDITIONS", "Reductions"]
 
 # Operators that sum, with their number of factors: products of two inputs, or one input.
 SUMS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "MatMul": 2, "ReduceMean": 1, "ReduceSum": 1}

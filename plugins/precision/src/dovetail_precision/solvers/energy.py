@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from dovetail_precision.solvers.max_flow import low_side
 
-__all__ = ["INF", "Energy"]
-
 INF = float("inf")  # integers stay exact beside it
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dovetail_precision.solvers.prices import Prices
     from dovetail_precision.variable import Variable
 
-__all__ = ["Expansion"]
 
 _SWEEPS = 12  # moves to every label; a few suffice
 

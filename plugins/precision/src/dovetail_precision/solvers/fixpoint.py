@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["solve_fixpoint"]
-
 
 def solve_fixpoint(problem: TypingProblem) -> None:
     """Choose formats for every variable of `problem`."""

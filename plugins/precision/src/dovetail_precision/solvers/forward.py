@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Value, Variable
 
-__all__ = ["solve_forward"]
 
 _FOLLOWING = ("pass", "none", "passive")  # policies that take the format of the first input
 

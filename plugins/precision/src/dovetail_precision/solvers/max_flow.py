@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from dovetail.errors import DovetailError
 
-__all__ = ["low_side"]
-
 # SciPy computes in int32 and wraps silently; a residual capacity may be the sum of both directions.
 _LARGEST = 2**30 - 1
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem
     from dovetail_precision.variable import Variable
 
-__all__ = ["solve_min_cut"]
-
 
 def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> None:
     """Make choices for all variables of `problem` that minimise `cost_of(problem, costs)`; ties go high.

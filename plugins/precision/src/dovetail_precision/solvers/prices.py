@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dovetail_precision.def_use import DefUseChain
     from dovetail_precision.variable import Variable
 
-__all__ = ["Prices"]
-
 
 class Prices:
     """The prices that optimising solvers add up.

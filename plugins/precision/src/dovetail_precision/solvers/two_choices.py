@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dovetail_precision.solvers.prices import Prices
     from dovetail_precision.variable import Variable
 
-__all__ = ["minimise_two_choices"]
-
 
 def minimise_two_choices(
     problem: TypingProblem,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.arithmetic.lowering import Lowering
     from dovetail_quantize.arithmetic.ports import Integers
 
-__all__ = ["lower_average_pool", "lower_global_average", "lower_reduced_sum"]
 
 _INT32 = 1 << 31
 

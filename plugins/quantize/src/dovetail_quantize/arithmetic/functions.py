@@ -13,7 +13,6 @@ from dovetail_quantize.arithmetic.not_integer import NotIntegerError
 if TYPE_CHECKING:
     from dovetail_quantize.arithmetic.lowering import Lowering
 
-__all__ = ["FUNCTIONS", "Function"]
 
 Function = Callable[["Lowering", np.ndarray], np.ndarray]
 """Takes the node and real numbers; gives as many."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["IntegerArithmetic"]
 
 _SCALES = "dovetail.scales"
 _LOWEST = 13  # opset; ReduceSum and Split have their inputs, QuantizeLinear its axis

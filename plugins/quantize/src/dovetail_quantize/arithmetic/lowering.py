@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.arithmetic.nodes import Nodes
     from dovetail_quantize.arithmetic.parts import Parts
 
-__all__ = ["Lowering"]
-
 
 class Lowering:
     """A node, what it reads in integers, and what its results shall be.

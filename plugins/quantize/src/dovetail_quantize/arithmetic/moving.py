@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.arithmetic.lowering import Lowering
     from dovetail_quantize.arithmetic.ports import Integers
 
-__all__ = ["lower_arg", "lower_comparison", "lower_movement", "lower_pad", "lower_resize"]
 
 # Without a kernel in ONNX Runtime (1.32), by operator; these compute float32, which holds all integers of 16 bits.
 _EIGHT_BITS = frozenset(

@@ -12,8 +12,6 @@ from dovetail_rewriting import Replacement
 if TYPE_CHECKING:
     from dovetail.ir.fresh_names import FreshNames
 
-__all__ = ["Constants", "Nodes", "as_dtype"]
-
 
 def as_dtype(kind: type | ir.DataType) -> ir.DataType:
     """The element type of NumPy's `kind`."""

@@ -1,7 +1,5 @@
 """Why a node cannot be written in integers."""
 
-__all__ = ["NotIntegerError"]
-
 
 class NotIntegerError(Exception):
     """A node computes floats; the message says why, as the end of a sentence about it."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.arithmetic.lowering import Lowering
 
-__all__ = ["LOWERINGS"]
 
 _MOVEMENT = (
     "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "GlobalMaxPool", "Identity",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.arithmetic.nodes import Nodes
     from dovetail_quantize.arithmetic.ports import Integers
 
-__all__ = ["Part", "Parts", "stored_part"]
 
 _ADDS_BYTES = 14  # opset
 

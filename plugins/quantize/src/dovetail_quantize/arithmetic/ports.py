@@ -15,7 +15,6 @@ from dovetail_quantize.arithmetic.not_integer import NotIntegerError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Integers", "Result", "integers_of", "results_of"]
 
 _BOUNDING = ("Relu", "Clip")
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.arithmetic.lowering import Lowering
     from dovetail_quantize.arithmetic.ports import Integers
 
-__all__ = ["Sum", "finished", "lower_conv", "lower_gemm", "lower_matmul", "multiplied", "weight_axis"]
 
 _INT32 = 1 << 31
 _CLOSE = 1e-5  # relative difference of two scales that were multiplied in another order

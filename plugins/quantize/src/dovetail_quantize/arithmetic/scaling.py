@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.arithmetic.nodes import Nodes
     from dovetail_quantize.arithmetic.ports import Integers
 
-__all__ = ["Bounds", "bounds_of", "centred", "requantised", "round_to", "rounded", "scaled"]
-
 
 class Bounds(NamedTuple):
     """The smallest and the largest integer of a result."""

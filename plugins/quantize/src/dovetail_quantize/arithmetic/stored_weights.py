@@ -11,8 +11,6 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["UnsignedTensor"]
-
 
 class UnsignedTensor(ir.LazyTensor):
     """The integers of a weight in uint8, a signed type moved by 128, in another layout.

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.arithmetic.lowering import Lowering
 
-__all__ = ["lower_batch_norm", "lower_mul", "lower_prelu", "lower_sum"]
 
 _INT32 = 1 << 31
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.arithmetic.lowering import Lowering
 
-__all__ = ["lower_function"]
-
 
 def lower_function(at: Lowering) -> list[ir.Value]:
     """A function of one number: its entry in a table.

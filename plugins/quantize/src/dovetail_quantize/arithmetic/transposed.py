@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.arithmetic.lowering import Lowering
 
-__all__ = ["lower_conv_transpose"]
-
 
 class _Axis(NamedTuple):
     """One spatial axis: extents, stride, and what is added, or cut off if negative, around the widened input."""

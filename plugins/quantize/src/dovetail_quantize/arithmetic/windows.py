@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Windows", "windows_of"]
-
 
 class Windows(NamedTuple):
     """The windows of a node.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail.ir.formats import Format
 
-__all__ = ["CountingObserver"]
-
 
 class CountingObserver:
     """Counts all numbers of every slice in a histogram; what follows from it, each observer says in `parameters`.

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["Isotone"]
 
 _PER_OCTAVE = 8
 _LOWEST, _HIGHEST = -140, 130  # exponents of the scales that are tried

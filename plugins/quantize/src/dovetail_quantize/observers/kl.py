@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["Entropy"]
 
 _CANDIDATES = 128
 _KEPT = 0.9  # least share of the numbers within a threshold

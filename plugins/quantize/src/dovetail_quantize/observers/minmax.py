@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["MinMax"]
-
 
 class MinMax:
     """Covers every number that was seen, and zero, so nothing saturates.

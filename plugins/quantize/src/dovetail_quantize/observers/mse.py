@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["MeanSquaredError"]
 
 _PER_OCTAVE, _OCTAVES = 8, 8  # candidates
 _FINER = 2.0 ** (np.arange(-3, 4) / (4 * _PER_OCTAVE))

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["Percentile"]
-
 
 class Percentile(CountingObserver):
     """Covers a percentage of the numbers of each slice.

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.refining.constants import Constants
 
-__all__ = ["Absorber", "absorber_of"]
 
 _KEPT = ("Relu", "LeakyRelu", "Identity", "Dropout")
 _NORMS = ("LayerNormalization", "RMSNormalization")

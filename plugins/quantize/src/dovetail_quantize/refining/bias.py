@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.refining.layers import Layer
     from dovetail_quantize.refining.record import Record
 
-__all__ = ["CorrectBiases"]
-
 
 @dataclass(frozen=True)
 class CorrectBiases(Pass):

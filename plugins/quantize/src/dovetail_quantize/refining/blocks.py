@@ -10,7 +10,6 @@ from dovetail_regions.regions import used_values
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["blocks_of", "same_blocks"]
 
 _MOST = 256
 """Blocks of one model: engines load each of them three times, so that their number must not grow with the model."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.refining.layers import Layer
 
-__all__ = ["equalise_layers"]
 
 _MOST_SWEEPS = 30
 _SETTLED = 0.01  # of the logarithm of a factor

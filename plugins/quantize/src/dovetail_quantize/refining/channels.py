@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.refining.layers import Layer
 
-__all__ = ["Channels", "Pair", "only_reader", "pair_from"]
 
 _KEPT = ("Relu", "LeakyRelu", "PRelu", "Identity", "Dropout")
 _POOLED = ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "LpPool", "GlobalLpPool")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.refining.layers import Layer, Layout
 
-__all__ = ["Constants", "RefinedTensor", "ScaledTensor", "float_tensor"]
-
 
 class ScaledTensor(ir.LazyTensor):
     """A weight whose channels are scaled, computed when it is read.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["decibels"]
-
 
 def decibels(signal: float, error: float) -> float:
     """The ratio of two energies in dB: infinite without an error, minus infinite with nothing but errors."""

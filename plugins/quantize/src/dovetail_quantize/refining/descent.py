@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["choose"]
-
 _BLOCK = 64  # inputs whose gradients are updated one by one
 _MOST_INPUTS = 2048  # whose products are in memory
 _MOST_SWEEPS = 10

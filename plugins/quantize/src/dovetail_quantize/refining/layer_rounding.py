@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.refining.record import Record
     from dovetail_quantize.refining.twin import HeldConstants, QuantisedTwin
 
-__all__ = ["RoundedWeights", "Rounding"]
 
 _ROWS, _FEWEST_ROWS = 4096, 256
 _NUMBERS = 1 << 24  # in the rows of the layers of a block

@@ -12,7 +12,6 @@ from dovetail.planning.placement import get_placement
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Layer", "Layout", "is_own", "layer_of", "layers_of", "refined_layers"]
 
 _WEIGHT, _BIAS = 1, 2
 _WEIGHT_PORTS = {"Conv": "W", "ConvTranspose": "W", "Gemm": "B", "MatMul": "B"}

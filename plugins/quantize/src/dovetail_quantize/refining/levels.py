@@ -12,8 +12,6 @@ from dovetail_quantize.integers import bounds, shaped
 if TYPE_CHECKING:
     from dovetail.planning.holdings import Holding
 
-__all__ = ["Levels"]
-
 
 class Levels:
     """A weight on the grid of its integers.

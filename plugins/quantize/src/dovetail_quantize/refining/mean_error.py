@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.refining.record import Record
     from dovetail_quantize.refining.twin import HeldConstants, QuantisedTwin
 
-__all__ = ["MeanError"]
 
 _DOUBT = 8  # how much more a variance counts that is known from few samples
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.holdings import Parameters
 
-__all__ = ["SeenInput", "SmoothedInput", "smoothed_inputs"]
 
 _ROWS = 512
 _WORTH = 0.98  # of the error that may be left

@@ -13,8 +13,6 @@ from dovetail_quantize.refining.steps import STEPS, parse_steps
 if TYPE_CHECKING:
     pass
 
-__all__ = ["REFINE"]
-
 
 class Refine(Option):
     """The option: `dovetail compile --refine bias,rounding`, and `dovetail.compile(..., refine="bias,rounding")`.

@@ -14,7 +14,6 @@ from dovetail_quantize.refining.steps import RECORD, steps_of
 if TYPE_CHECKING:
     from dovetail.passes import Context
 
-__all__ = ["Record"]
 
 _KEPT, _FILES = "refined", "files"
 

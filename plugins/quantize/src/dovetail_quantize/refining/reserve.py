@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.refining.constants import Constants
 
-__all__ = ["ReserveBiases", "drop_reserved"]
 
 _RESERVED = "dovetail.reserved_bias"
 _AT = 2

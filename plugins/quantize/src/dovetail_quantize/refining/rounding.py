@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-__all__ = ["RoundWeights"]
-
 
 @dataclass(frozen=True)
 class RoundWeights(Pass):

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["Sample"]
-
 
 class Sample:
     """Rows drawn from all that were offered, each with the same probability; the same for the same data.

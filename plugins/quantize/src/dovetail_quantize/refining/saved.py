@@ -14,8 +14,6 @@ from dovetail.errors import DovetailError
 from dovetail_files.digests import file_sha256
 from dovetail_files.parsing import parse_json
 
-__all__ = ["SUFFIX", "Saved", "SavedFiles", "SavedWriter"]
-
 SUFFIX = ".npz"
 _INDEX = "index.json"
 _LARGEST_INDEX = 1 << 26  # bytes

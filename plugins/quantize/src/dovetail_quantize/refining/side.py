@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dovetail_regions.regions import Region
     from dovetail_runtime.guard import GuardedEngine
 
-__all__ = ["Side"]
-
 
 class Side:
     """A model in blocks.

@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Batch", "Spool"]
-
 Batch = Mapping[str, Any]
 """Values of one batch by name."""
 

@@ -11,19 +11,6 @@ from dovetail.suggestions import did_you_mean
 if TYPE_CHECKING:
     from dovetail.passes import Context
 
-__all__ = [
-    "BIAS",
-    "EQUALISE",
-    "OPTION",
-    "RECORD",
-    "ROUNDING",
-    "SCALING",
-    "SMOOTH",
-    "STEPS",
-    "parse_steps",
-    "steps_of",
-    "wanted",
-]
 
 EQUALISE, SMOOTH, ROUNDING, BIAS = STEPS = ("equalise", "smooth", "rounding", "bias")
 """All refinements, in the order in which they run."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.holdings import Holding
 
-__all__ = ["HeldConstants", "QuantisedTwin"]
-
 
 class HeldConstants:
     """In which format, and with which parameters, a calibrated model holds its constants.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.refining.layers import Layer
 
-__all__ = ["Refiner", "walk"]
-
 
 class Refiner(Protocol):
     """Refines one layer."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.refining.layers import Layer
 
-__all__ = ["inputs_at", "outputs_at", "positions_of"]
-
 
 def positions_of(layer: Layer, computed: np.ndarray) -> int:
     """The number of positions of a result: elements of one channel, over all samples."""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["inputs_of_samples", "samples_at_once"]
 
 _BATCH = re.compile("batch", re.IGNORECASE)
 _SHORT = re.compile(r"(^|[\W_])(n|b|bs|nb)([\W_]|$)", re.IGNORECASE)

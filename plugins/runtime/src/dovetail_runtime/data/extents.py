@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["data_extents"]
-
 
 def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
     """The shapes that one run of the model has on data, by name, of the inputs whose shape the model leaves open.

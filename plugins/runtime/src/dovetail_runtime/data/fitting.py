@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail.ir.model import Model
 
-__all__ = ["fitted"]
-
 
 def fitted(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """`feeds` in the float types that `model` takes; data rarely has them, because NumPy's files know no bfloat16."""

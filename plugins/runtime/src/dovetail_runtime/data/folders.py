@@ -9,8 +9,6 @@ from pathlib import Path
 from dovetail.errors import DovetailError
 from dovetail_files.reading import check_input
 
-__all__ = ["data_files", "data_folders"]
-
 _ENDINGS = (".npz", ".npy", ".pb")
 _SAVE = "save the inputs with numpy.savez, by input name"
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["Run", "why_rows_stay_together"]
 
 Feeds = Mapping[str, "np.ndarray"]
 Run = Callable[[Feeds], Mapping[str, object]]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.data.batches import Batch
 
-__all__ = ["InputData", "input_data"]
-
 
 class InputData:
     """Input data that can be read more than once.

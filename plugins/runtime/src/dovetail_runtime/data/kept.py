@@ -9,8 +9,6 @@ from typing import IO, Any, NamedTuple
 
 from dovetail.errors import DovetailError
 
-__all__ = ["Kept"]
-
 _IN_MEMORY = 64 << 20  # bytes
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["arrays_of"]
-
 
 def arrays_of(name: str, value: object) -> dict[str, np.ndarray]:
     """The arrays in one output, by name: `scores` for a tensor, `scores[0]` in a sequence, `scores['cat']` in a map.

@@ -24,7 +24,6 @@ from dovetail_runtime.data.kept import Kept
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Arrays", "array_shapes", "as_data", "data_digest", "read_data"]
 
 Arrays = Mapping[str, Any]
 """Arrays (or lists) by input name."""

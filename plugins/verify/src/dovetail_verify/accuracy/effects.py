@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.streamed import SideBySide
 
-__all__ = ["effects_at_outputs"]
-
 
 def effects_at_outputs(
     original: Model,

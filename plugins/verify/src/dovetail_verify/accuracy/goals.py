@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.compare import OutputComparison, Verification
 
-__all__ = ["Goals", "Miss"]
 
 _SCORES = (2, 3)
 """Axes of outputs that may hold rows of scores."""

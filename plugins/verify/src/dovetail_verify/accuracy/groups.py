@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.trials import Trials
     from dovetail_verify.accuracy.units import Unit
 
-__all__ = ["Group", "Groups"]
 
 _CLEAR = 0.3  # share of a measurement below which a difference is taken for chance
 _TRUSTED = 2  # differences of differences; a group is measured before a third is made

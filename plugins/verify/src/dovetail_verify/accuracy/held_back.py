@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail_runtime.data.batches import Batch
     from dovetail_runtime.data.independent_rows import Run
 
-__all__ = ["Parts", "parts_of"]
 
 _EVERY = 3  # of so many batches, the last is held back
 _LEAST = 6  # rows of a single batch that are divided

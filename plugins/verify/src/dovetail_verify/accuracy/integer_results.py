@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-__all__ = ["with_floats"]
 
 _SCALES = "dovetail.scales"
 """Metadata of a node: scale and zero point of each result in integers, by the name of the result, as JSON."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dovetail_runtime.executor import Executor
     from dovetail_runtime.guard import GuardedEngine
 
-__all__ = ["Alone", "Isolated"]
 
 _DEEPEST = 32  # conversions in front of a node, and what it computes in integers
 _LOADED = 64  # parts whose sessions are kept between batches

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.trials import Trial, Trials
 
-__all__ = ["Look", "take_look"]
-
 
 @dataclass(frozen=True)
 class Look:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     Engines = Mapping[str, Sequence[GuardedEngine]]
 
-__all__ = ["Raised", "meet_goals"]
 
 _SHOWN = 6  # nodes in a message
 _FIRST_RUNS = 26  # of a search

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.look import Look
     from dovetail_verify.accuracy.trials import Noise, Trial, Trials
 
-__all__ = ["Ranking", "Row", "rank"]
 
 _BETTER = 10.0  # dB by which the nodes that are proposed improve the result, where there is no goal
 _SOUND = 20.0  # dB that are proposed for a result that is broken

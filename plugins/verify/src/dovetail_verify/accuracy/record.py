@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.groups import Group, Groups
     from dovetail_verify.accuracy.trials import Trial
 
-__all__ = ["figures", "record", "recorded_failure"]
-
 
 def record(
     trial: Trial,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.accuracy.trials import Trial, Trials
 
-__all__ = ["cheapest", "loudest_splittable"]
 
 _TRIES = 12  # selections that are tried
 _DOUBTFUL = 4  # groups that are measured after a selection that missed

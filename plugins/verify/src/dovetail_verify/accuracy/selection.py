@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.groups import Group, Groups
     from dovetail_verify.compare import OutputComparison, Verification
 
-__all__ = ["allowed_noise", "select_groups", "shortfall"]
 
 _UNKNOWN = 1e-4  # what is allowed at first where nothing can be told from what was measured
 _LEAST = 1e-15  # noise that float32 cannot tell from none

@@ -6,8 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-__all__ = ["shortest_selectors"]
-
 _PARTS = re.compile(r"[^/._:\d]*(?:\d+|[/._:]|$)")
 _PATTERN = frozenset("*?[")
 _FORMS = ("name:", "type:", "region:")

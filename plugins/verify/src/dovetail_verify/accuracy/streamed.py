@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail_runtime.guard import GuardedEngine
 
-__all__ = ["NodeErrors", "SideBySide", "Streamed", "stream"]
 
 _PART = 32  # nodes whose values are there at the same time
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.compare import Verification
 
-__all__ = ["BROKEN", "Noise", "Remembered", "Trial", "Trials", "decibels", "noise_of"]
 
 Noise = dict[tuple[str, str], float]
 """The energy of noise as a share of the signal, by output and kind: of the `whole` output, and in a `typical` row.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.streamed import Streamed
 
-__all__ = ["Candidates", "Unit", "locked_nodes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail_runtime.guard import GuardedEngine
 
-__all__ = ["OPTIONS", "Watched", "first_float", "is_quantised", "seen_by_readers"]
 
 OPTIONS = {"optimise": "none", "share_weights": True}
 """Options of engines: no fusion may hide a value, and the same weights are in several sessions."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["border_of", "work_of"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 _OPEN = 64  # an extent that is not known

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
     from dovetail_paddle.lowering.op import PdOp
 
-__all__ = ["RULES"]
-
 
 def relu6(op: PdOp, emit: Emitter) -> ir.Value:
     """Between 0 and 6."""

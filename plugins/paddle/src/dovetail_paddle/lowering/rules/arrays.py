@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
-
 
 def create_array(op: PdOp, emit: Emitter) -> ir.Value:
     """An empty array."""

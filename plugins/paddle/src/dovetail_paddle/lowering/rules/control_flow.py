@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
     from dovetail_paddle.lowering.graphs import Lowering
 
-__all__ = ["lower_if", "lower_while"]
-
 
 def lower_while(node: ir.Node, lowering: Lowering) -> None:
     """`while` as a Loop without a bound on its iterations."""

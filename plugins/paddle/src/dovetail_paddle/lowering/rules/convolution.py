@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES", "channels_first", "padding"]
-
 
 def padding(op: PdOp, spatial: int) -> dict[str, Any]:
     """The attributes that say how an operator pads: `pads`, or `auto_pad`."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
-
 
 def searchsorted(op: PdOp, emit: Emitter) -> ir.Value:
     """The number of sorted elements below each value, or not above it."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
     from dovetail_paddle.lowering.rules import Rule
 
-__all__ = ["RULES"]
-
 
 def _filled(shape: ir.Value, number: float, dtype: ir.DataType, emit: Emitter) -> ir.Value:
     """A tensor of one number."""

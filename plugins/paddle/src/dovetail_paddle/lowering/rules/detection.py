@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
-
 
 def _part(value: ir.Value, start: int, end: int, axis: int, emit: Emitter) -> ir.Value:
     return emit("Slice", [value, *(emit.ints([number]) for number in (start, end, axis))])

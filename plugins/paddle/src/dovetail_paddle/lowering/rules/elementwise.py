@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.op import PdOp
     from dovetail_paddle.lowering.rules import Rule
 
-__all__ = ["RULES", "binary", "one_type", "unary"]
-
 
 def one_type(values: Iterable[ir.Value | None]) -> None:
     """Refuse operands of different types, as conversions to mixed precision leave them behind."""

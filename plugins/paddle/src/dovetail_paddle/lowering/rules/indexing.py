@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
 
 _END = (1 << 63) - 1
 _LARGE = (1 << 31) - 1

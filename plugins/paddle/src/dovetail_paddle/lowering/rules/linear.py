@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
-
 
 def _turned(op: PdOp, argument: str, turned: bool, emit: Emitter) -> ir.Value:
     value = op[argument]

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.op import PdOp
     from dovetail_paddle.lowering.rules import Rule
 
-__all__ = ["RULES"]
-
 
 def bitwise(logical: str, on_bits: str) -> Rule:
     """The rule of an operator that is logic on booleans."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
-
 
 def diagonal(op: PdOp, emit: Emitter) -> ir.Value:
     """The diagonal of two axes as the last one."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
-
 
 def batch_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, ...]:
     """By the mean and the variance that training has left; the other results are of training alone."""

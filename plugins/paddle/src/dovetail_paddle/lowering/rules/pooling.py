@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
-
 
 def pooling(spatial: int):
     """The rule of pooling over a number of axes."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
     from dovetail_paddle.lowering.rules import Rule
 
-__all__ = ["RULES"]
-
 
 def _largest(op: PdOp) -> int:
     """The largest quantized value."""

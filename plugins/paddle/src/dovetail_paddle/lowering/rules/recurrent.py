@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
 
 # The operator of a mode, its activation, and the order of Paddle's gates in ONNX.
 _MODES = {

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
     from dovetail_paddle.lowering.rules import Rule
 
-__all__ = ["RULES", "reduced"]
-
 
 def reduced(op: PdOp, emit: Emitter, onnx_name: str, value: ir.Value, keep: bool) -> ir.Value:
     """A reduction over the axes of an operator; no axis stands for all of them."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
     from dovetail_paddle.lowering.rules import Rule
 
-__all__ = ["RULES"]
-
 
 def interpolation(onnx_mode: str, axes: int | None = None) -> Rule:
     """The rule of interpolation over a number of axes; over all but two if it is not given."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
     from dovetail_paddle.lowering.rules import Rule
 
-__all__ = ["RULES"]
 
 _MOST = 1 << 12  # extent of the axis, since its square is computed
 

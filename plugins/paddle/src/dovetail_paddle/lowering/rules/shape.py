@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
-
 
 def reshape(op: PdOp, emit: Emitter) -> ir.Value:
     """A reshape, where 0 keeps an extent and -1 takes the rest, as in ONNX."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
     from dovetail_paddle.lowering.rules import Rule
 
-__all__ = ["RULES"]
-
 
 def extremum(onnx_name: str) -> Rule:
     """The rule of the position of an extremum."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dovetail_paddle.lowering.emitter import Emitter
 
-__all__ = ["RULES"]
-
 
 def deformable_conv(op: PdOp, emit: Emitter) -> ir.Value:
     """A convolution at moved positions: all are sampled as one grid, and a product with the weights sums them up.
