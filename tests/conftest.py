@@ -6,6 +6,10 @@ import sys
 
 import pytest
 from dovetail.plugin.loader import load_plugins
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+settings.load_profile("untimed")
 
 FILE = """
 backend: test-fp16
