@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail_bpu_int8.vendor import report_command
+from dovetail_bpu_int8.vendor.latency import known_rates
 from dovetail_bpu_int8.vendor.report import hb_report
 
 from .vendor_files import NET, model_of
@@ -92,7 +93,7 @@ def test_cosine_similarities_are_those_of_the_layers():
     assert all(0.99 < rows[name] <= 1 for name in ("one", "act", "mid", "two", "three", "tail"))
     (output,) = report.outputs
     assert (output.output, output.cosine, output.verdict) == ("y", rows["tail"], "fine")
-    assert report.notes == ()
+    assert not any("cosine" in note for note in report.notes)
 
 
 def test_without_them_the_column_is_left_out_and_a_line_says_how_to_get_them():
@@ -127,7 +128,7 @@ def test_the_command(tmp_path, capsys):
     assert [title.strip() for title in lines[0].split("  ") if title.strip()] == COLUMNS
     assert lines[1].split()[:4] == ["one", "BPU", "id(0)", "Conv"]
     assert "The quantify model output:" in lines
-    assert lines[-3].split()[0] == "y"
+    assert lines[lines.index("The quantify model output:") + 2].split()[0] == "y"
     assert lines[-3].endswith("fine")
     assert lines[-1].startswith("Quantize and Dequantize at the borders, on the CPU: 4 values")
     assert main(["hb-report", str(tmp_path / "out"), "--json"]) == 0
@@ -158,3 +159,26 @@ def test_a_result_for_something_else(tmp_path, capsys):
 def test_python_users_have_it_beside_the_other_functions(tmp_path):
     compiled(layers=False).save(tmp_path / "out")
     assert dovetail.hb_report(tmp_path / "out").nodes[0].on == "BPU"
+
+
+def test_latency_is_predicted_for_every_subgraph():
+    report = hb_report(compiled(march="bayes,arithmetic=floats", layers=False))
+    rates = known_rates()["bayes"]
+    one, two = report.predictions
+    assert [prediction.subgraph for prediction in report.predictions] == ["id(0)", "id(1)"]
+    assert one.fps == pytest.approx(1e6 / one.latency) and one.latency > two.latency > 0
+    assert one.line().startswith("id(0): 0.0") and one.line().endswith("MB from and to memory")
+    assert any(f"predicted for {rates.device} by a model of 7 nets" in note for note in report.notes)
+    assert report.as_dict()["predictions"][0]["ddr"] == one.ddr
+
+
+def test_a_march_without_figures_has_no_prediction():
+    report = hb_report(compiled(march="nash", layers=False))
+    assert not report.predictions
+    assert any("no public figures with logs of nash" in note for note in report.notes)
+
+
+def test_operators_in_several_nodes_are_not_predicted():
+    report = hb_report(compiled(layers=False))
+    assert not report.predictions
+    assert any("--backend bpu-int8:march=bayes,arithmetic=floats" in note for note in report.notes)

@@ -13,7 +13,9 @@ from dovetail.planning.placement import HOST
 from dovetail.plugin import DovetailError
 from dovetail_onnx.signatures import find, input_name
 
+from dovetail_bpu_int8.vendor.latency import Prediction, caveats, known_rates, predict
 from dovetail_bpu_int8.vendor.thresholds import InputScale, input_scales
+from dovetail_bpu_int8.vendor.traffic import has_whole_operators, traffic_of
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -87,6 +89,7 @@ class HbReport:
         notes: What is missing in the tables, and how to get it.
         conversions: How many values are quantised or dequantised at the borders of the BPU, which the CPU does.
         converted_bytes: The size of what that gives, in bytes; extents that are not known count nothing.
+        predictions: Latency and memory traffic of every subgraph, where there are figures of the BPU to predict from.
     """
 
     nodes: Sequence[Row]
@@ -94,6 +97,7 @@ class HbReport:
     notes: Sequence[str] = ()
     conversions: int = 0
     converted_bytes: int = 0
+    predictions: Sequence[Prediction] = ()
 
     def table_rows(self) -> list[dict[str, str]]:
         """The nodes under the vendor's column titles; the columns of what is not known are left out."""
@@ -126,6 +130,7 @@ class HbReport:
             "notes": list(self.notes),
             "conversions": self.conversions,
             "converted_bytes": self.converted_bytes,
+            "predictions": [one.as_dict() for one in self.predictions],
         }
 
     def border_line(self) -> str:
@@ -156,7 +161,24 @@ def hb_report(result: CompiledModel | str | Path) -> HbReport:
     missing = not cosines or any(row.cosine is None for row in outputs)
     crossing = [join for join in plan.joins if join.kind in ("quantize", "dequantize")]
     size = sum(join.bytes or 0 for join in crossing)
-    return HbReport(rows, outputs, (_NO_COSINES,) if missing else (), len(crossing), size)
+    predictions, said = _predictions(result)
+    notes = [*((_NO_COSINES,) if missing else ()), *said]
+    return HbReport(rows, outputs, notes, len(crossing), size, predictions)
+
+
+def _predictions(result: CompiledModel) -> tuple[list[Prediction], list[str]]:
+    """Latency and memory traffic of the subgraphs, and how far to trust them."""
+    march = next(entry["options"]["march"] for entry in result.plan.backends if entry["name"] == _BACKEND)
+    rates = known_rates().get(march)
+    if rates is None:
+        known = ", ".join(known_rates())
+        return [], [f"latency is predicted for {known} alone: there are no public figures with logs of {march}"]
+    if not has_whole_operators(result):
+        return [], [
+            f"latency is predicted where operators are whole: --backend {_BACKEND}:march={march},arithmetic=floats"
+        ]
+    predictions = predict(traffic_of(result), rates)
+    return predictions, caveats(predictions, rates) if predictions else []
 
 
 def rows_of(plan: Plan) -> list[Row]:

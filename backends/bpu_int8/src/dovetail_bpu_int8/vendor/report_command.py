@@ -30,6 +30,8 @@ def run(args: argparse.Namespace) -> int:
     say(*_lines(report.table_rows()))
     say("", "The quantify model output:", *_lines(report.output_rows()))
     say("", report.border_line())
+    if report.predictions:
+        say("", "Predicted:", *(one.line() for one in report.predictions))
     for text in report.notes:
         note(f"note: {text}")
     return 0
