@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import dovetail
-from dovetail.compilation import Planner
+from dovetail.driver import Driver
 from dovetail.errors import GoalError
 from trained_nets.hearing import NETS as HEARING
 from trained_nets.language import NETS as LANGUAGE
@@ -38,7 +38,7 @@ def row(net, wheels, args):
     path = wheels.file(net.wheel, net.path)
     plain = dovetail.compile(path, args.backend, data=seen).verification.worst_snr_db
     compiles = 0
-    compile_ = Planner.compile
+    compile_ = Driver.compile
 
     def counted(*given, **more):
         nonlocal compiles
@@ -47,7 +47,7 @@ def row(net, wheels, args):
 
     start = time.perf_counter()
     said = "met"
-    with patch.object(Planner, "compile", counted):
+    with patch.object(Driver, "compile", counted):
         try:
             result = dovetail.compile(path, args.backend, data=seen, min_snr=args.min_snr)
         except GoalError as error:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail.compilation import Planner
+from dovetail.driver import Driver, compile_job
 from dovetail.errors import UsageError
-from dovetail.job import compile_job
 from dovetail.listing import BackendInfo, backends
 from dovetail.option_chain import OptionChain
 from dovetail.passes.context import Context
@@ -109,7 +108,7 @@ def plan(
     if ctx.request.data is not None:
         input_data(ctx.request.data).check(original)
     watch = instrumentation or Instrumentation(progress=progress and own_output()(progress))
-    decided = Planner(original, ctx, passes, watch).decide()[1]
+    decided = Driver(original, ctx, passes, watch).decide()[1]
     return chosen.planned(decided, original, ctx)
 
 

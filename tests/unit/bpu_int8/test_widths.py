@@ -4,7 +4,7 @@ import dovetail
 import numpy as np
 import onnx_ir as ir
 import pytest
-from dovetail.compilation import Planner
+from dovetail.driver import Driver
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
 from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, wish_entry
@@ -38,7 +38,7 @@ def planner():
         )
         ctx = Context(request, plugins=load_plugins())
         ctx.load_backends()
-        return Planner(model_of(body), ctx)
+        return Driver(model_of(body), ctx)
 
     return make
 

@@ -123,10 +123,21 @@ def test_a_pipeline_decides_again_by_itself():
     assert get_placement(opened.graph[-1]).backend == "host"
 
 
-def test_a_pipeline_that_has_changed_the_graph_by_then_cannot():
+def test_a_pipeline_that_has_changed_the_graph_decides_again_on_the_graph_as_it_was():
     ctx = Context(Request.of("gpu-fp16"), plugins=load_plugins())
+    opened = model()
     pipeline = Pipeline.parse("normalise,edge-kinds,place,assign-types,join", ctx.registry)
     pipeline.steps.append(LateRefusal("after"))
+    result = pipeline.run(opened, ctx)
+    assert [step.name for step in result.passes].count("place") == 2
+    compiled = dovetail.compile(model(), "gpu-fp16", pins="after=host", try_engines=False)
+    assert [node.op_type for node in opened.graph] == [node.op_type for node in compiled.model.graph]
+
+
+def test_a_pipeline_that_places_nothing_cannot_decide_again():
+    ctx = Context(Request.of("gpu-fp16"), plugins=load_plugins())
+    opened = model()
+    Pipeline.parse("normalise,edge-kinds,place,assign-types", ctx.registry).run(opened, ctx)
     with pytest.raises(DovetailError, match="pass 'late-refusal' refuses a placement") as raised:
-        pipeline.run(model(), ctx)
+        Pipeline([LateRefusal("after")]).run(opened, ctx)
     assert "compile the model" in raised.value.hint

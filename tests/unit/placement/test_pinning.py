@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from dovetail import api
-from dovetail.compilation import Planner
+from dovetail.driver import Driver
 from dovetail.errors import DovetailError
 from dovetail.passes import BackendChoice, Context, PinOrigin, Request
 from dovetail.planning.remark import assumed
@@ -96,7 +96,7 @@ def plan_of_a_file(node, **origin):
     request = Request((BackendChoice("cpu-bf16"),), pins=(pin,), pin_origins=origins)
     ctx = Context(request, plugins=load_plugins())
     ctx.load_backends()
-    return Planner(open_text(REFUSED, "m"), ctx).decide()[1]
+    return Driver(open_text(REFUSED, "m"), ctx).decide()[1]
 
 
 @pytest.mark.parametrize(

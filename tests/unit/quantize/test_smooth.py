@@ -94,15 +94,15 @@ def test_the_product_before_takes_it_up(data, plugins):
 
 def test_the_model_computes_the_same_in_floats(data, plugins):
     """What emitters are given has the same changes as what is carried out, before it is quantised."""
-    from dovetail.compilation import Planner
+    from dovetail.driver import Driver
     from dovetail.passes import Context, Request, compose
 
     for before in BEFORE.values():
         model = outlying(net(before))
         request = Request.of("npu", data=data, options={"refine": {"steps": ["equalise", "smooth"]}})
         ctx = Context(request, plugins=plugins)
-        planner = Planner(model, ctx)
-        work, plan = planner.decide()
+        driver = Driver(model, ctx)
+        work, plan = driver.decide()
         ctx.plan, ctx.decided = plan, work.clone()
         compose(ctx.registry, ("calibrate",), request, plugins).run(work, ctx)
         expected, found = (dovetail.compile(one, "host").run(data) for one in (model, ctx.decided))

@@ -46,13 +46,13 @@ def test_the_same_request_gives_the_same_engine(builder, convolution, monkeypatc
 
 
 def test_a_trial_builds_nothing(builder, convolution, own_cache):
-    from dovetail.compilation import Planner
+    from dovetail.driver import Driver
     from dovetail.passes import Context, Request
     from dovetail.plugin.loader import load_plugins
 
     ctx = Context(Request.of("tensorrt"), plugins=load_plugins())
     ctx.files_wanted = False
-    Planner(dovetail.open(convolution("2")), ctx).compile()
+    Driver(dovetail.open(convolution("2")), ctx).compile()
     assert not own_cache.exists()
 
 

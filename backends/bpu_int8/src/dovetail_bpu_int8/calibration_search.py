@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dovetail.compilation import Planner
+from dovetail.driver import Driver
 from dovetail.passes import Context
 from dovetail.passes.request import OBSERVER, BackendChoice
 from dovetail.planning.remark import Remark
@@ -104,7 +104,7 @@ def _cosine(job: CompileJob, request: Request, original: Run) -> float | None:
     ctx.load_backends()
     ctx.try_engines = ctx.files_wanted = False
     ctx.measured = job.ctx.measured
-    compiled = Planner(job.original, ctx, job.passes).compile()
+    compiled = Driver(job.original, ctx, job.passes).compile()
     if not any(_calibrated(held) for held in compiled.plan.values.values()):
         return None
     found: list[float] = []

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dovetail.compilation import Planner
+from dovetail.driver import Driver
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
 from dovetail.passes import Context
@@ -116,7 +116,7 @@ def _compiled(model: Model, ctx: Context) -> Model:
     """The model with all conversions, and with its regions where they are; nothing is built or loaded."""
     inner = Context(ctx.request, plugins=ctx.plugins)
     inner.try_engines = inner.files_wanted = False
-    return Planner(model, inner).compile().model
+    return Driver(model, inner).compile().model
 
 
 def _parts(model: Model, backend: str, planned: Collection[str]) -> Iterator[Region]:

@@ -70,8 +70,6 @@ class Context:
         current_pass: Name of the current pass, empty between passes.
         progress: Called by slow passes with (what, done, total); None if there is no listener.
         refusals: What was refused in earlier rounds of deciding; passes add to it with `refuse`.
-        decided_outside: Whether the caller runs pipelines again when something is refused; otherwise that is an error
-            where a pipeline cannot do it itself.
         remedies_for: Names of nodes for which strategies shall say what might bring them to their backends.
         remedies: What they said, by name of the node, with the names of the backends.
         plan: The plan that is being carried out, if one is.
@@ -82,7 +80,6 @@ class Context:
         decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
         holdings: The quantised forms of values, with their parameters, once they are calibrated.
         artifacts: What backends made of their regions in this round, if anything.
-        unedited: A copy of the graph before the edits of this round, if there were any.
         asked: Overrides by options, by name of a node of the main graph: `high`, `low` or an element type that the
             strategy of its backend knows, and what asks for it (`--min-snr 30`).
         kept: Results that stay valid when the model is decided again, such as engines and ranges, by pass name.
@@ -107,7 +104,6 @@ class Context:
         self.kept: dict[str, Any] = {}
         self.measured: dict[str, Any] = {}
         self.refusals = Refusals()
-        self.decided_outside = False
         self.plan: Plan | None = None
         self.try_engines: bool | None = None
         self.files_wanted = True
@@ -138,7 +134,6 @@ class Context:
         self.joins: list[Join] = []
         self.artifacts: ArtifactFolder | None = None
         self.holdings: list[Holding] = []
-        self.unedited: Model | None = None
         self.refusals.fresh = False
 
     @cached_property

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.frontends import give_dialect
 from dovetail.passes.base import Pass
-from dovetail.passes.decide_loop import DecideLoop
 from dovetail.passes.guards import Interface, call_hook
 from dovetail.passes.instrumentation import ALL, Instrumentation
 from dovetail.passes.nested import check_anchors, regions_under
 from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
-from dovetail.passes.steps import Fixpoint, Nested, Step
+from dovetail.passes.steps import Fixpoint, Nested, Step, passes_in
 from dovetail.planning.remark import Remark
 from dovetail.plugin.isolation import described, foreign_output
 
@@ -34,7 +33,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Manager:
-    """Runs one pipeline once.
+    """Runs the steps of a pipeline once; `dovetail.driver` decides again what they refuse.
 
     Args:
         pipeline: The steps.
@@ -51,12 +50,15 @@ class Manager:
         self._handed_on = False
         self._where = ""  # of the region that a nested pipeline is in, for messages
 
-    def run(self, model: Model) -> Result:
-        """Run every step over `model`, in place.
+    def run(self, model: Model, start: int = 0, stop: int | None = None) -> Result:
+        """Run the steps from `start` to `stop` over `model`, in place.
+
+        The run ends early behind a step that refused a decision; the result says so, and the caller decides again.
 
         Raises:
             DovetailError: The model is invalid, a pass refused it, failed, or left it invalid, or a hook changed it.
         """
+        steps = self._pipeline.steps[:stop]
         self._watch.check_names(self._pipeline.names())
         self._ctx.model = self._model = model
         give_dialect(model, self._ctx.registry)
@@ -65,35 +67,25 @@ class Manager:
         check_anchors(self._pipeline.steps, model, self._ctx)
         if model.revision == 0:
             self._ctx.pipelines.clear()
-        first = next(self._pipeline.passes(), None)
+        first = next(passes_in(steps[start:]), None)
         if first is not None and not first.takes_anything:
             self._verify()
         result = Result(model, remarks=self._ctx.remarks)
-        loop = DecideLoop(self._pipeline.steps, model, self._ctx)
-        position: int | None = 0
-        while position is not None and position < len(self._pipeline):
-            step = self._pipeline.steps[position]
+        for position, step in enumerate(steps[start:], start):
             self._position = position
-            following = next(iter(self._pipeline.steps[position + 1 :]), None)
+            following = next(iter(steps[position + 1 :]), None)
             # What is handed on as it was to a pass that takes anything, too, is verified behind that.
             self._handed_on = isinstance(following, Pass) and following.takes_anything
-            self._progress(_name_of(step), position)
-            loop.enter(position)
+            self._progress(str(step) if isinstance(step, (Fixpoint, Nested)) else step.name, position)
             result.passes.append(self._step(step))
             if self._stopped_after:
                 break
-            position = loop.next(position)
-        result.refused = position is None
-        if result.refused and not self._ctx.decided_outside:
-            raise DovetailError(
-                f"pass {_name_of(step)!r} refuses a placement, and this pipeline cannot decide again",
-                "run the passes from place on in one pipeline, or compile the model",
-            )
+            if self._ctx.refusals.fresh:
+                result.refused = True
+                return result
         self._progress("", len(self._pipeline))
-        self._ctx.pipelines.append(str(self._pipeline))
+        self._ctx.pipelines.append(",".join(map(str, steps[start:])))
         result.stopped_after = self._stopped_after
-        if self._watch.finished:
-            self._watch.finished(result)
         return result
 
     def _progress(self, what: str, done: int) -> None:
@@ -256,10 +248,6 @@ class Manager:
             path, weights = self._watch.reproducer, self._watch.reproducer_weights
             hint += f"; {describe_saved(path, self._source, self._pipeline, self._ctx, what, weights)}"
         return DovetailError(f"pass {pass_.name!r} of {owner}{self._where} {what}", hint)
-
-
-def _name_of(step: Step) -> str:
-    return str(step) if isinstance(step, (Fixpoint, Nested)) else step.name
 
 
 class _Verified:

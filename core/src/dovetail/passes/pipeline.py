@@ -46,7 +46,7 @@ class Pipeline:
     def run(
         self, model: Model, context: Context | Request | None = None, instrumentation: Instrumentation | None = None
     ) -> Result:
-        """Run every step over `model`, in place.
+        """Run every step over `model`, in place; from `place` on again, for as long as a pass refuses a decision.
 
         Args:
             model: The model to change.
@@ -54,16 +54,17 @@ class Pipeline:
             instrumentation: What to print, verify and write on the way; verifies after each change by default.
 
         Raises:
-            DovetailError: A pass refused the model, failed, or left it invalid.
+            DovetailError: A pass refused the model, failed, or left it invalid; or a pass refused a decision, and this
+                pipeline has no pass that decides.
         """
+        from dovetail.driver import run_pipeline
         from dovetail.passes.context import Context
-        from dovetail.passes.manager import Manager
 
         if not isinstance(context, Context):
             from dovetail.plugin.loader import load_plugins
 
             context = Context(context, plugins=load_plugins())
-        return Manager(self, context, instrumentation).run(model)
+        return run_pipeline(self, model, context, instrumentation)
 
     def passes(self) -> Iterator[Pass]:
         """Return every pass in order, including those in fixpoints and nested pipelines."""

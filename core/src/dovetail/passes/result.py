@@ -61,7 +61,7 @@ class Result:
         passes: The result of every step, in order.
         remarks: All remarks of the run.
         stopped_after: The pass after which the run stopped on request, or empty.
-        refused: The run stopped because a pass refused a decision that this pipeline cannot make again.
+        refused: The run stopped because a pass refused a decision.
     """
 
     model: Model

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from dovetail.errors import DovetailError
 from dovetail.planning.remark import Remark
 
 K = TypeVar("K")
 
 _NONE: Mapping[str, Refused] = MappingProxyType({})
+_MOST_ROUNDS = 16
+"""Rounds after which a backend that still refuses something is left out. Usual models take four at most."""
 
 
 class Refused(NamedTuple):
@@ -64,6 +67,26 @@ class Refusals:
     def give_up(self, backend: str, refused: Refused) -> None:
         """Leave a backend out: it refuses something in every round, without an end in sight."""
         self._add(self._given_up, backend, refused)
+
+    def next_round(self) -> None:
+        """Count a round of decisions; after too many, leave out the backends that still refuse something.
+
+        Raises:
+            DovetailError: All of them are left out already.
+        """
+        self.rounds += 1
+        if self.rounds < _MOST_ROUNDS:
+            return
+        wanted = [name for name in self.backends() if self.given_up(name) is None]
+        if not wanted:
+            raise DovetailError(
+                f"no end of deciding: something is refused in each of {self.rounds} rounds",
+                "report it with the model and the backend files",
+            )
+        for name in wanted:
+            why = f"it was left out: it refused nodes in {self.rounds} rounds without an end"
+            remark = Remark("failed", "", "decide", "given-up", f"{name}: {why}")
+            self.give_up(name, Refused(why, (remark,)))
 
     def _add(self, known: dict[K, Refused], key: K, refused: Refused) -> None:
         if key not in known:

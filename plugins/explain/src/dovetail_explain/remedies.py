@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.compilation import Planner
 from dovetail.counting import counted
+from dovetail.driver import Driver
 from dovetail.errors import DovetailError, PinError
 from dovetail.passes import Context, Request
 from dovetail.planning.selectors import parse_pin
@@ -66,10 +66,10 @@ class Trials:
     def __init__(self, model: Model, request: Request, plugins: PluginSet, names: Collection[str]):
         ctx = Context(request, plugins=plugins)
         self._model, self._request, self._plugins = model, request, plugins
-        self._planner = Planner(model, ctx)
-        self._planner.prepare()
+        self._driver = Driver(model, ctx)
+        self._driver.prepare()
         ctx.remedies_for = names
-        self._plan = self._planner.decide()[1]
+        self._plan = self._driver.decide()[1]
         self._of_strategies, ctx.remedies, ctx.remedies_for = ctx.remedies, {}, ()
         self.backends: Sequence[Backend] = ctx.backends
         self.made = 1
@@ -144,7 +144,7 @@ class Trials:
     def _decide(self, backend: str, remedy: Remedy) -> Plan:
         """The plan with a remedy. Only pins leave what the model is prepared for as it is."""
         if not remedy.edits and not remedy.options:
-            return self._planner.decide(pins=remedy.pins)[1]
+            return self._driver.decide(pins=remedy.pins)[1]
         choices = tuple(
             replace(choice, options={**choice.options, **remedy.options}) if choice.name == backend else choice
             for choice in self._request.backends
@@ -155,7 +155,7 @@ class Trials:
             pins=(*self._request.pins, *remedy.pins),
             edits=(*self._request.edits, *remedy.edits),
         )
-        return Planner(self._model, Context(changed, plugins=self._plugins)).decide()[1]
+        return Driver(self._model, Context(changed, plugins=self._plugins)).decide()[1]
 
 
 def _again(plan: Plan, node: PlannedNode) -> PlannedNode | None:

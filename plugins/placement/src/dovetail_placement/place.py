@@ -100,17 +100,14 @@ def _claims(model: Model, ctx: Context) -> Claiming:
 
 
 def _edit(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
-    """Make the edits that strategies want; the graph before them is kept for the next round of deciding."""
+    """Make the edits that strategies want; the next round of deciding begins with the graph before them."""
     known = {(edit.kind, edit.at, edit.side) for edit in ctx.edits}
     fresh = list(dict.fromkeys(edit for edit in edits if (edit.kind, edit.at, edit.side) not in known))
     if not fresh:
         return []
-    before, unedited = len(ctx.edits), model.clone()
+    before = len(ctx.edits)
     remarks = apply_edits(model, fresh, ctx)
-    if len(ctx.edits) == before:
-        return []
-    ctx.unedited = unedited
-    return remarks
+    return remarks if len(ctx.edits) > before else []
 
 
 def _refused(model: Model, flat: FlatGraph, ctx: Context) -> dict[str, dict[int, str]]:

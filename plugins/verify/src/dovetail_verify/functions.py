@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.api import AnyModel, requested
-from dovetail.compilation import Planner
 from dovetail.compiled import CompiledModel
+from dovetail.driver import Driver
 from dovetail.errors import UsageError
 from dovetail.option_chain import OptionChain
 from dovetail.passes.context import Context
@@ -141,6 +141,6 @@ def bisect(
     ctx = Context(request, plugins=plugins)
     ctx.load_backends()
     input_data(request.data).check(original)
-    planner = Planner(original, ctx, passes, Instrumentation(progress=progress))
-    trials = trials_of(original, planner.compile, "bisecting", request, ctx, progress)
+    driver = Driver(original, ctx, passes, Instrumentation(progress=progress))
+    trials = trials_of(original, driver.compile, "bisecting", request, ctx, progress)
     return rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dovetail
-from dovetail.compilation import Planner
 from dovetail.compiled import CompiledModel
+from dovetail.driver import Driver
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
@@ -98,7 +98,7 @@ def layers_of_request(
         DovetailError: The model cannot be prepared or run, or the data does not fit.
     """
     ctx.load_backends()
-    exact = Planner(original, ctx, passes, Instrumentation(progress=options.get("progress"))).prepare()
+    exact = Driver(original, ctx, passes, Instrumentation(progress=options.get("progress"))).prepare()
     engines = engines_of([ctx.host], ctx.registry)
     return find_layer_errors(original, exact, result, data, engines, **options)
 

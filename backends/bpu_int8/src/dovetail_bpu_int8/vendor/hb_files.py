@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compilation import Planner
+from dovetail.driver import Driver
 from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import Artifact, DovetailError
 from dovetail_lowering import lower
@@ -122,7 +122,7 @@ def _plan(model: Model, region: EmittedRegion, outputs: str) -> Plan:
 def _planned(model: Model, request: Request, region: EmittedRegion) -> Plan:
     ctx = Context(request, plugins=region.context.plugins)
     ctx.load_backends()
-    return Planner(model.clone(), ctx).decide()[1]
+    return Driver(model.clone(), ctx).decide()[1]
 
 
 def _read_back(folder: Path, model: Model, region: EmittedRegion, settled: Mapping[str, Settled]) -> list[str]:
