@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import PluginWarning, calling, require
+from dovetail.plugin.contracts import made, overrides
+from dovetail.plugin.isolation import PluginWarning
 
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Table
@@ -40,22 +41,22 @@ class Chosen(NamedTuple):
     suffixes: list[str]
 
 
-def installed(table: Table, required: Collection[str]) -> Iterator[Installed]:
+def installed(table: Table, contract: type) -> Iterator[Installed]:
     """Everything in a table, sorted by name; what is at fault is left out with a warning.
 
     Args:
         table: Holds classes that are called without arguments, and whose objects have `suffixes`.
-        required: What else the objects must have.
+        contract: The base class of these.
     """
     for name in table:
         who = table.title(name)
         try:
-            yield Installed(who, _checked(table, name, who, required))
+            yield Installed(who, _checked(table, name, who, contract))
         except DovetailError as error:
             warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=4)
 
 
-def chosen_for(path: Path, table: Table, required: Collection[str], verb: str) -> Chosen:
+def chosen_for(path: Path, table: Table, contract: type, verb: str) -> Chosen:
     """What has the longest suffix that the name of a file ends with, and the method `verb`.
 
     Raises:
@@ -63,8 +64,8 @@ def chosen_for(path: Path, table: Table, required: Collection[str], verb: str) -
     """
     by_suffix: dict[str, Installed] = {}
     clashes: dict[str, DovetailError] = {}
-    for found in installed(table, required):
-        for suffix in found.made.suffixes if hasattr(found.made, verb) else ():
+    for found in installed(table, contract):
+        for suffix in found.made.suffixes if overrides(found.made, contract, verb) else ():
             other = by_suffix.setdefault(suffix, found)
             if other is not found:
                 kind = f"files of the suffix {suffix}" if suffix else "files of any other suffix"
@@ -76,14 +77,11 @@ def chosen_for(path: Path, table: Table, required: Collection[str], verb: str) -
     return Chosen(by_suffix.get(suffix), suffix, sorted(filter(None, by_suffix)))
 
 
-def _checked(table: Table, name: str, who: str, required: Collection[str]) -> Any:
-    make = table[name]
-    with calling(who):
-        made = make()
-    suffixes = getattr(made, "suffixes", None)
+def _checked(table: Table, name: str, who: str, contract: type) -> Any:
+    found: Any = made(table[name], who, contract)
+    suffixes = found.suffixes
     if not (isinstance(suffixes, tuple) and suffixes and all(isinstance(suffix, str) for suffix in suffixes)):
         raise DovetailError(f"{who}: 'suffixes' is not a tuple of texts", "see docs/plugins.md")
     if undotted := [suffix for suffix in suffixes if suffix and not suffix.startswith(".")]:
         raise DovetailError(f"{who}: the suffix '{undotted[0]}' does not start with a dot", "see docs/plugins.md")
-    require(made, who, required)
-    return made
+    return found

@@ -13,7 +13,6 @@ from dovetail.gc_pause import gc_paused
 from dovetail.passes.context import Context, Mark
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.manager import Manager
-from dovetail.passes.pipeline import Pipeline
 from dovetail.passes.result import Result
 from dovetail.passes.steps import passes_in
 from dovetail.planning.holdings import holdings_document
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.option_chain import OptionChain
     from dovetail.passes import Pass, Request
+    from dovetail.passes.pipeline import Pipeline
     from dovetail.planning.plan import Plan
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.options import Asked
@@ -182,9 +182,7 @@ class Driver:
             if carry_out:
                 ctx.plan = plan
                 keep_keys(work)
-                ctx.decided = (
-                    work.clone() if any(getattr(backend, "artifacts", ()) for backend in ctx.backends) else None
-                )
+                ctx.decided = work.clone() if any(backend.artifacts for backend in ctx.backends) else None
                 self._run(work, "carry out")
         result, self._result = self._result, None
         if self._watch.finished and result is not None:
@@ -245,7 +243,14 @@ def compile_job(
     ctx = Context(request, plugins=plugins)
     ctx.load_backends()
     ctx.try_engines = try_engines
-    once = _Once(keep)
+    kept: CompiledModel | None = None
+
+    def once(compiled: CompiledModel) -> None:
+        nonlocal kept
+        if keep is not None and compiled is not kept:
+            kept = compiled
+            keep(compiled)
+
     runner = runner_class(ctx.registry)
     tried = runner.tried(ctx) if runner is not None else {}
     printing = progress and own_output()(progress)
@@ -285,16 +290,3 @@ def compile_job(
         raise
     once(compiled)
     return compiled
-
-
-class _Once:
-    """Calls a function with a result unless that was the last one it was called with."""
-
-    def __init__(self, function: Callable[[CompiledModel], None] | None):
-        self._function = function
-        self._last: CompiledModel | None = None
-
-    def __call__(self, compiled: CompiledModel) -> None:
-        if self._function is not None and compiled is not self._last:
-            self._last = compiled
-            self._function(compiled)

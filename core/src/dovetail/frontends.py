@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from dovetail.by_suffix import Installed, chosen_for, installed
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.model import Model
+from dovetail.plugin.contracts import overrides
+from dovetail.plugin.frontend import Frontend
 from dovetail.plugin.isolation import calling, described, foreign_output
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 
 _WAY_OUT = "pip install dovetail-onnx, which reads ONNX models"
-_REQUIRED = ("read",)
 _OBJECTS = "an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model file"
 
 
@@ -63,7 +64,7 @@ def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
     """
     plugins = _plugins(plugins)
     registry = plugins.registry
-    found, suffix, suffixes = chosen_for(path, registry.frontend, _REQUIRED, "read")
+    found, suffix, suffixes = chosen_for(path, registry.frontend, Frontend, "read")
     if str(path) != "-":
         check_regular(path)
     if found is None:
@@ -100,7 +101,7 @@ def open_object(source: object, registry: Registry, path: Path | None = None) ->
 
 def _converted(source: object, registry: Registry, path: Path | None) -> Model | None:
     """Return what the first front end that knows the type of `source` makes of it; None if none does."""
-    able = [found for found in _installed(registry) if hasattr(found.made, "convert")]
+    able = [found for found in _installed(registry) if overrides(found.made, Frontend, "convert")]
     if not able:
         raise DovetailError(f"no front end takes {type(source).__name__}", _WAY_OUT)
     for found in able:
@@ -118,7 +119,7 @@ def open_declared(path: Path, registry: Registry) -> Model:
         DovetailError: The file cannot be read, or no front end reads such files.
     """
     for found in _installed(registry):
-        if hasattr(found.made, "open_declared"):
+        if overrides(found.made, Frontend, "open_declared"):
             with calling(found.who):
                 model: Model = found.made.open_declared(path)
             return model
@@ -127,7 +128,7 @@ def open_declared(path: Path, registry: Registry) -> Model:
 
 def dialect_of(registry: Registry) -> Dialect | None:
     """The dialect of models that were built in memory: that of the first front end that has one; None if none has."""
-    return next((found.made.dialect for found in _installed(registry) if hasattr(found.made, "dialect")), None)
+    return next((found.made.dialect for found in _installed(registry) if found.made.dialect is not None), None)
 
 
 def give_dialect(model: Model, registry: Registry) -> None:
@@ -162,12 +163,12 @@ def _plugins(plugins: PluginSet | None) -> PluginSet:
 
 
 def _installed(registry: Registry) -> Iterator[Installed]:
-    return installed(registry.frontend, _REQUIRED)
+    return installed(registry.frontend, Frontend)
 
 
 def _read(path: Path, found: Installed, registry: Registry) -> Model:
     """Read a file, and check the model that comes of it."""
-    words_errors = hasattr(found.made, "dialect")
+    words_errors = found.made.dialect is not None
     try:
         with foreign_output(found.who):
             given = found.made.read(path)

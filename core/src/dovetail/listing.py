@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.backend import BackendSummary
 from dovetail.plugin.engine import make_engine
-from dovetail.plugin.isolation import calling, require
+from dovetail.plugin.isolation import calling
 
 if TYPE_CHECKING:
-    from dovetail.plugin.backend import Backend, BackendSummary
+    from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.registry import Registry
 
@@ -64,9 +65,8 @@ def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
     who, format_ = named_format_of(registry, source)
     with calling(who):
         seen = format_.peek(source)
-    require(
-        seen, f"what {who} sees in {source.name}", ("summary", "engines", "device"), "`peek` gives a BackendSummary"
-    )
+    if not isinstance(seen, BackendSummary):
+        raise DovetailError(f"{who} sees {type(seen).__name__} in {source.name}", "`peek` gives a BackendSummary")
     return seen
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dovetail.by_suffix import Installed, chosen_for, installed
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin.isolation import calling
+from dovetail.plugin.results import Recognition, ResultStore
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_REQUIRED = ("save", "load")
 _WAY_OUT = "pip install dovetail-results, which saves results in folders and plans in files"
 
 
@@ -49,7 +49,7 @@ def _chosen(path: str | Path, verb: str, registry: Registry | None) -> Installed
     if not str(path).strip():
         raise UsageError("the output has an empty name", "name a file or folder; `.` is the current folder")
     registry = registry or load_plugins().registry
-    found = chosen_for(Path(path), registry.result_store, _REQUIRED, verb).found
+    found = chosen_for(Path(path), registry.result_store, ResultStore, verb).found
     if found is None:
         raise DovetailError(f"{path}: no store of results and plans is installed for it", _WAY_OUT)
     return found
@@ -84,8 +84,7 @@ def check_store(path: Path, plugins: PluginSet) -> None:
         DovetailError: No store has such paths, or the one that has refuses this one.
     """
     with store_for(path, "save", plugins.registry) as store:
-        if hasattr(store, "check"):
-            store.check(path)
+        store.check(path)
 
 
 def recognised(job: CompileJob) -> Recognition:
@@ -93,14 +92,13 @@ def recognised(job: CompileJob) -> Recognition:
     from dovetail.plugin.results import Recognition
 
     answers = []
-    for who, store in installed(job.ctx.registry.result_store, _REQUIRED):
-        if hasattr(store, "recognise"):
-            with calling(who):
-                answer = store.recognise(job)
-                if not isinstance(answer, Recognition):
-                    returned = type(answer).__name__
-                    raise DovetailError(f"{who} recognises with {returned}", "`recognise` returns a Recognition")
-            answers.append((who, answer))
+    for who, store in installed(job.ctx.registry.result_store, ResultStore):
+        with calling(who):
+            answer = store.recognise(job)
+            if not isinstance(answer, Recognition):
+                returned = type(answer).__name__
+                raise DovetailError(f"{who} recognises with {returned}", "`recognise` returns a Recognition")
+        answers.append((who, answer))
 
     def mark(compiled: CompiledModel) -> None:
         for who, answer in answers:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.by_suffix import chosen_for
 from dovetail.errors import DovetailError
+from dovetail.plugin.frontend import Frontend
 from dovetail.plugin.isolation import named_errors
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def write_file(
     from dovetail.plugin.loader import load_plugins
 
     registry = registry or load_plugins().registry
-    found = chosen_for(path, registry.frontend, ("read",), "write").found
+    found = chosen_for(path, registry.frontend, Frontend, "write").found
     if found is None:
         why = f"{path}: no front end writes such files"
         raise DovetailError(why, "pip install dovetail-onnx, which writes ONNX models")

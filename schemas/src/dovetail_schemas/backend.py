@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
-from dovetail.plugin import Refusal
+import dovetail.plugin
+from dovetail.plugin import Border, Refusal
 
 from dovetail_schemas.limits import Limit
 from dovetail_schemas.policy_file import Policies
@@ -24,21 +25,6 @@ if TYPE_CHECKING:
 _SPLIT = ("nodes", "inputs", "outputs", "constants")
 _LARGEST = re.compile(r"(?:\d*\.\.)?(\d+)")
 _WIDE_OR_NARROW = frozenset({"int16", "uint16", "int4", "uint4", "int2", "uint2"})
-
-
-class Border(NamedTuple):
-    """Where the conversions at the border of a region stand.
-
-    Attributes:
-        into: Those of its inputs.
-        out: Those of its outputs.
-        floats: `low` if floats cross the border in the type in which they are computed and read, `high` if in the high
-            precision.
-    """
-
-    into: Literal["inside", "outside"] = "outside"
-    out: Literal["inside", "outside"] = "outside"
-    floats: Literal["low", "high"] = "low"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +55,7 @@ class RegionRule:
 
 
 @dataclass(frozen=True)
-class Backend:
+class Backend(dovetail.plugin.Backend):
     """A backend with its options chosen.
 
     Attributes:
@@ -114,27 +100,27 @@ class Backend:
     high: str | None
     accumulate: str | None
     typed: Literal["strict", "hint"]
-    widened: tuple[str, ...]
+    widened: tuple[str, ...] = field()
     opset: tuple[int, int]
     dynamic: Literal["refuse", "accept", "profile", ""]
     dynamic_source: str
-    open_cost: str
+    open_cost: str = field()
     open_facts: frozenset[str]
-    options: Mapping[str, tuple[str, ...]]
+    options: Mapping[str, tuple[str, ...]] = field()
     chosen: Mapping[str, str]
-    idle_options: frozenset[str]
+    idle_options: frozenset[str] = field()
     types: Mapping[str, TypeSpec]
     region: RegionRule
-    border: Border
-    refine: tuple[str, ...]
+    border: Border = field()
+    refine: tuple[str, ...] = field()
     strategy: str
     min_region: int
-    regions: str
-    place: Mapping[str, object]
+    regions: str = field()
+    place: Mapping[str, object] = field()
     place_sources: Mapping[str, str] = field(repr=False)
     engines: tuple[str, ...]
-    artifacts: tuple[str, ...]
-    arithmetic: Literal["floats", "integers"]
+    artifacts: tuple[str, ...] = field()
+    arithmetic: Literal["floats", "integers"] = field()
     source: str
     files: tuple[Source, ...] = field(repr=False)
     _rules: Mapping[tuple[str, str], Rule] = field(repr=False)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dovetail.plugin import FindFile, Source
+from dovetail.plugin import Border, FindFile, Source
 
-from dovetail_schemas.backend import Backend, Border, RegionRule
+from dovetail_schemas.backend import Backend, RegionRule
 from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Limit, parse_limits

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.plugin import BackendFormat
+
 from dovetail_schemas.errors import FileName, SchemaError
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, BackendSummary, FindFile, Source
 
 
-class BackendYaml:
+class BackendYaml(BackendFormat):
     """Backends as YAML files."""
 
     suffix = ".backend.yaml"

@@ -12,7 +12,7 @@ import pytest
 from dovetail.ir.formats import format_of
 from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
-from dovetail.plugin import Artifact, Availability, Call, EngineError, Executed, Reads
+from dovetail.plugin import Artifact, Availability, Call, Emitter, Engine, EngineError, Executed, Reads, Session
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 BACKEND = """
@@ -28,7 +28,7 @@ emit: {engines: [ENGINES], artifacts: [calls]}
 """
 
 
-class Calls:
+class Calls(Emitter):
     """Gives calls; with files where a subclass says so."""
 
     files = ()
@@ -43,7 +43,7 @@ class Compiles(Calls):
     files = ("net.program",)
 
 
-class Programs:
+class Programs(Engine):
     """An engine for such files, which answers with ones; it refuses what was not compiled."""
 
     name = "programs"
@@ -60,7 +60,7 @@ class Programs:
         return Ones(region.model.graph.outputs, node.name)
 
 
-class Ones:
+class Ones(Session):
     def __init__(self, outputs, node):
         self._outputs, self._node = list(outputs), node
 

@@ -3,7 +3,7 @@
 import dovetail
 import numpy as np
 import pytest
-from dovetail.plugin import Artifact
+from dovetail.plugin import Artifact, Emitter
 from onnx import TensorProto, helper, numpy_helper
 
 BACKEND = """
@@ -23,7 +23,7 @@ emit: {engines: [onnxruntime-cpu], artifacts: [looks], arithmetic: ARITHMETIC}
 """
 
 
-class Looks:
+class Looks(Emitter):
     """Notes what it was given."""
 
     seen = []

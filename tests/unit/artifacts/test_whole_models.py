@@ -5,7 +5,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import pytest
-from dovetail.plugin import Artifact, DovetailError, EngineError, StandIn
+from dovetail.plugin import Artifact, DovetailError, Emitter, EngineError, StandIn
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 BACKEND = """
@@ -22,7 +22,7 @@ emit: {engines: [onnxruntime-cpu], artifacts: [listing]}
 PRODUCTS = {"conv_1", "conv_2", "conv_3", "dense_1", "dense_2"}
 
 
-class Listing:
+class Listing(Emitter):
     """Lists what it was asked for; subclasses refuse something."""
 
     whole = True

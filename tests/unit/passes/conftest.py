@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import dovetail.ir
 import pytest
 from dovetail.errors import DovetailError
+from dovetail.plugin import Frontend
 from dovetail.plugin.registry import Registry
 
 
@@ -56,7 +57,7 @@ def _verify(model, changed=None):
         raise DovetailError("word 'bad' is not allowed")
 
 
-class WordsFrontend:
+class WordsFrontend(Frontend):
     """Reads what `Words.save` writes."""
 
     suffixes = (".onnx",)

@@ -10,7 +10,7 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import Context, Pipeline, Request
-from dovetail.plugin import Edit
+from dovetail.plugin import Edit, Editor
 
 ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
@@ -27,7 +27,7 @@ def plugins(monkeypatch):
     return found
 
 
-class Base:
+class Base(Editor):
     sides = ("before", "after")
 
 
@@ -71,7 +71,7 @@ class Stranger(After):
         return ["a node"]
 
 
-class Lacks:
+class Lacks(Editor):
     def apply(self, model, node, side, ctx):
         return []
 

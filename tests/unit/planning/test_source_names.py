@@ -9,7 +9,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir.verifier import verify_model
 from dovetail.planning.placement import from_source, set_origin
-from dovetail.plugin import Availability, EngineError, Reads, RegionModel
+from dovetail.plugin import Availability, Backend, Engine, EngineError, Reads, RegionModel
 from dovetail_onnx.opening import open_proto
 from dovetail_runtime.guard import guarded
 
@@ -63,7 +63,7 @@ def _small():
     return plugins
 
 
-class Small:
+class Small(Backend):
     name, summary, device = "small", "", "npu"
     low, high, accumulate = "float32", "float32", None
     opset, strategy, engines, facts = (13, 22), "autocast", ("onnxruntime-cpu",), ()
@@ -77,9 +77,6 @@ class Small:
 
     lists = takes
 
-    def takes_angles(self, domain, op_type):
-        return False
-
     def judge(self, opsets, facts):
         from dovetail.plugin import Refusal, Verdict
 
@@ -87,7 +84,7 @@ class Small:
         return lambda node, region=None: Verdict(True, policy="pass") if node.op_type == "Relu" else no
 
 
-class Picky:
+class Picky(Engine):
     name = "picky"
     reads = Reads(26, 13, frozenset({"float32"}))
 

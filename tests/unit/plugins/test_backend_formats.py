@@ -15,9 +15,9 @@ g (float[4] x) => (float[4] y) {
 
 BACKEND = """
 import json
-from dovetail.plugin import BackendSummary, DovetailError, Verdict
+from dovetail.plugin import Backend, BackendFormat, BackendSummary, DovetailError, Verdict
 
-class AcmeNpu:
+class AcmeNpu(Backend):
     name, summary, device = "acme-npu", "made for a test", "npu"
     low, high, accumulate = "float16", "float32", None
     opset, strategy, engines = (13, 26), "autocast", ("onnxruntime-cpu",)
@@ -35,13 +35,10 @@ class AcmeNpu:
 
     takes = lists
 
-    def takes_angles(self, domain, op_type):
-        return False
-
     def judge(self, opsets, facts):
         return lambda node, region=None: Verdict(node.op_type in self.operators, policy="lower")
 
-class Text:
+class Text(BackendFormat):
     suffix, endings = ".backend.json", (".json",)
 
     def name(self, source):

@@ -36,9 +36,10 @@ def toy(install, plugin, tmp_path):
     def make(body="proto", suffixes='(".toy",)', name="toy", distribution="acme", write=""):
         module = f"{distribution}_toy"
         text = (
-            "import onnx\nimport onnx_ir as ir\nfrom dovetail.errors import DovetailError\n"
+            "import onnx\nimport onnx_ir as ir\nfrom dovetail.plugin import DovetailError, Frontend\n"
             f"from dovetail.ir.model import Model\nTEXT = {PROTO!r}\n"
-            f"class Toy:\n    suffixes = {suffixes}\n    def read(self, path):\n        {BODIES.get(body, body)}\n"
+            f"class Toy(Frontend):\n    suffixes = {suffixes}\n"
+            f"    def read(self, path):\n        {BODIES.get(body, body)}\n"
         )
         if write:
             text += f"    def write(self, model, path, *, external, progress):\n        {write}\n"

@@ -63,16 +63,16 @@ class Former:
     form = act
 
 
-class Emitter:
+class Emitter(dovetail.plugin.Emitter):
     emit = act
 
 
-class Editor:
+class Editor(dovetail.plugin.Editor):
     sides = ("after",)
     apply = act
 
 
-class Front:
+class Front(dovetail.plugin.Frontend):
     suffixes = (".odd",)
     read = act
 
@@ -98,7 +98,7 @@ class Engine(OnnxRuntimeCpu):
         return Session(loaded) if NOW["at"] in ("run", "executed") else loaded
 
 
-class Session:
+class Session(dovetail.plugin.Session):
     def __init__(self, loaded):
         self._loaded = loaded
 

@@ -30,6 +30,7 @@ RAISES = tuple(WAYS)[:6]
 
 CODE = '''
 import sys
+import dovetail.plugin
 from dovetail.plugin import BackendSummary, DovetailError, Option, Recognition, Refusal, Verdict, hookimpl
 from dovetail_quantize.integers import parameters_of_range
 
@@ -50,7 +51,7 @@ class Observer:
     def parameters(self):
         return act() if AT == "observer parameters" else parameters_of_range(self.format, -1.0, 1.0)
 
-class Executor:
+class Executor(dovetail.plugin.Executor):
     def __init__(self, compiled):
         act() if AT == "executor" else None
         self.notes = []
@@ -63,7 +64,7 @@ class Conversion:
     def build(self, op, value, step):
         return act()
 
-class Store:
+class Store(dovetail.plugin.ResultStore):
     suffixes = (".odd",)
     def save(self, compiled, path, *, external=None, progress=None):
         act() if AT == "store save" else path.write_text("odd")
@@ -74,7 +75,7 @@ class Store:
     def recognise(self, job):
         return act() if AT == "store recognise" else Recognition(None, lambda compiled: None)
 
-class Format:
+class Format(dovetail.plugin.BackendFormat):
     suffix, endings = ".oddlist", ()
     def name(self, source):
         return act() if AT == "format name" else "listed"
@@ -113,7 +114,7 @@ class Odd(Option):
 
 COMMAND, OPTION = Command(), Odd()
 
-class Backend:
+class Backend(dovetail.plugin.Backend):
     name, summary, device = "odd-npu", "It is odd.", "npu"
     low, high, accumulate = "float32", "float32", None
     opset = (13, 22)
@@ -137,7 +138,7 @@ class Backend:
             return Verdict(node.op_type == "Conv", (Refusal("no", "odd"),), policy="pass")
         return verdict
 
-class Emitter:
+class Emitter(dovetail.plugin.Emitter):
     def emit(self, region, folder):
         from dovetail.plugin import Artifact, StandIn
         return Artifact((), StandIn("Program", "com.odd", {{}}, into=("odd-conversion",), out=()))

@@ -16,12 +16,12 @@ from types import SimpleNamespace
 from dovetail.compiled import CompiledModel
 from dovetail.errors import DovetailError
 from dovetail.planning.plan import Plan
-from dovetail.plugin import Recognition
+from dovetail.plugin import Recognition, ResultStore
 
 ROW = {{'operator': 'Any', 'backend': 'host', 'precision': '', 'nodes': 1}}
 shelf, marked = {{}}, []
 
-class Shelf:
+class Shelf(ResultStore):
     suffixes = {suffixes}
 
     def save(self, compiled, path, *, external=None, progress=None):
@@ -38,6 +38,15 @@ class Shelf:
         return Recognition(shelf.get("known"), marked.append)
 
     {more}
+"""
+
+
+LACKS_LOAD = """
+from dovetail.plugin import ResultStore
+
+class Shelf(ResultStore):
+    suffixes = ('.shelf',)
+    save = print
 """
 
 
@@ -116,7 +125,7 @@ def test_what_a_store_raises_names_it(shelf):
     ("changes", "message"),
     [
         ({"suffixes": "('shelf',)"}, "result store 'shelf' of acme: the suffix 'shelf' does not start with a dot"),
-        ({"text": "class Shelf:\n    suffixes = ('.shelf',)\n    save = print"}, "'shelf' of acme has no load"),
+        ({"text": LACKS_LOAD}, "'shelf' of acme has no load"),
         ({"suffixes": "1 / 0"}, "cannot be loaded from acme_shelf:Shelf: ZeroDivisionError"),
     ],
 )

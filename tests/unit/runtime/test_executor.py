@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError, VerificationError
-from dovetail.plugin import Availability, Executed, Reads
+from dovetail.plugin import Availability, Engine, Executed, Reads, Session
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_regions.extraction import extract
@@ -23,13 +23,14 @@ CHAIN = "g (float[N] x) => (float[N] y) { a = Add(x, x) b = Neg(a) c = Mul(b, a)
 PRESENT = Availability(True)
 
 
-class Recorder:
+class Recorder(Engine):
     """An engine that delegates to the reference and writes down what it is asked."""
+
+    reads = Reads(26, 13, frozenset({"float32"}))
 
     def __init__(self, name, available=PRESENT, refuses=()):
         self.name, self._available, self._refuses = name, available, set(refuses)
         self.loaded, self.runs = [], 0
-        self.reads = Reads(26, 13, frozenset({"float32"}))
 
     def available(self):
         return self._available
@@ -42,7 +43,7 @@ class Recorder:
         return _Session(self, ReferenceEngine().load(region, options))
 
 
-class _Session:
+class _Session(Session):
     def __init__(self, engine, session):
         self.engine, self.session = engine, session
 

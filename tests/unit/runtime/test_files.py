@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 import pytest
+from dovetail.plugin import Engine
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
@@ -16,7 +17,7 @@ from dovetail_runtime.serialise import needs_file
 from .models import parse
 
 
-class Spy:
+class Spy(Engine):
     """An engine that writes down the files that it is given."""
 
     name = "spy"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.plugin import load_plugins
+from dovetail.plugin import Engine, Session, load_plugins
 from dovetail_onnx.opening import open_text
 from dovetail_runtime.executor import Executor
 from dovetail_runtime.timeline import Timeline
@@ -47,7 +47,7 @@ def test_results_are_the_same(executor, way):
             assert np.allclose(array, expected()[name])
 
 
-class Slow:
+class Slow(Engine):
     """Runs regions on ONNX Runtime; regions of Exp and Sqrt wait for each other."""
 
     name = "slow"
@@ -70,7 +70,7 @@ class Slow:
         return _Session(self, session, names)
 
 
-class _Session:
+class _Session(Session):
     def __init__(self, engine, session, names):
         self._engine, self._session, self._names = engine, session, names
 

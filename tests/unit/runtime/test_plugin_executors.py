@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
+from dovetail.plugin import Executor
 
 ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
@@ -14,7 +15,7 @@ DATA = ROOT / "examples" / "digits" / "test.npz"
 IMAGE = {"image": np.load(DATA)["image"][:1]}
 
 
-class Bad:
+class Bad(Executor):
     def __init__(self, compiled):
         self.compiled = compiled
 
@@ -35,7 +36,7 @@ class Unmade(Bad):
         raise OSError("no device")
 
 
-class Lacks:
+class Lacks(Executor):
     def __init__(self, compiled):
         pass
 
@@ -74,7 +75,7 @@ def test_a_compiled_model_runs_on_the_executor_that_is_named(plugins, tmp_path):
         ("bad", "executor 'bad' of this program gives no output 'probabilities'"),
         ("crashes", "executor 'crashes' of this program failed: SystemExit: 0"),
         ("unmade", "executor 'unmade' of this program failed: OSError: no device"),
-        ("lacks", "executor 'lacks' of this program has no run, executed"),
+        ("lacks", "executor 'lacks' of this program has no executed, run"),
     ],
 )
 def test_an_executor_that_breaks_its_contract_is_named(plugins, name, message):

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir.editing import insert_beside
 from dovetail.ir.fresh_names import FreshNames
-from dovetail.plugin import DovetailError
+from dovetail.plugin import DovetailError, Editor
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -25,7 +25,7 @@ def why_no_unit_conv(node: ir.Node, side: str) -> str:
     return "" if value.dtype == ir.DataType.FLOAT else "holds no floats"
 
 
-class UnitConv:
+class UnitConv(Editor):
     """Inserts a 1x1 convolution with one group per channel and weights of one, before or after a node.
 
     The toolchain quantises convolutions wherever it can, so that a passive operator beside one gets a threshold, and a

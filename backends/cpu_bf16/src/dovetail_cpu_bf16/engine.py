@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import Availability, Reads, RegionModel
+from dovetail.plugin import Availability, Engine, Reads, RegionModel
 from dovetail_runtime.serialise import source_of
 from dovetail_runtime.tensors import TENSOR_TYPES
 
@@ -30,7 +30,7 @@ _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 
 
-class OpenVinoCpu:
+class OpenVinoCpu(Engine):
     """OpenVINO's CPU plugin.
 
     A region with bfloat16 is compiled in OpenVINO's bfloat16 mode, with marks on the operations that the plan has in

@@ -13,7 +13,7 @@ import numpy as np
 import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
-from dovetail.plugin import Executed, RegionModel
+from dovetail.plugin import Executed, RegionModel, Session
 from dovetail_regions.extraction import extract_body
 
 from dovetail_cpu_bf16.refusals import refusal
@@ -29,7 +29,7 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _LARGE = 1 << 16
 
 
-class OpenVinoSession:
+class OpenVinoSession(Session):
     """A region compiled by OpenVINO.
 
     An infer request holds the inputs and outputs of one call, so every call takes its own from a pool. The pool grows

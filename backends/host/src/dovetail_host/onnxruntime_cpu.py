@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import Availability, EngineError, Executed, Reads, RegionModel
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
 from dovetail_runtime.reporting import NOT_REPORTED, follow_fusions, node_key
 from dovetail_runtime.serialise import needs_file, source_of, source_without_weights
 from dovetail_runtime.tensors import TENSOR_TYPES, type_name
@@ -40,7 +40,7 @@ _NODE = re.compile(r"node with name '([^']*)'|[Nn]ode \(([^)]*)\)|Node:\s*(\S+)|
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
 
-class OnnxRuntimeCpu:
+class OnnxRuntimeCpu(Engine):
     """ONNX Runtime's CPU provider.
 
     It computes most float16 operators in float32 between casts of its own, and bfloat16, for which it has no
@@ -168,7 +168,7 @@ class OnnxRuntimeCpu:
             raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
 
 
-class OnnxRuntimeSession:
+class OnnxRuntimeSession(Session):
     """A region loaded by ONNX Runtime."""
 
     def __init__(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import Availability, Executed, Reads, RegionModel
+from dovetail.plugin import Availability, Evaluator, Executed, Reads, RegionModel, Session
 from dovetail_runtime.reporting import NOT_REPORTED, node_key
 from dovetail_runtime.serialise import source_of
 from dovetail_runtime.tensors import TENSOR_TYPES, matches, value_type
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnx.reference import ReferenceEvaluator
 
 
-class ReferenceEngine:
+class ReferenceEngine(Evaluator):
     """The reference evaluator of onnx: NumPy expressions over arrays of the declared types.
 
     Option: `profile` (true: keep every intermediate, so that `executed()` reports its type).
@@ -70,7 +70,7 @@ class ReferenceEngine:
         return evaluate(node, inputs, opsets)
 
 
-class ReferenceSession:
+class ReferenceSession(Session):
     """A region loaded by the reference evaluator."""
 
     def __init__(self, evaluator: ReferenceEvaluator, region: RegionModel, profile: bool):

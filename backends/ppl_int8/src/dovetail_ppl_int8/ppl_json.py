@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import Artifact, DovetailError
+from dovetail.plugin import Artifact, DovetailError, Emitter
 from dovetail_lowering import lower
 
 from dovetail_ppl_int8.quant_info import op_info, quant_info
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MODEL, CONFIGURATION = "model.onnx", "ppl.json"
 
 
-class PplJson:
+class PplJson(Emitter):
     """Writes `model.onnx`, the whole model in float32, and `ppl.json`, which names values and nodes in it.
 
     PPL quantises by itself: it takes scales from the file, weights from the model, and computes every node in int8 that

@@ -16,7 +16,7 @@ _EMITTER = "tensorrt-engine"
 
 def makes_engines(backend: Backend) -> bool:
     """Whether the regions of a backend become engines of TensorRT."""
-    return _EMITTER in getattr(backend, "artifacts", ())
+    return _EMITTER in backend.artifacts
 
 
 def engine_backend(backends: Iterable[Backend], asked: str) -> Backend:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.placement import HOST, Placement, set_placement
-from dovetail.plugin import Artifact
+from dovetail.plugin import Artifact, Emitter
 from dovetail_artifacts.outlining import current_region, replace_region
 from dovetail_onnx.saving import save_model
 from dovetail_regions.regions import annotated_regions
@@ -38,7 +38,7 @@ _OPSET_DOMAIN_VERSION = 1
 _LARGEST_EMBEDDED = 1 << 30  # bytes; a file of ONNX ends at two gigabytes
 
 
-class EPContext:
+class EPContext(Emitter):
     """Writes `model_ctx.onnx` for ONNX Runtime with NVIDIA's provider, with the engines beside it or inside.
 
     Nodes that are not in engines stay as they are. ONNX Runtime refuses such a model without the provider, whereas
@@ -55,7 +55,7 @@ class EPContext:
         engines = {index: path for index, path in engines.items() if (path / DESCRIPTION).is_file()}
         if not engines:
             return Artifact()
-        embed = dict(getattr(region.backend, "chosen", {})).get(_OPTION) == _EMBEDDED
+        embed = region.backend.chosen.get(_OPTION) == _EMBEDDED
         size = sum((path / ENGINE).stat().st_size for path in engines.values())
         notes = [_BOOLEANS.format(one.index) for one in found if one.index in engines and _has_booleans(one)]
         if embed and size > _LARGEST_EMBEDDED:

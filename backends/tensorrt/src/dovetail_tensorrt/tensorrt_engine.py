@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import Artifact, Call, EngineError
+from dovetail.plugin import Artifact, Call, Emitter, EngineError
 
 from dovetail_tensorrt.bisecting import last_of_unbuildable
 from dovetail_tensorrt.builder import OpenExtents
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _TARGET = "target"
 
 
-class TensorRTEngine:
+class TensorRTEngine(Emitter):
     """Builds the engine of a region where a TensorRT is installed.
 
     What the parser refuses is placed elsewhere. Without a TensorRT, or without bounds of open extents, the region is
@@ -53,7 +53,7 @@ class TensorRTEngine:
             _say_what_is_open(region, "; ".join(profile.lost), profile.suggest)
             return Artifact(node=call)
         try:
-            asked = dict(getattr(region.backend, "chosen", {})).get(_TARGET, "")
+            asked = region.backend.chosen.get(_TARGET, "")
             target = target_of(found, asked, capability)
             note = partial(_note, ctx)
             make_engine(region.model, found, profile.bounds, target, workspace_of(ctx), folder, note=note)

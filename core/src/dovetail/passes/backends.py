@@ -10,7 +10,8 @@ from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin.backend import Backend
 from dovetail.plugin.backend_files import named_format_of
-from dovetail.plugin.isolation import calling, described, foreign_output, require
+from dovetail.plugin.contracts import class_of, derived
+from dovetail.plugin.isolation import calling, described, foreign_output
 
 if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice
@@ -60,7 +61,8 @@ def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
     if registry.backend.is_file(name):
         return load_backend_file(registry, found, choice.own_options)
     owner = registry.backend.entry(name).owner
-    return _made(registry.backend.title(name), owner, lambda: found(choice.own_options))
+    cls: Any = class_of(found, registry.backend.title(name), Backend)
+    return _made(registry.backend.title(name), owner, lambda: cls(choice.own_options))
 
 
 def asking(registry: Registry, backend: Backend) -> AbstractContextManager[None]:
@@ -96,6 +98,4 @@ def _made(what: str, owner: str, make: Callable[[], Backend]) -> Backend:
         raise
     except BaseException as error:
         raise DovetailError(f"{what} cannot be made: {described(error)}", f"report it to {owner}") from error
-    asked = (*Backend.__annotations__, *(name for name in vars(Backend) if not name.startswith("_")))
-    require(backend, what, asked, "see dovetail.plugin.Backend for what is asked of one")
-    return backend
+    return derived(backend, what, Backend)

@@ -20,13 +20,11 @@ from dovetail.plugin.backend import (
     Backend as Backend,
     BackendFormat as BackendFormat,
     BackendSummary as BackendSummary,
+    Border as Border,
     Fact as Fact,
     FindFile as FindFile,
     Judge as Judge,
-    RegionEnds as RegionEnds,
-    RegionLimits as RegionLimits,
     Source as Source,
-    SourceFiles as SourceFiles,
 )
 from dovetail.plugin.commands import Command as Command
 from dovetail.plugin.emitter import (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -63,20 +65,26 @@ class Judge(Protocol):
         """
 
 
-class Backend(Protocol):
+class Border(NamedTuple):
+    """Where the conversions at the border of a backend's regions stand.
+
+    Attributes:
+        into: Those of the inputs: `outside` if integers enter, `inside` if floats do.
+        out: Those of the outputs.
+        floats: `low` if floats cross the border in the type in which they are computed and read, `high` if in the high
+            precision.
+    """
+
+    into: Literal["inside", "outside"] = "outside"
+    out: Literal["inside", "outside"] = "outside"
+    floats: Literal["low", "high"] = "low"
+
+
+class Backend(ABC):
     """A backend with its options chosen, read from a file or written as a Python class.
 
     A class is registered as `registry.backend("acme-npu", "acme_npu.backend:AcmeNpu")` and called with the options that
     the user gave, a mapping of texts; it raises a DovetailError for an option that it does not have.
-
-    It may have attributes besides: `regions`, the name of its region former; `artifacts`, the names of its
-    emitters; `options`, the values of every option, which remedies try; `place`, the options of its strategy;
-    `border`, with `into` and `out`, each `outside` if integers enter or leave its regions and `inside` if floats
-    do, and `floats`, which is `high` if floats have the high precision at the border; `lowest_opset`, the lowest
-    opset in which its formats can be written; `widened`, the float types of a source model that stand for float32
-    here; `open_cost`, what its engines pay for extents that are not known before
-    run time, as the part of a sentence after its name; `region_maxima`, the largest numbers of `nodes`, `inputs`,
-    `outputs` and `constants` of a region. `RegionLimits`, `RegionEnds` and `SourceFiles` are protocols of their own.
 
     Attributes:
         name: Its name, as after `--backend`.
@@ -89,8 +97,26 @@ class Backend(Protocol):
         strategy: Name of the strategy that claims nodes for it.
         engines: Names of its engines, in order of preference.
         chosen: The value of every option, by name; they are recorded in the plan.
-        facts: Names of the registered facts that its judge asks.
         source: Name of its file or class, for remarks.
+        options: The values of every option by name, which remedies try.
+        idle_options: The options that change no placement; remedies leave them alone.
+        place: The options of its strategy.
+        place_sources: File and line of each of them.
+        regions: Name of its region former; empty for the default.
+        artifacts: Names of its emitters.
+        border: Where conversions at the border of its regions stand; None for a backend without quantised formats.
+        widened: The float types of a source model that stand for float32 here.
+        open_cost: What its engines pay for extents that are not known before run time, as the part of a sentence after
+            its name; empty for nothing.
+        refine: The refinements of quantised weights that are made unless the request names others.
+        arithmetic: What its engines compute quantised nodes in: `floats` between conversions, or `integers`.
+        files: Every file that it was read from, and a result is compiled anew when one of them changes; None for a
+            backend that does not say.
+        region_maxima: The largest numbers of `nodes`, `inputs`, `outputs` and `constants` of a region; larger ones are
+            split.
+        asks_region: Whether a verdict may depend on whether the node is the last of its region on this backend; its
+            `ok` is None until that is known.
+        limits_regions: Whether `region_refusals` needs to be asked; otherwise any region is taken.
     """
 
     name: str
@@ -104,24 +130,41 @@ class Backend(Protocol):
     engines: tuple[str, ...]
     chosen: Mapping[str, str]
     source: str
+    options: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    idle_options: frozenset[str] = frozenset()
+    place: Mapping[str, Any] = MappingProxyType({})
+    place_sources: Mapping[str, str] = MappingProxyType({})
+    regions: str = ""
+    artifacts: tuple[str, ...] = ()
+    border: Border | None = None
+    widened: tuple[str, ...] = ()
+    open_cost: str = ""
+    refine: tuple[str, ...] = ()
+    arithmetic: Literal["floats", "integers"] = "floats"
+    files: tuple[Source, ...] | None = None
+    region_maxima: Mapping[str, int] = MappingProxyType({})
+    asks_region: bool = False
+    limits_regions: bool = False
 
     @property
+    @abstractmethod
     def facts(self) -> Collection[str]:
         """Names of the registered facts that its judge asks."""
 
     @property
+    @abstractmethod
     def border_types(self) -> Collection[str]:
         """Element types that may enter and leave it; a conversion that it says nothing else about takes these."""
 
+    @abstractmethod
     def lists(self, domain: str, op_type: str) -> bool:
         """Whether it has a rule for this operator, even one that refuses it."""
 
+    @abstractmethod
     def takes(self, domain: str, op_type: str) -> bool:
         """Whether it may take nodes of an operator; False if it takes none, whatever their attributes."""
 
-    def takes_angles(self, domain: str, op_type: str) -> bool:
-        """Whether an operator reads an angle; nodes that compute one from positions stay in the high precision."""
-
+    @abstractmethod
     def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact]) -> Judge:
         """The judge of the nodes of one model.
 
@@ -130,46 +173,26 @@ class Backend(Protocol):
             facts: The facts named by `facts`.
         """
 
+    def takes_angles(self, domain: str, op_type: str) -> bool:
+        """Whether an operator reads an angle; nodes that compute one from positions stay in the high precision."""
+        return False
 
-class RegionLimits(Protocol):
-    """An optional part of a backend: it refuses regions as a whole. A backend without it takes any region.
+    @property
+    def lowest_opset(self) -> int:
+        """The lowest opset in which its formats can be written."""
+        return self.opset[0]
 
-    Attributes:
-        limits_regions: Whether its regions need to be looked at.
-    """
-
-    limits_regions: bool
-
-    def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
-        """Why a region is refused; its nodes then go to the next backend. Empty if it is taken.
+    def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> Sequence[Refusal]:
+        """Why a region is refused as a whole; its nodes then go to the next backend. Empty if it is taken.
 
         Args:
             counts: How many `inputs`, `outputs`, `nodes` and `constants` the region has.
             operators: The operators in it, as `Conv` or `com.acme::FusedMlp`.
         """
+        return ()
 
 
-class RegionEnds(Protocol):
-    """An optional part of a backend: its verdicts may depend on `region.last`.
-
-    Attributes:
-        asks_region: Whether its judge wants to know whether a node is the last of its region on this backend.
-    """
-
-    asks_region: bool
-
-
-class SourceFiles(Protocol):
-    """An optional part of a backend: the files that it was read from. Without it, only the registered file counts.
-
-    Attributes:
-        files: Every file that it was read from. A result is compiled anew when one of them changes.
-    """
-
-    files: tuple[Source, ...]
-
-
-class BackendFormat(Protocol):
+class BackendFormat(ABC):
     """A format of backend files.
 
     Attributes:
@@ -178,8 +201,9 @@ class BackendFormat(Protocol):
     """
 
     suffix: str
-    endings: tuple[str, ...]
+    endings: tuple[str, ...] = ()
 
+    @abstractmethod
     def name(self, source: Source) -> str:
         """The name of the backend, as cheap as it can be had: this is asked whenever Dovetail starts.
 
@@ -187,6 +211,7 @@ class BackendFormat(Protocol):
             DovetailError: The file names none.
         """
 
+    @abstractmethod
     def peek(self, source: Source) -> BackendSummary:
         """What a listing shows; nothing else in the file is checked.
 
@@ -194,10 +219,11 @@ class BackendFormat(Protocol):
             DovetailError: The file cannot be read that far.
         """
 
+    @abstractmethod
     def load(self, source: Source, find: FindFile, options: Mapping[str, str], facts: Collection[str]) -> Backend:
         """The backend.
 
-        One that is read from more files than `source` names them (`SourceFiles`).
+        One that is read from more files than `source` names them in `files`.
 
         Args:
             source: The file.
@@ -209,6 +235,7 @@ class BackendFormat(Protocol):
             DovetailError: The file is at fault, with its line, or an option does not exist.
         """
 
+    @abstractmethod
     def check(
         self, source: Source, known: Mapping[str, Collection[str]], load: Callable[[Mapping[str, str]], Any]
     ) -> None:

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import calling, described, require
+from dovetail.plugin.backend import BackendFormat
+from dovetail.plugin.contracts import made
+from dovetail.plugin.isolation import described
 
 if TYPE_CHECKING:
-    from dovetail.plugin.backend import BackendFormat, Source
+    from dovetail.plugin.backend import Source
     from dovetail.plugin.registry import Registry
 
 
-_FORMAT = ("suffix", "endings", "name", "peek", "load", "check")
 _WAY_OUT = "pip install dovetail-schemas, or do not leave it out (--no-plugin, DOVETAIL_PLUGINS)"
 
 
@@ -23,14 +24,8 @@ def formats_of(registry: Registry, names: Iterable[str] | None = None) -> list[B
     Raises:
         DovetailError: One of them cannot be loaded, or is no format.
     """
-    return [_format(registry, name) for name in (registry.backend_format if names is None else names)]
-
-
-def _format(registry: Registry, name: str) -> BackendFormat:
-    with calling(registry.backend_format.title(name)):
-        made: BackendFormat = registry.backend_format[name]()
-    require(made, registry.backend_format.title(name), _FORMAT)
-    return made
+    table = registry.backend_format
+    return [made(table[name], table.title(name), BackendFormat) for name in (table if names is None else names)]
 
 
 def format_of(registry: Registry, source: Source) -> BackendFormat:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import require
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +51,8 @@ def load_command(registry: Registry, name: str) -> Command:
     """
     found: Command = registry.command[name]
     who = registry.command.title(name)
-    require(found, who, _REQUIRED)
+    if lacking := [name for name in _REQUIRED if not hasattr(found, name)]:
+        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/plugins.md")
     if isinstance(found, type):
         raise DovetailError(f"{who} is a class", "register an object of it; see docs/plugins.md")
     if found.name != name:

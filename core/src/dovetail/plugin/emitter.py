@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -92,14 +93,17 @@ class EmittedRegion:
     context: Context | None = None
 
 
-class Emitter(Protocol):
+class Emitter(ABC):
     """Makes files for the tools of a backend, or compiles a region ahead of time.
 
-    It is asked once for each region of the backend. An emitter whose class has the attribute `whole = True` is asked
-    once for the whole model instead, for tools that read all of it and decide by a file what they run how. It gives
-    files alone, for a node stands for one region.
+    Attributes:
+        whole: Ask once for the whole model, and not once for each region of the backend: for tools that read all of it
+            and decide by a file what they run how. Such an emitter gives files alone, for a node stands for one region.
     """
 
+    whole: ClassVar[bool] = False
+
+    @abstractmethod
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write what the backend's tools need of `region` into `folder`, and nothing outside of it.
 

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.contracts import class_of, derived
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,12 +84,16 @@ class RegionModel:
     artifact: Path | None = None
 
 
-class Session(Protocol):
+class Session(ABC):
     """A loaded region.
 
-    It may have `notes`: texts that say what the user should know of how it was loaded.
+    Attributes:
+        notes: What the user should know of how it was loaded.
     """
 
+    notes: Sequence[str] = ()
+
+    @abstractmethod
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; may be called from several threads at once.
 
@@ -96,22 +101,29 @@ class Session(Protocol):
         change them.
         """
 
+    @abstractmethod
     def executed(self) -> dict[str, Executed]:
         """How every node of the region was executed, by node name."""
 
 
-class Engine(Protocol):
-    """Something that executes region models."""
+class Engine(ABC):
+    """Something that executes region models.
+
+    Attributes:
+        name: The name that it is registered under.
+        reads: What its reader takes.
+        loads_artifacts: Whether it loads what emitters made of regions; `RegionModel.artifact` is then given.
+    """
 
     name: str
+    reads: Reads
+    loads_artifacts: ClassVar[bool] = False
 
+    @abstractmethod
     def available(self) -> Availability:
         """Whether it can run here; must be cheap and must not raise."""
 
-    @property
-    def reads(self) -> Reads:
-        """What its reader takes."""
-
+    @abstractmethod
     def load(self, region: RegionModel, options: Mapping[str, object]) -> Session:
         """Make a session.
 
@@ -125,7 +137,7 @@ class Engine(Protocol):
         """
 
 
-class SelectiveEngine(ABC):
+class SelectiveEngine(Engine):
     """The base of engines that run operators which the other engines of a backend do not know.
 
     Such an engine is asked first for a region with a node that it takes. The host accepts these nodes, too, although
@@ -142,9 +154,10 @@ class SelectiveEngine(ABC):
         """Whether it runs this node, and other engines do not."""
 
 
-class Evaluator(Protocol):
-    """What an engine may offer besides: computing one node at once, for passes that fold constants."""
+class Evaluator(Engine):
+    """The base of engines that compute one node at once, too, for passes that fold constants."""
 
+    @abstractmethod
     def evaluate(
         self, node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
     ) -> list[np.ndarray]:
@@ -164,9 +177,14 @@ def make_engine(registry: Registry, name: str) -> Engine:
     """The engine that is registered as `name`.
 
     Raises:
-        DovetailError: Nobody registered the name, or its module does not import.
+        DovetailError: Nobody registered the name, its module does not import, or it is no engine.
     """
-    found = registry.engine[name]
-    selective = isinstance(found, type) and issubclass(found, SelectiveEngine)
-    engine: Engine = found.of(registry) if selective else found()
-    return engine
+    who = registry.engine.title(name)
+    found = class_of(registry.engine[name], who, Engine)
+    return derived(found.of(registry) if issubclass(found, SelectiveEngine) else found(), who, Engine)
+
+
+def evaluator_of(registry: Registry, name: str) -> Evaluator | None:
+    """The engine that is registered as `name`, if it is there and computes single nodes."""
+    found = registry.engine.get(name)
+    return found() if isinstance(found, type) and issubclass(found, Evaluator) else None

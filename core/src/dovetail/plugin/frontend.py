@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,29 +13,25 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
+    from dovetail.passes.instrumentation import Progress
 
 
-class Frontend(Protocol):
+class Frontend(ABC):
     """Reads files of one format; called without arguments to make one.
-
-    It may have four things more:
-
-    - `write(model, path, *, external, progress)` writes a `Model` to a file; `external` and `progress` are those of
-      `dovetail.writing.write_file`.
-    - `convert(source, path)` gives the `Model` of an object in memory, or None if it does not know its type. `path` is
-      the file that the object was read from, or None.
-    - `open_declared(path)` opens a file that was written without the data of its tensors, which are zeros then.
-    - `dialect`, a `Dialect`: models built in memory get it, and so do those of front ends without one.
 
     A front end with a dialect returns models that are checked, and words its errors itself.
 
     Attributes:
         suffixes: How the names of its files end, each from a dot on: `(".toy",)`. An empty one stands for all files
             that no other front end reads.
+        dialect: What it knows of the operators of its models; None if nothing. Models built in memory get the dialect
+            of the first front end that has one, and so do those of front ends without one.
     """
 
     suffixes: tuple[str, ...]
+    dialect: Dialect | None = None
 
+    @abstractmethod
     def read(self, path: Path) -> onnx.ModelProto | ir.Model | Model:
         """The model in a file, which is then checked by the dialect of its operators.
 
@@ -42,6 +39,38 @@ class Frontend(Protocol):
             DovetailError: The file is at fault: `{path}:{line}: what is wrong`. The line of any other exception with an
                 attribute `lineno` is shown, too.
         """
+
+    def write(
+        self, model: Model, path: Path, *, external: bool | None = None, progress: Progress | None = None
+    ) -> None:
+        """Write a model to a file; a front end that does not override this only reads.
+
+        Args:
+            model: The model.
+            path: The file.
+            external: Store weights outside the file (True), inside (False), or as the front end sees fit (None).
+            progress: Called with ("save", weights written, weights in total).
+
+        Raises:
+            DovetailError: The file cannot be written.
+        """
+        raise NotImplementedError
+
+    def convert(self, source: object, path: Path | None) -> Model | None:
+        """The model of an object in memory; None if its type is not known, as by default.
+
+        Args:
+            source: The object.
+            path: The file that the object was read from, or None.
+        """
+        return None
+
+    def open_declared(self, path: Path) -> Model:
+        """Open a file that was written without the data of its tensors, which are zeros then.
+
+        A front end that does not override this is not asked.
+        """
+        raise NotImplementedError
 
 
 class Unbuilt(Protocol):

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from dovetail.errors import DovetailError
@@ -66,16 +66,6 @@ def named_errors(who: str) -> Iterator[None]:
     except BaseException as error:  # SystemExit too: foreign code must not end the program silently
         hint = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
         raise DovetailError(f"{who} failed: {described(error)}", hint) from error
-
-
-def require(thing: object, who: str, attributes: Iterable[str], hint: str = "see docs/plugins.md") -> None:
-    """Check that what a plugin brings has what is asked of it.
-
-    Raises:
-        DovetailError: It lacks something.
-    """
-    if lacking := [attribute for attribute in attributes if not hasattr(thing, attribute)]:
-        raise DovetailError(f"{who} has no {', '.join(lacking)}", hint)
 
 
 def described(error: BaseException) -> str:

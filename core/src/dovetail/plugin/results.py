@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -9,18 +10,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dovetail.compiled import CompiledModel
+    from dovetail.planning.plan import Plan
     from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.options import CompileJob
 
 
-class ResultStore(Protocol):
+class Recognition(NamedTuple):
+    """What a store finds out about a request before it is compiled.
+
+    Attributes:
+        found: The result, where the model is already what this request made of it.
+        mark: Called with every result that is compiled for the request, so that it is recognised once it is saved.
+    """
+
+    found: CompiledModel | None
+    mark: Callable[[CompiledModel], None] = lambda compiled: None
+
+
+class ResultStore(ABC):
     """Keeps results; called without arguments to make one.
 
-    It may have more methods:
-
-    - `check(path)` refuses a path that no result can be written to; it is asked before anything is compiled.
-    - `recognise(job)`, with a `CompileJob`, gives a `Recognition`; it is asked before anything is compiled, too.
-    - `save_plan(plan, path)`, `load_plan(path)` and `plan_text(plan)` write, read and print plans. `load_plan` may be
-      given the path of a result, and reads its plan.
+    A store that keeps plans, too, overrides `save_plan`, `load_plan` and `plan_text`; one that does not is not asked.
 
     Attributes:
         suffixes: How the names of its files end, each from a dot on: `(".zip",)`. An empty one stands for all names
@@ -29,6 +39,7 @@ class ResultStore(Protocol):
 
     suffixes: tuple[str, ...]
 
+    @abstractmethod
     def save(
         self,
         compiled: CompiledModel,
@@ -49,12 +60,44 @@ class ResultStore(Protocol):
             DovetailError: It cannot be written, or its source would be replaced.
         """
 
+    @abstractmethod
     def load(self, path: Path, plugins: PluginSet) -> CompiledModel:
         """Read a result back; what it returns may have a `SavedResult` in `saved`.
 
         Raises:
             DovetailError: There is none, or it was altered.
         """
+
+    def check(self, path: Path) -> None:  # noqa: B027, need not be overridden
+        """Refuse a path that no result can be written to; asked before anything is compiled.
+
+        Raises:
+            DovetailError: No result can be written there.
+        """
+
+    def recognise(self, job: CompileJob) -> Recognition:
+        """Look for the result of a request; asked before anything is compiled. By default nothing is recognised."""
+        return Recognition(None)
+
+    def save_plan(self, plan: Plan, path: Path) -> None:
+        """Write a plan.
+
+        Raises:
+            DovetailError: It cannot be written.
+        """
+        raise NotImplementedError
+
+    def load_plan(self, path: Path) -> Plan:
+        """Read a plan; the path may be that of a result, whose plan is read.
+
+        Raises:
+            DovetailError: There is none, or it is malformed.
+        """
+        raise NotImplementedError
+
+    def plan_text(self, plan: Plan) -> str:
+        """The text of a plan, as it stands in its file."""
+        raise NotImplementedError
 
 
 class SavedResult(Protocol):
@@ -67,15 +110,3 @@ class SavedResult(Protocol):
 
     placements: Sequence[Mapping[str, Any]] | None
     coverage: str | None
-
-
-class Recognition(NamedTuple):
-    """What a store finds out about a request before it is compiled.
-
-    Attributes:
-        found: The result, where the model is already what this request made of it.
-        mark: Called with every result that is compiled for the request, so that it is recognised once it is saved.
-    """
-
-    found: CompiledModel | None
-    mark: Callable[[CompiledModel], None]

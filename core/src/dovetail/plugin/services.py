@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.plugin.engine import Engine, Executed
 
 
-class Editor(Protocol):
+class Editor(ABC):
     """Makes the edits of one kind: changes of the graph next to a node; called without arguments to make one.
 
     It is registered under the name of the kind, and asked for by that: `--edit unit-conv=concat_12:after`, or in the
@@ -30,6 +31,7 @@ class Editor(Protocol):
 
     sides: tuple[str, ...]
 
+    @abstractmethod
     def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> Iterable[ir.Node]:
         """Change the graph next to `node`, and return the nodes that were added, with types on their outputs.
 
@@ -81,13 +83,22 @@ class RegionFormer(Protocol):
         """
 
 
-class Executor(Protocol):
+class Executor(ABC):
     """Runs a compiled model; made by calling it with a `CompiledModel`, whose model, engines and options it reads.
 
-    `dovetail_runtime.executor.Executor`, which runs region by region, may be its base. Besides the methods it may have
-    `notes`, texts for the user, `refusals`, and `runners`, one per region.
+    `dovetail_runtime.executor.Executor`, which runs region by region, may be its base.
+
+    Attributes:
+        notes: What the user should know, one sentence each.
+        refusals: Engines that did not take a region.
+        runners: What runs each region, in the order in which they run; empty if it runs none.
     """
 
+    notes: Sequence[str] = ()
+    refusals: Sequence[Any] = ()
+    runners: Sequence[Any] = ()
+
+    @abstractmethod
     def run(self, inputs: Mapping[str, object]) -> Mapping[str, np.ndarray]:
         """Compute all outputs by name; may be called from several threads at once.
 
@@ -95,6 +106,7 @@ class Executor(Protocol):
             DovetailError: An input is missing or does not fit, or an engine fails.
         """
 
+    @abstractmethod
     def executed(self) -> Mapping[str, Executed]:
         """How every node was executed, by node name; empty if nobody can tell."""
 
@@ -122,7 +134,7 @@ class Regions(Protocol):
         """Tell the model that it changed, once the last region was put back."""
 
 
-class Runner(Executor, Protocol):
+class Runner(ABC):
     """What `CompiledModel` asks of the executor that is registered as `regions`; dovetail-runtime brings it.
 
     It is made with every `CompiledModel` that is looked at, so it loads nothing before it is asked to run something. It
@@ -140,10 +152,12 @@ class Runner(Executor, Protocol):
     notes: Sequence[str]
     runners: Sequence[Any]
 
+    @abstractmethod
     def __init__(self, compiled: CompiledModel) -> None:
         """Get ready to run `compiled`, without loading anything."""
 
     @staticmethod
+    @abstractmethod
     def tried(ctx: Context) -> Mapping[str, str]:
         """The engines that may refuse something of a compilation, by backend; they are part of its stamp.
 
@@ -151,18 +165,27 @@ class Runner(Executor, Protocol):
             DovetailError: A backend has no engine at all.
         """
 
+    @abstractmethod
     def executor(self, name: str = "") -> Executor:
         """The executor of that name; without it, the one that runs region by region."""
 
+    @abstractmethod
     def run(self, inputs: Mapping[str, object], executor: str = "") -> dict[str, np.ndarray]:
         """Compute all outputs by name, with the executor of that name."""
 
+    @abstractmethod
     def run_on(self, data: object, executor: str = "") -> dict[str, np.ndarray]:
         """All outputs for all batches of input data, joined on the first axis."""
 
+    @abstractmethod
+    def executed(self) -> Mapping[str, Executed]:
+        """How every node was executed, by node name; empty if nobody can tell."""
+
+    @abstractmethod
     def stand_ins(self) -> str:
         """What the coverage line says of engines that run regions instead of the preferred ones; empty if nothing."""
 
+    @abstractmethod
     def unload(self) -> None:
         """Let go of the engines' sessions and their memory."""
 

@@ -31,7 +31,7 @@ class Border:
         self._model, self._names = model, names
         self._steps, self._places = ConversionSteps(model, ctx), ConversionPlacement(model, ctx)
         # What such a backend runs are programs, which a node beside them would not enter.
-        self._running = {backend.name for backend in ctx.backends if not getattr(backend, "artifacts", ())}
+        self._running = {backend.name for backend in ctx.backends if not backend.artifacts}
 
     def convert(self, node: ir.Node, into: Sequence[str], out: Sequence[str]) -> None:
         """Let every input and output of `node` go through conversions.

@@ -42,7 +42,7 @@ class EmitArtifacts(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Emit, and replace the regions for which an emitter gives a node."""
-        backends = {backend.name: backend for backend in ctx.backends if getattr(backend, "artifacts", ())}
+        backends = {backend.name: backend for backend in ctx.backends if backend.artifacts}
         if not backends:
             return False
         regions = [region for region in annotated_regions(model.graph) if region.backend in backends]

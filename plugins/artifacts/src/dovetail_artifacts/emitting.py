@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.artifacts import ArtifactFolder
 from dovetail.errors import DovetailError
-from dovetail.plugin import Artifact, Call, StandIn
+from dovetail.plugin import Artifact, Call, Emitter, StandIn
+from dovetail.plugin.contracts import class_of
 from dovetail.plugin.isolation import described, foreign_output
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def takes_whole_model(emitter: str, ctx: Context) -> bool:
     Raises:
         DovetailError: It is not installed.
     """
-    return bool(getattr(ctx.registry.emitter[emitter], "whole", False))
+    return class_of(ctx.registry.emitter[emitter], ctx.registry.emitter.title(emitter), Emitter).whole
 
 
 def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Artifact:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
 from dovetail.plugin import EngineError
+from dovetail.plugin.engine import evaluator_of
 from dovetail_rewriting.node_inference import refine_shapes
 
 from dovetail_canonicalize.declared_outputs import correct_outputs
@@ -221,5 +222,4 @@ def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProto
 
 def _evaluator(registry: Registry) -> Evaluator | None:
     """The engine `reference`, if it is installed and evaluates single nodes."""
-    engine = registry.engine.get(_REFERENCE)
-    return engine() if hasattr(engine, "evaluate") else None
+    return evaluator_of(registry, _REFERENCE)

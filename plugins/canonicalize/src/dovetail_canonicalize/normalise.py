@@ -189,4 +189,4 @@ def _first_line(error: Exception) -> str:
 
 def _lowest_opset(backend: Backend) -> int:
     """The lowest opset in which a backend's formats can be written; what its tools read is lowered on emission."""
-    return getattr(backend, "lowest_opset", backend.opset[0])
+    return backend.lowest_opset

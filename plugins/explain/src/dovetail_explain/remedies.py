@@ -184,8 +184,8 @@ def _pin(name: str, backend: Backend) -> Remedy:
 
 def _options(backend: Backend) -> Iterator[Remedy]:
     """Every other value of every option that the backend lists."""
-    idle = getattr(backend, "idle_options", frozenset())
-    for option, values in getattr(backend, "options", {}).items():
+    idle = backend.idle_options
+    for option, values in backend.options.items():
         if option in idle:
             continue
         for value in values:

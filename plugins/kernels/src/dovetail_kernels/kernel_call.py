@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.plugin import EngineError, Executed
+from dovetail.plugin import EngineError, Executed, Session
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail_runtime.declared import Declared, declared
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail_operators.entries import Entry
 
 
-class KernelSession:
+class KernelSession(Session):
     """A region as a program."""
 
     def __init__(self, program: Program):

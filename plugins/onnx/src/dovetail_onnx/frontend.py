@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.plugin import Frontend
+
 from dovetail_onnx.dialect import OnnxDialect
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 _TEXT = (".onnxtxt", ".txt")
 
 
-class OnnxFrontend:
+class OnnxFrontend(Frontend):
     """Reads and writes ONNX files and ONNX text, and every file that no other front end has the suffix of."""
 
     suffixes = (".onnx", *_TEXT, "")

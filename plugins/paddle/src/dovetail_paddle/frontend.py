@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.plugin import Frontend
+
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
 
-class PaddleFrontend:
+class PaddleFrontend(Frontend):
     """Reads programs with their parameters, which lie beside them with the suffix `.pdiparams`."""
 
     suffixes = (".pdmodel", ".json")

@@ -156,7 +156,7 @@ class Claiming:
                 continue  # declined with another node of the same control flow
             backend = backends[pin.backend]
             verdict = self.view_of(backend).verdict(pin.node)
-            if getattr(backend, "asks_region", False):
+            if backend.asks_region:
                 # Whether it is the last of its region is settled when all have claimed; see `settle_region_ends`.
                 as_last = self.judges.of(backend)(pin.node, {"last": True})
                 if as_last.ok is not False:

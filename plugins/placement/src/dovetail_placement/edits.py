@@ -10,15 +10,16 @@ from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.identity import identity, operator_name, structural_keys, walk
 from dovetail.planning.placement import origin_of
 from dovetail.planning.remark import Remark
-from dovetail.plugin import Edit
-from dovetail.plugin.isolation import calling, require
+from dovetail.plugin import Edit, Editor
+from dovetail.plugin.contracts import made
+from dovetail.plugin.isolation import calling
 from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
-    from dovetail.plugin import Editor, Registry
+    from dovetail.plugin import Registry
 
 
 def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
@@ -120,11 +121,7 @@ class _Anchors:
 def _editor(kind: str, registry: Registry) -> tuple[str, Editor]:
     """The registered edit, with its distribution for messages."""
     who = registry.edit.title(kind)
-    found = registry.edit[kind]
-    with calling(who):
-        editor = found()
-    require(editor, who, ("sides", "apply"))
-    return who, editor
+    return who, made(registry.edit[kind], who, Editor)
 
 
 def _check_side(edit: Edit, who: str, editor: Editor) -> None:

@@ -83,7 +83,7 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
         DovetailError: A former is not installed, or breaks its contract.
     """
     regions = settled_regions(model.graph, _formed(model, ctx), _floats_cross(ctx))
-    maxima = {backend.name: getattr(backend, "region_maxima", {}) for backend in ctx.backends}
+    maxima = {backend.name: backend.region_maxima for backend in ctx.backends}
     return split_regions(model.graph, regions, maxima, ctx.analysis(FlatGraph, model))
 
 
@@ -93,8 +93,8 @@ def _formed(model: Model, ctx: Context) -> list[Region]:
 
     from dovetail_placement.forming import formed_regions
 
-    former_of = {backend.name: getattr(backend, "regions", "") or DEFAULT_FORMER for backend in ctx.backends}
-    former_of.setdefault(ctx.host.name, getattr(ctx.host, "regions", "") or DEFAULT_FORMER)
+    former_of = {backend.name: backend.regions or DEFAULT_FORMER for backend in ctx.backends}
+    former_of.setdefault(ctx.host.name, ctx.host.regions or DEFAULT_FORMER)
     # Waves go around the regions of other formers, so they come last.
     ordered = sorted(former_of, key=lambda name: former_of[name] == DEFAULT_FORMER)
     formers = {name: former_of[name] for name in ordered}
@@ -104,6 +104,6 @@ def _formed(model: Model, ctx: Context) -> list[Region]:
 
 def _floats_cross(ctx: Context) -> dict[str, tuple[bool, bool]]:
     """For each backend that says so, whether floats enter and leave its regions where it computes in integers."""
-    borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
+    borders = {backend.name: backend.border for backend in ctx.backends}
     ends = {name: (border.into, border.out) for name, border in borders.items() if border is not None}
     return {name: (into == "inside", out == "inside") for name, (into, out) in ends.items()}

@@ -54,7 +54,7 @@ def _cost(claiming: Claiming, backend: Backend, ctx: Context) -> str:
     if caused:
         share = f"{len(caused)} of {counted(len(nodes), 'node')} {'is' if len(caused) == 1 else 'are'}"
         texts.append(f"{share} not on {backend.name} because of that")
-    slower = getattr(backend, "open_cost", "")
+    slower = backend.open_cost
     if slower and len(elsewhere) < len(nodes):
         texts.append(f"{backend.name} {slower}")
     return ", and ".join(texts)

@@ -25,7 +25,7 @@ def settle_region_ends(claiming: Claiming) -> None:
     Readers come first, because a reader that is lost makes its producer the last one. A type that a node may only have
     there is added to its claim, unless a pin or the strategy has settled that port (`Claim.settled`).
     """
-    asked = {backend.name: backend for backend in claiming.ctx.backends if getattr(backend, "asks_region", False)}
+    asked = {backend.name: backend for backend in claiming.ctx.backends if backend.asks_region}
     if not asked:
         return
     lost: dict[str, None] = {}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def refuse_regions(model: Model, ctx: Context) -> None:
     """Refuse the nodes of regions that their backends do not take; conversions are not inserted yet."""
-    asked = {backend.name: backend for backend in ctx.backends if getattr(backend, "limits_regions", False)}
+    asked = {backend.name: backend for backend in ctx.backends if backend.limits_regions}
     if not asked:
         return
     flat = ctx.analysis(FlatGraph, model)

@@ -37,7 +37,7 @@ def made_strategy(found: object, backend: Backend, name: str, who: str) -> Strat
         raise DovetailError(f"{who} is no dovetail.plugin.Strategy", "derive its class from dovetail.plugin.Strategy")
     if lacking := sorted(found.__abstractmethods__):
         raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/guides/strategy.md")
-    place = getattr(backend, "place", {}) if name == backend.strategy else {}
+    place = backend.place if name == backend.strategy else {}
     if not dataclasses.is_dataclass(found):
         _check_keys(place, found.place_keys, backend, name)
         with calling(who):
@@ -73,4 +73,4 @@ def _check_value(field: dataclasses.Field, value: object, backend: Backend, name
 
 
 def _where(key: str, backend: Backend) -> str:
-    return getattr(backend, "place_sources", {}).get(key, backend.source)
+    return backend.place_sources.get(key, backend.source)

@@ -26,7 +26,7 @@ def place_atoms(held_values: Iterable[Held], model: Model, ctx: Context) -> None
     Where `border` of a backend says that floats cross it, the conversion at the other end goes with them.
     """
     places = ConversionPlacement(model, ctx)
-    borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
+    borders = {backend.name: backend.border for backend in ctx.backends}
     for held in held_values:
         _remark_other_scheme(held, ctx)
         for atom, backend in _wanted(held, borders):
@@ -52,7 +52,7 @@ def _wanted(held: Held, borders: dict[str, object]) -> Iterator[tuple[Atom, str]
         for atom in quantising(held.value):
             if held.adopted == atom.parameters and atom.fits(held.format):
                 yield atom, home
-                if getattr(borders.get(home), "out", "") == "inside":
+                if (border := borders.get(home)) is not None and border.out == "inside":
                     yield from ((back, home) for node, _ in atom.integers.uses() if (back := _dequantise(node)))
         return
     atom = dequantising(held.value)
@@ -61,7 +61,7 @@ def _wanted(held: Held, borders: dict[str, object]) -> Iterator[tuple[Atom, str]
     reader = get_placement(held.uses[0].node).backend
     yield atom, reader
     before = atom_of(atom.integers.producer())
-    if before is not None and getattr(borders.get(reader), "into", "") == "inside":
+    if before is not None and (border := borders.get(reader)) is not None and border.into == "inside":
         yield before, reader
 
 

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.plugin import Backend
 
 
-def gives_high(backend: object) -> bool:
+def gives_high(backend: Backend) -> bool:
     """Whether floats cross the border of a backend's regions in its high precision (`border: {floats: high}`)."""
-    return getattr(getattr(backend, "border", None), "floats", "low") == "high"
+    return backend.border is not None and backend.border.floats == "high"
 
 
 @dataclass(frozen=True)

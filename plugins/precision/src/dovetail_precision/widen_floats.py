@@ -45,7 +45,7 @@ class WidenFloats(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Widen the whole model, unless one of its operators depends on the narrow type."""
-        wanted = [frozenset(getattr(backend, "widened", ())) for backend in ctx.backends]
+        wanted = [frozenset(backend.widened) for backend in ctx.backends]
         narrow = frozenset.intersection(*wanted) if wanted else frozenset()
         if not narrow:
             return False

@@ -49,7 +49,7 @@ class Inserter:
         for index, output in enumerate(model.graph.outputs):
             self.outputs.setdefault(output, []).append(index)
         self._order = {id(node): number for number, node in enumerate(model.nodes())}
-        self._borders = {backend.name: getattr(backend, "border", None) for backend in ctx.backends}
+        self._borders = {backend.name: backend.border for backend in ctx.backends}
 
     def convert(self, forms: list[tuple[Held, Holding]]) -> None:
         """Insert the conversions of one value, which is held in all of `forms`."""

@@ -75,7 +75,7 @@ def _files_read(request: Request, ctx: Context) -> dict[str, str]:
     for backend in (*ctx.backends, ctx.host):
         table, name = registry.backend, backend.name
         registered = [_source(table, name)] if name in table and table.is_file(name) else []
-        files = getattr(backend, "files", registered)  # a class may be read from none
+        files = registered if backend.files is None else backend.files
         found |= {f"{name} {i} {file.name}": _digest(file) for i, file in enumerate(files) if file is not None}
     found |= {f"cost table {name}": _digest(_source(registry.cost_table, name)) for name in registry.cost_table}
     costs = request.costs and Path(request.costs)

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.plugin import ResultStore
+
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.planning.plan import Plan
     from dovetail.plugin import CompileJob, PluginSet, Recognition
 
 
-class FolderStore:
+class FolderStore(ResultStore):
     """Keeps a result in a folder, beside files of others; see `dovetail.plugin.ResultStore`."""
 
     suffixes = ("",)

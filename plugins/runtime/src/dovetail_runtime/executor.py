@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import dovetail.plugin
 from dovetail.artifacts import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError, NoEngineError
 from dovetail.plugin import Engine, Executed, RegionModel
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _AWAY = "install what it needs, or run the result where the engine is (--no-try-engines compiles without it)"
 
 
-class Executor:
+class Executor(dovetail.plugin.Executor):
     """Runs a placed model; safe to call from several threads.
 
     Args:

@@ -7,7 +7,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import calling, require
+from dovetail.plugin import Executor
+from dovetail.plugin.contracts import made
+from dovetail.plugin.isolation import calling
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,12 +17,8 @@ if TYPE_CHECKING:
     from dovetail.plugin import Executed
     from dovetail.plugin.registry import Registry
 
-    from dovetail_runtime.executor import Executor
     from dovetail_runtime.region_runner import Refusal, RegionRunner
     from dovetail_runtime.timeline import Timeline
-
-
-_REQUIRED = ("run", "executed")
 
 
 class GuardedExecutor:
@@ -41,17 +39,17 @@ class GuardedExecutor:
     @property
     def runners(self) -> list[RegionRunner]:
         """The regions in the order in which they run; empty if it runs none."""
-        return list(getattr(self._executor, "runners", ()))
+        return list(self._executor.runners)
 
     @property
     def refusals(self) -> list[Refusal]:
         """Engines that did not take a region."""
-        return list(getattr(self._executor, "refusals", ()))
+        return list(self._executor.refusals)
 
     @property
     def notes(self) -> list[str]:
         """What the user should know."""
-        return [str(text) for text in getattr(self._executor, "notes", ())]
+        return [str(text) for text in self._executor.notes]
 
     def run(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
         """Compute the model's outputs by name.
@@ -78,8 +76,5 @@ def load_executor(name: str, compiled: CompiledModel, registry: Registry) -> Gua
         DovetailError: There is none, it does not load, or it cannot be made for this model.
     """
     who = registry.executor.title(name)
-    make = registry.executor[name]
-    with calling(who):
-        executor = make(compiled)
-    require(executor, who, _REQUIRED)
+    executor = made(registry.executor[name], who, Executor, compiled)
     return GuardedExecutor(who, executor, [value.name for value in compiled.model.graph.outputs], compiled.options)

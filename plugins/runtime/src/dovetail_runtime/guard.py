@@ -11,6 +11,7 @@ from dovetail.artifacts import artifact_of
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
+from dovetail.plugin.contracts import derived
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail_regions.inlining import calls
 
@@ -52,7 +53,7 @@ class GuardedEngine:
     @property
     def loads_artifacts(self) -> bool:
         """Whether it wants the files of compiled regions, and the calls that stand for them."""
-        return bool(getattr(self._engine, "loads_artifacts", False))
+        return self._engine.loads_artifacts
 
     def takes(self, node: ir.Node) -> bool:
         """Whether it runs a node that the other engines of its backend do not know.
@@ -94,6 +95,7 @@ class GuardedEngine:
         try:
             with foreign_output(self.label):
                 session = self._engine.load(region, {**options, "backend": dict(self._chosen)})
+                derived(session, f"what {self.label} loads", Session)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -150,7 +152,7 @@ class GuardedSession:
     def notes(self) -> tuple[str, ...]:
         """What the session says of how it was loaded, with the engine's name; most have nothing to say."""
         try:
-            said = tuple(map(str, getattr(self._session, "notes", ())))
+            said = tuple(map(str, self._session.notes))
         except KeyboardInterrupt:
             raise
         except BaseException:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import dovetail.plugin
 from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from dovetail_runtime.region_runner import RegionRunner
 
 
-class Runner:
+class Runner(dovetail.plugin.Runner):
     """Runs a compiled model; see `dovetail.plugin.Runner`. Nothing is loaded before it is needed.
 
     Args:

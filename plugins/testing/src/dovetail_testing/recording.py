@@ -137,7 +137,7 @@ def fingerprint(choice: BackendChoice, plugins: PluginSet, options: Mapping[str,
     from dovetail.passes.backends import load_chosen
 
     backend = load_chosen(plugins.registry, choice)
-    files = [source.read_bytes() for source in getattr(backend, "files", ())]
+    files = [source.read_bytes() for source in backend.files or ()]
     versions = {record.distribution: record.version for record in plugins.plugins if record.status == "ok"}
     for name in ("onnx", "onnxruntime", "onnxruntime-gpu", "openvino", "numpy"):
         try:

@@ -1,6 +1,6 @@
 """The emitter: compiles a region, and gives the node that stands for it."""
 
-from dovetail.plugin import Artifact, EngineError, RegionModel, StandIn
+from dovetail.plugin import Artifact, Emitter, EngineError, RegionModel, StandIn
 from dovetail_runtime.serialise import source_of
 
 from dovetail_example_engine.program import DOMAIN, NAME, packed
@@ -8,7 +8,7 @@ from dovetail_example_engine.program import DOMAIN, NAME, packed
 MOST_CHANNELS = 64
 
 
-class Compiler:
+class Compiler(Emitter):
     """Compiles for the revision that the backend's options name."""
 
     def emit(self, region, folder):

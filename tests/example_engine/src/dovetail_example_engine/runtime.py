@@ -2,13 +2,14 @@
 
 import os
 
+import dovetail.plugin
 import onnxruntime
-from dovetail.plugin import Availability, EngineError, Executed, Reads
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads
 
 from dovetail_example_engine.program import NAME, unpacked
 
 
-class Runtime:
+class Runtime(Engine):
     """Runs programs that were compiled for the revision of this machine."""
 
     name = "acme-runtime"
@@ -43,7 +44,7 @@ class Runtime:
         return Session(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]), node)
 
 
-class Session:
+class Session(dovetail.plugin.Session):
     """A loaded program."""
 
     def __init__(self, program, node):

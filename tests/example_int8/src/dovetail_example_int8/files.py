@@ -2,10 +2,10 @@
 
 import json
 
-from dovetail.plugin import Artifact
+from dovetail.plugin import Artifact, Emitter
 
 
-class Files:
+class Files(Emitter):
     """Writes `region.onnx` and `parameters.json`."""
 
     def emit(self, region, folder):

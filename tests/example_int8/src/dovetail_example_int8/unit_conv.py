@@ -4,10 +4,10 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir.editing import insert_beside
 from dovetail.ir.fresh_names import FreshNames
-from dovetail.plugin import DovetailError
+from dovetail.plugin import DovetailError, Editor
 
 
-class UnitConv:
+class UnitConv(Editor):
     """Inserts a convolution with an identity matrix before or after a node that works on images."""
 
     sides = ("before", "after")

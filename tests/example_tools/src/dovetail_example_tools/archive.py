@@ -5,10 +5,10 @@ import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dovetail.plugin import DovetailError
+from dovetail.plugin import DovetailError, ResultStore
 
 
-class ZipStore:
+class ZipStore(ResultStore):
     """Packs the folders that dovetail-results writes."""
 
     suffixes = (".zip",)

@@ -1,11 +1,11 @@
 """A format of backend files: a line with the name of the backend, then one per operator that it computes."""
 
-from dovetail.plugin import BackendSummary, DovetailError
+from dovetail.plugin import BackendFormat, BackendSummary, DovetailError
 
 from dovetail_example_tools.toy_npu import ToyNpu
 
 
-class OperatorList:
+class OperatorList(BackendFormat):
     """Reads `NAME.backend.list`; its backends are toy NPUs with operators of their own."""
 
     suffix, endings = ".backend.list", ()

@@ -1,11 +1,11 @@
 """Toy networks: one line per node, `NAME = OPERATOR INPUT...`, beside `input NAME EXTENT...` and `output NAME...`."""
 
-from dovetail.plugin import DovetailError
+from dovetail.plugin import DovetailError, Frontend
 
 OPERATORS = {"relu": 1, "tanh": 1, "softmax": 1, "add": 2, "mul": 2, "concat": 2}
 
 
-class ToyFrontend:
+class ToyFrontend(Frontend):
     """Reads `.toy` files."""
 
     suffixes = (".toy",)

@@ -1,11 +1,11 @@
 """The backend `toy-npu`, written as a class: products and activations in float32, fused in pairs."""
 
-from dovetail.plugin import DovetailError, Refusal, Verdict
+from dovetail.plugin import Backend, DovetailError, Refusal, Verdict
 
 OPERATORS = ("Conv", "Gemm", "Relu", "Clip", "Tanh", "Add", "Mul")
 
 
-class ToyNpu:
+class ToyNpu(Backend):
     """Takes what its few kernels compute."""
 
     name, summary, device = "toy-npu", "Toy NPU, float32", "npu"
@@ -26,9 +26,6 @@ class ToyNpu:
         return not domain and op_type in self._operators
 
     lists = takes
-
-    def takes_angles(self, domain, op_type):
-        return False
 
     def judge(self, opsets, facts):
         def verdict(node, region=None):

@@ -1,9 +1,9 @@
 """The edit `unit-conv`: a convolution that changes nothing, next to a node that gives or reads an image."""
 
-from dovetail.plugin import DovetailError
+from dovetail.plugin import DovetailError, Editor
 
 
-class UnitConv:
+class UnitConv(Editor):
     """Some accelerators fuse a convolution into what stands before it, and so compute a Concat without a copy."""
 
     sides = ("before", "after")

@@ -87,7 +87,7 @@ def node_info(changes: Mapping[str, Difference]) -> dict[str, dict[str, str]]:
 
 def is_asymmetric(backend: Backend) -> bool:
     """Whether activations have a zero point."""
-    return ASYMMETRIC.items() <= dict(getattr(backend, "chosen", {})).items()
+    return ASYMMETRIC.items() <= dict(backend.chosen).items()
 
 
 def run_on(changes: Mapping[str, Difference]) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.driver import Driver
 from dovetail.passes import BackendChoice, Context, Request
-from dovetail.plugin import Artifact, DovetailError
+from dovetail.plugin import Artifact, DovetailError, Emitter
 from dovetail_lowering import lower
 
 from dovetail_bpu_int8.vendor.config_yaml import config_document, is_asymmetric, yaml_text
@@ -35,7 +35,7 @@ _KEPT = "hb-files"
 _FIRST_OF = {"nash": "nash-e"}
 
 
-class HbFiles:
+class HbFiles(Emitter):
     """Writes the whole model for the vendor's tools, with the files that hb_mapper or hb_compile read.
 
     `model.onnx` is in float32, at an opset that the tool reads. `config.yaml` is the file that was given, or one made
@@ -83,7 +83,7 @@ def _march(region: EmittedRegion, recorded: Mapping[str, Any]) -> March:
 
     Where no name of the vendor was given, it is the first that its tool takes of this architecture.
     """
-    chosen = dict(getattr(region.backend, "chosen", {})).get(_MARCH, "")
+    chosen = region.backend.chosen.get(_MARCH, "")
     named = MARCHES.get(recorded.get(_MARCH, ""))
     if named is not None and named.own == chosen:
         return named
@@ -113,7 +113,7 @@ def _by_default(model: Model, region: EmittedRegion, outputs: str) -> Mapping[st
 
 def _plan(model: Model, region: EmittedRegion, outputs: str) -> Plan:
     """The plan of a model for the BPU alone, with nothing asked of single nodes."""
-    options = {_MARCH: dict(getattr(region.backend, "chosen", {}))[_MARCH]}
+    options = {_MARCH: region.backend.chosen[_MARCH]}
     wishes = [wish_entry(ALL, CONFIG, outputs, MODEL_OUTPUTS)] if outputs else []
     request = Request((BackendChoice(region.backend.name, options),), options={OPTION: {"wishes": wishes}})
     return _planned(model, request, region)

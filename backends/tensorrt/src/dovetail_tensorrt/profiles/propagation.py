@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.plugin.engine import evaluator_of
+
 from dovetail_tensorrt.profiles.bounds import Bounds, Profile
 from dovetail_tensorrt.profiles.extents import Extents, Point, extents_at
 from dovetail_tensorrt.profiles.given import given_profile
@@ -30,9 +32,7 @@ class KnownBounds:
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> KnownBounds:
         """What follows from the profile of the request, or from its data."""
-        engine = ctx.registry.engine.get(_EVALUATOR)
-        evaluator = engine() if hasattr(engine, "evaluate") else None
-        return cls(model, given_profile(model, ctx), evaluator)
+        return cls(model, given_profile(model, ctx), evaluator_of(ctx.registry, _EVALUATOR))
 
     def __init__(self, model: Model, given: Profile, evaluator: object = None):
         self.given = given

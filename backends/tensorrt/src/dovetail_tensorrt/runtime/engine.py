@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import Availability, EngineError, Reads, RegionModel
+from dovetail.plugin import Availability, Engine, EngineError, Reads, RegionModel
 
 from dovetail_tensorrt.libraries import NoLibrary, library, state
 from dovetail_tensorrt.profiles.bounds import bounds_from
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
 
-class TensorRT:
+class TensorRT(Engine):
     """Runs the engines that were compiled ahead of time, and builds those that do not fit this machine."""
 
     name = "tensorrt"

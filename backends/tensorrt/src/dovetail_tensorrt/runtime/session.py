@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dovetail.plugin import EngineError, Executed
+from dovetail.plugin import EngineError, Executed, Session
 
 from dovetail_tensorrt.profiles.bounds import Bounds
 from dovetail_tensorrt.runtime.outputs import Outputs
@@ -36,7 +36,7 @@ class Binding:
     bounds: Bounds | None = None
 
 
-class TensorRTSession:
+class TensorRTSession(Session):
     """Runs an engine; safe to call from several threads.
 
     Args:

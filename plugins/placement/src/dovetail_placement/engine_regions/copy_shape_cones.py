@@ -56,7 +56,7 @@ class CopyShapeCones(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Copy nodes; whether any was."""
-        engines = {backend.name for backend in ctx.backends if getattr(backend, "regions", "") == _FORMER}
+        engines = {backend.name for backend in ctx.backends if backend.regions == _FORMER}
         if not engines or not any(kind_of(node) == "shape" for node in model.graph):
             return False
         copier = _Copier(model, ctx, engines)

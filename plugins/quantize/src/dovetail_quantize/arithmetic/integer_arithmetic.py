@@ -52,7 +52,7 @@ class IntegerArithmetic(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rewrite the main graph; nothing else is quantised."""
-        wanted = {one.name for one in ctx.backends if getattr(one, "arithmetic", "") == "integers"}
+        wanted = {one.name for one in ctx.backends if one.arithmetic == "integers"}
         if not wanted:
             return False
         if model.opset < _LOWEST:

@@ -100,7 +100,7 @@ def _defaults(ctx: Context) -> dict[str, tuple[str, ...]]:
     found = {}
     for backend in ctx.backends:
         try:
-            found[backend.name] = parse_steps(getattr(backend, "refine", None) or ())
+            found[backend.name] = parse_steps(backend.refine)
         except UsageError as error:
             raise DovetailError(f"backend '{backend.name}': {error.message}", error.hint) from None
     return found
