@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError, ResultError
+from dovetail.errors import ResultError
 from dovetail.gc_pause import gc_paused
 from dovetail.passes.context import Context, Mark
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.manager import Manager
 from dovetail.passes.result import Result
-from dovetail.passes.steps import passes_in
+from dovetail.passes.rounds import rounds
 from dovetail.planning.holdings import holdings_document
 from dovetail.planning.identity import keep_keys
 from dovetail.planning.remark import Remark
@@ -42,56 +42,6 @@ _UNVERIFIED = Remark(
     "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
     advice="pip install dovetail-verify",
 )  # fmt: skip
-
-
-def _rounds(ctx: Context, model: Model, undecided: Callable[[], Model]) -> Iterator[Model]:
-    """Yield a model to decide on, again for as long as something was refused in the round before.
-
-    Args:
-        ctx: The context of the run. What a round said and wrote is dropped before the next one; refusals stay.
-        model: The model of the first round. The next round takes it, too, where its graph was not changed.
-        undecided: Gives the model as it was before the first round.
-    """
-    before = ctx.mark()
-    while True:
-        revision, ctx.refusals.fresh = model.revision, False
-        yield model
-        if not ctx.refusals.fresh:
-            return
-        ctx.refusals.next_round()
-        if model.revision != revision:
-            model = undecided()
-        ctx.begin_round(before)
-
-
-def run_pipeline(
-    pipeline: Pipeline, model: Model, ctx: Context, instrumentation: Instrumentation | None = None
-) -> Result:
-    """Run a pipeline over `model`, in place; see `Pipeline.run`."""
-    watch = instrumentation or Instrumentation()
-    manager = Manager(pipeline, ctx, watch)
-    stages = [{pass_.stage for pass_ in passes_in([step])} for step in pipeline.steps]
-    start = next((at for at, found in enumerate(stages) if _DECIDE[0] in found), None)
-    result = manager.run(model, 0, start)
-    if start is not None and not result.refused and not result.stopped_after:
-        kept = model.clone()
-
-        def undecided() -> Model:
-            model.replace(kept.clone())
-            return model
-
-        for work in _rounds(ctx, model, undecided):
-            part = manager.run(work, start)
-            result.passes += part.passes
-            result.stopped_after = part.stopped_after
-    if result.refused:
-        raise DovetailError(
-            f"pass {result.passes[-1].name!r} refuses a placement, and this pipeline cannot decide again",
-            "run the passes from place on in one pipeline, or compile the model",
-        )
-    if watch.finished:
-        watch.finished(result)
-    return result
 
 
 class Driver:
@@ -174,7 +124,7 @@ class Driver:
         ctx.asked = dict(asked or {})
         ctx.request = replace(self._request, pins=(*self._request.pins, *pins)) if pins else self._request
         ctx.refusals = self._refusals.copy()
-        for work in _rounds(ctx, self._undecided(), self._undecided):
+        for work in rounds(ctx, self._undecided(), self._undecided):
             if self._run(work, "decide").refused:
                 continue
             with gc_paused():

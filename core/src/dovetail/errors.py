@@ -14,9 +14,13 @@ class DovetailError(Exception):
     Args:
         message: What is wrong, naming the node, file or line.
         hint: What to do about it, one sentence; empty when the message says it already.
+
+    Attributes:
+        node: Name of the node at fault, or of a value that it computes; empty where that is not known.
     """
 
     exit_code = 1
+    node = ""
 
     def __init__(self, message: str, hint: str = ""):
         super().__init__(message)

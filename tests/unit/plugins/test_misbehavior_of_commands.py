@@ -42,7 +42,7 @@ def act(*_, **__):
 
 AT = {at!r}
 
-class Observer:
+class Observer(dovetail.plugin.Observer):
     def __init__(self, format_):
         self.format = format_
         act() if AT == "observer" else None

@@ -248,7 +248,7 @@ def changed(old, new):
     ("source", "says"),
     [
         ("import nothing_of_this_name", "cannot be loaded from acme_plugin.hello:HELLO: ModuleNotFoundError"),
-        ("HELLO = 3", "option 'hello' of acme is no dovetail.plugin.Option"),
+        ("HELLO = 3", "option 'hello' of acme is int, which is no Option"),
         (changed("HELLO = Hello()", "HELLO = Hello"), "option 'hello' of acme is a class"),
         (changed('("compile",)', '"compile"'), "option 'hello' of acme: 'commands' is no tuple"),
         (

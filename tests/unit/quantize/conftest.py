@@ -6,6 +6,7 @@ import sys
 import dovetail
 import numpy as np
 import pytest
+from dovetail.plugin import Observer
 from dovetail.plugin.loader import load_plugins
 
 from .integer_models import IMAGE, Both, file_for, model_of
@@ -43,7 +44,7 @@ g (float[1,4,8,8] x) => (float[1,8,4,4] y) <float[4,4,3,3] w1, float[4] b1, floa
 }"""
 
 
-class Half:
+class Half(Observer):
     """An observer that covers half of what it saw."""
 
     def __init__(self, format_):

@@ -56,9 +56,9 @@ def test_every_channel_has_its_own_scale():
 
 
 OBSERVERS = """
-from dovetail.plugin import Parameters
+from dovetail.plugin import Observer, Parameters
 
-class Broken:
+class Broken(Observer):
     def __init__(self, format_): pass
     def update(self, array): raise SystemExit(3)
     def parameters(self): return Parameters((1.0,), (0,))

@@ -60,9 +60,10 @@ def test_a_mistake_is_named_with_file_and_line(compiled, text, says):
 
 
 OBSERVERS = """
+from dovetail.plugin import Observer
 from dovetail_quantize.observers.minmax import MinMax
 
-class Scaled:
+class Scaled(Observer):
     def __init__(self, format_, *, by=1, how="up", **rest):
         self._all = MinMax(format_)
         self._by = by if how == "up" else 1 / by

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
+from dovetail.plugin import Observer
 from dovetail_quantize.extrema_nodes import ExtremaNodes
 from dovetail_quantize.observers.minmax import MinMax
 from onnx_ir import to_proto
@@ -27,7 +28,7 @@ class Noting(MinMax):
         super().extrema(low, high)
 
 
-class OnlyUpdate:
+class OnlyUpdate(Observer):
     """An observer as vendors write it: two methods."""
 
     def __init__(self, format_):

@@ -92,9 +92,7 @@ def _made(what: str, owner: str, make: Callable[[], Backend]) -> Backend:
     try:
         with foreign_output(what):
             backend = make()
-    except DovetailError:
-        raise
-    except KeyboardInterrupt:
+    except (DovetailError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise DovetailError(f"{what} cannot be made: {described(error)}", f"report it to {owner}") from error

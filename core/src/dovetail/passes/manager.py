@@ -33,7 +33,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Manager:
-    """Runs the steps of a pipeline once; `dovetail.driver` decides again what they refuse.
+    """Runs the steps of a pipeline once; `dovetail.passes.rounds` decides again what they refuse.
 
     Args:
         pipeline: The steps.

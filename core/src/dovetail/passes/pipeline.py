@@ -57,8 +57,8 @@ class Pipeline:
             DovetailError: A pass refused the model, failed, or left it invalid; or a pass refused a decision, and this
                 pipeline has no pass that decides.
         """
-        from dovetail.driver import run_pipeline
         from dovetail.passes.context import Context
+        from dovetail.passes.rounds import run_pipeline
 
         if not isinstance(context, Context):
             from dovetail.plugin.loader import load_plugins

@@ -180,19 +180,10 @@ class Request:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the request as plain data; data given as arrays is left out."""
-        return {
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return plain | {
             "backends": [str(choice) for choice in self.backends],
-            "strategy": self.strategy,
-            "solver": self.solver,
-            "costs": self.costs,
-            "pins": list(self.pins),
-            "edits": list(self.edits),
-            "low": list(self.low),
-            "high": list(self.high),
-            "keep_io_types": self.keep_io_types,
-            "freeze_inputs": self.freeze_inputs,
             "data": str(self.data) if isinstance(self.data, (str, Path)) else None,
-            "seed": self.seed,
             "plan": self.plan.as_dict() if hasattr(self.plan, "as_dict") else self.plan and str(self.plan),
             "options": dict(self.options),
             "pin_origins": {pin: origin.as_dict() for pin, origin in self.pin_origins.items()},

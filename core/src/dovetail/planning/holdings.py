@@ -5,9 +5,10 @@ Scale and zero point belong to a holding, never to a format: two readers of one 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
@@ -29,7 +30,7 @@ class Parameters(NamedTuple):
     zero_point: tuple[int, ...]
 
 
-class Observer(Protocol):
+class Observer(ABC):
     """Collects what calibration needs of a value, and turns it into parameters.
 
     It is registered as `registry.observer("acme-p99", "acme_npu.observers:P99")`, and made for one sharing group as
@@ -37,16 +38,25 @@ class Observer(Protocol):
     file calls `P99(format, rounds=3)`; a value has the type of the keyword's default. Data is shown to it once, so it
     keeps an amount that does not grow with the number of batches.
 
-    An observer that needs nothing but extrema may have a method `extrema(low, high)`, too. It is called instead of
-    `update` where an engine computes them, with the smallest and the largest number of one batch, one each per scale;
-    they are NaN if a number is infinite or NaN.
-
-    One with `follows_maxima = True` sees, of a value of which only maxima are read (MaxPool, ReduceMax), those alone.
+    Attributes:
+        follows_maxima: Of a value of which only maxima are read (MaxPool, ReduceMax), it sees those alone.
     """
 
+    follows_maxima: ClassVar[bool] = False
+
+    @abstractmethod
     def update(self, array: np.ndarray) -> None:
         """See the numbers of one batch, or a weight."""
 
+    def extrema(self, low: np.ndarray, high: np.ndarray) -> None:
+        """See the smallest and the largest number of one batch, one each per scale; NaN if one is infinite or NaN.
+
+        An observer that needs nothing else overrides this: it is called instead of `update` where an engine computes
+        extrema. The others are not asked.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def parameters(self) -> Parameters:
         """One scale and zero point, or one of each per index along the axis of the format.
 
@@ -77,10 +87,6 @@ class Holding:
     parameters: Parameters | None = None
     readers: tuple[str, ...] = ()
     made_by: str = ""
-
-    def with_parameters(self, parameters: Parameters, source: str = "") -> Holding:
-        """The holding with its parameters, and where they come from if that is news."""
-        return replace(self, parameters=parameters, source=source or self.source)
 
 
 def holdings_document(holdings: Iterable[Holding]) -> dict[str, list[dict[str, Any]]]:

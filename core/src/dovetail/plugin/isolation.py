@@ -59,9 +59,7 @@ def named_errors(who: str) -> Iterator[None]:
     """
     try:
         yield
-    except DovetailError:
-        raise
-    except KeyboardInterrupt:
+    except (DovetailError, KeyboardInterrupt):
         raise
     except BaseException as error:  # SystemExit too: foreign code must not end the program silently
         hint = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"

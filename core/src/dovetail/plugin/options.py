@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.contracts import derived
 from dovetail.plugin.isolation import PluginWarning, described, foreign_output
 
 if TYPE_CHECKING:
@@ -211,12 +212,7 @@ def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOpti
     option = found.option
     if isinstance(option, type):
         raise DovetailError(f"{found.title} is a class, and not an object of it")
-    if not isinstance(option, Option):
-        raise DovetailError(
-            f"{found.title} is no dovetail.plugin.Option", "derive its class from dovetail.plugin.Option"
-        )
-    if not hasattr(option, "commands"):
-        raise DovetailError(f"{found.title} has no commands", "name the commands whose arguments it adds to")
+    derived(option, found.title, Option)
     for attribute, names in (("commands", option.commands), ("keywords", option.keywords)):
         if not isinstance(names, tuple):
             raise DovetailError(f"{found.title}: '{attribute}' is no tuple of names")
@@ -242,9 +238,7 @@ def blaming(found: InstalledOption, passing: Collection[BaseException] = ()) -> 
     try:
         with foreign_output(found.title):
             yield
-    except DovetailError:
-        raise
-    except KeyboardInterrupt:
+    except (DovetailError, KeyboardInterrupt):
         raise
     except BaseException as error:
         if any(error is other for other in passing):

@@ -90,7 +90,7 @@ def _asked(emitter, region: EmittedRegion, folder: Path, who: str) -> Artifact:
         with foreign_output(who):
             made = emitter().emit(region, folder)
     except DovetailError as error:
-        raise NotEmitted(f"{who}: {error.message}", getattr(error, "node", "")) from error
+        raise NotEmitted(f"{who}: {error.message}", error.node) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:

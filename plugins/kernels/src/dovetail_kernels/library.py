@@ -210,7 +210,7 @@ def _check(kernel: Kernel, title: str, memories: Collection[str]) -> None:
     Raises:
         DovetailError: It is not.
     """
-    if not isinstance(getattr(kernel, "function", None), str) or not kernel.function:
+    if not isinstance(vars(type(kernel)).get("function"), str) or not kernel.function:
         raise DovetailError(
             f"{title} has no `function`", "name the operator that it computes: function = 'acme::scale'"
         )

@@ -34,9 +34,7 @@ def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -
     try:
         with foreign_output(who):
             claims = strategy.claim(view, backend)
-    except DovetailError:
-        raise
-    except KeyboardInterrupt:
+    except (DovetailError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise DovetailError(

@@ -50,9 +50,7 @@ def _asked(strategy: Strategy, claiming: Claiming, backend: Backend, claims: lis
     try:
         with foreign_output(who):
             answer = strategy.fix_up(claiming.view_of(backend), Claims(claims))
-    except DovetailError:
-        raise
-    except KeyboardInterrupt:
+    except (DovetailError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise DovetailError(

@@ -88,9 +88,7 @@ class Judges:
                     lowered[node] = can_lower(node, target, opsets)
                 refusal = lowered[node]
                 return verdict if refusal is None else replace(verdict, ok=False, reasons=(refusal,))
-            except DovetailError:
-                raise
-            except KeyboardInterrupt:
+            except (DovetailError, KeyboardInterrupt):
                 raise
             except BaseException as error:
                 why = f"backend '{backend.name}' of {owner} cannot judge node '{node.name}': {described(error)}"

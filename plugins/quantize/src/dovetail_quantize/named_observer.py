@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.planning.holdings import Parameters
 from dovetail.planning.observers import ObserverChoice
+from dovetail.plugin import Observer
+from dovetail.plugin.contracts import derived, overrides
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail_schemas.observers import resolve_observer
 
@@ -50,8 +52,9 @@ class NamedObserver:
         self._held, self._who = held, table.title(self.choice.name) if self.choice.name in table else ""
         made = resolve_observer(self.choice, table)
         self.observer = self._called("cannot be made for", lambda: made(held.format, **dict(self.choice.options)))
-        self.extrema = self._extrema if hasattr(self.observer, "extrema") else None
-        self.follows_maxima: bool = getattr(self.observer, "follows_maxima", False)
+        derived(self.observer, self._who, Observer)
+        self.extrema = self._extrema if overrides(self.observer, Observer, "extrema") else None
+        self.follows_maxima = self.observer.follows_maxima
 
     def update(self, array: Any) -> None:
         """Show it some numbers."""
@@ -77,9 +80,7 @@ class NamedObserver:
         try:
             with foreign_output(self._who):
                 return call()
-        except DovetailError:
-            raise
-        except KeyboardInterrupt:
+        except (DovetailError, KeyboardInterrupt):
             raise
         except BaseException as error:
             text = str(error) if isinstance(error, ValueError) else described(error)

@@ -137,7 +137,7 @@ class GuardedEngine:
             message = self.label + message.removeprefix(self.name)
         else:
             message = f"{self.label}: {message}"
-        return EngineError(message, error.hint, getattr(error, "node", ""))
+        return EngineError(message, error.hint, error.node)
 
 
 class GuardedSession:

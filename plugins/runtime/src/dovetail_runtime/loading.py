@@ -67,6 +67,7 @@ class Load(Pass):
         if ctx.refusals.tries >= _TRIES:
             return False
         from dovetail_runtime.executor import Executor
+        from dovetail_runtime.region_runner import NoEngine
 
         # Engines name one node at a time; where there is no end to it, what is left of the region goes as a whole.
         whole = ctx.refusals.tries == _TRIES - 1
@@ -74,7 +75,7 @@ class Load(Pass):
             executor = Executor(model, engines, artifacts=ctx.artifacts)
         except DovetailError as error:
             # No engine at all takes some region. Where the one that the backend is made for refused it, the host may.
-            refused = getattr(error, "refusals", [])
+            refused = error.refusals if isinstance(error, NoEngine) else []
             refuse_nodes([*refused, *further_refusals(model, refused, engines)], preferred, ctx, whole)
             if not ctx.refusals.fresh:
                 raise

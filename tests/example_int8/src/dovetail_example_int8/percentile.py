@@ -1,10 +1,11 @@
 """The observer: leaves out the outermost magnitudes."""
 
 import numpy as np
+from dovetail.plugin import Observer
 from dovetail_quantize.integers import parameters_of_range
 
 
-class Percentile:
+class Percentile(Observer):
     """The largest of the batches' percentiles; `share` says which, and the backend's file may set it."""
 
     def __init__(self, format_, share=99.9):

@@ -269,7 +269,9 @@ def _clause(remark: Remark) -> str:
 
 
 def _outputs(result: CompiledModel, plan: Plan, cosines: Mapping[str, float]) -> list[OutputRow]:
-    compared = {one.name: one.cosine for one in getattr(result.verification, "outputs", ())}
+    compared = {
+        one.name: one.cosine for one in (result.verification.outputs if result.verification is not None else ())
+    }
     by_value = {node.output: cosines.get(node.name) for node in plan.nodes}
     found = []
     for value in result.model.graph.outputs:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.plugin import Observer
+
 from dovetail_quantize.histogram import Histogram
 from dovetail_quantize.slices import slices
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
 
-class CountingObserver:
+class CountingObserver(Observer):
     """Counts all numbers of every slice in a histogram; what follows from it, each observer says in `parameters`.
 
     Args:

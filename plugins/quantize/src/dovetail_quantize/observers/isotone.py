@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from dovetail.plugin import Observer
 
 from dovetail_quantize.extrema import Extrema
 from dovetail_quantize.integers import bounds, parameters_of_range
@@ -19,7 +20,7 @@ _LOWEST, _HIGHEST = -140, 130  # exponents of the scales that are tried
 _SCALES = 2.0 ** (np.arange(_LOWEST * _PER_OCTAVE, _HIGHEST * _PER_OCTAVE + 1) / _PER_OCTAVE)
 
 
-class Isotone:
+class Isotone(Observer):
     """Keeps the arg-max of as many rows as possible: for the results of Softmax and other probabilities.
 
     Definition: a row runs along the last axis. Its largest number a and the next one b stay apart for certain if the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from dovetail.plugin import Observer
 
 from dovetail_quantize.extrema import Extrema
 from dovetail_quantize.integers import parameters_of_range
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.planning.holdings import Parameters
 
 
-class MinMax:
+class MinMax(Observer):
     """Covers every number that was seen, and zero, so nothing saturates.
 
     Definition: the range from the smallest to the largest number of each slice (Jacob et al., "Quantization and

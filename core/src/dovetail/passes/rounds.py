@@ -1,0 +1,70 @@
+"""Rounds of decisions: a pipeline runs again from its first decision on, for as long as a pass refuses one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.passes.instrumentation import Instrumentation
+from dovetail.passes.manager import Manager
+from dovetail.passes.steps import passes_in
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes.context import Context
+    from dovetail.passes.pipeline import Pipeline
+    from dovetail.passes.result import Result
+
+DECIDING_STAGE = "place"
+"""The stage that a round begins with."""
+
+
+def rounds(ctx: Context, model: Model, undecided: Callable[[], Model]) -> Iterator[Model]:
+    """Yield a model to decide on, again for as long as something was refused in the round before.
+
+    Args:
+        ctx: The context of the run. What a round said and wrote is dropped before the next one; refusals stay.
+        model: The model of the first round. The next round takes it, too, where its graph was not changed.
+        undecided: Gives the model as it was before the first round.
+    """
+    before = ctx.mark()
+    while True:
+        revision, ctx.refusals.fresh = model.revision, False
+        yield model
+        if not ctx.refusals.fresh:
+            return
+        ctx.refusals.next_round()
+        if model.revision != revision:
+            model = undecided()
+        ctx.begin_round(before)
+
+
+def run_pipeline(
+    pipeline: Pipeline, model: Model, ctx: Context, instrumentation: Instrumentation | None = None
+) -> Result:
+    """Run a pipeline over `model`, in place; see `Pipeline.run`."""
+    watch = instrumentation or Instrumentation()
+    manager = Manager(pipeline, ctx, watch)
+    stages = [{pass_.stage for pass_ in passes_in([step])} for step in pipeline.steps]
+    start = next((at for at, found in enumerate(stages) if DECIDING_STAGE in found), None)
+    result = manager.run(model, 0, start)
+    if start is not None and not result.refused and not result.stopped_after:
+        kept = model.clone()
+
+        def undecided() -> Model:
+            model.replace(kept.clone())
+            return model
+
+        for work in rounds(ctx, model, undecided):
+            part = manager.run(work, start)
+            result.passes += part.passes
+            result.stopped_after = part.stopped_after
+    if result.refused:
+        raise DovetailError(
+            f"pass {result.passes[-1].name!r} refuses a placement, and this pipeline cannot decide again",
+            "run the passes from place on in one pipeline, or compile the model",
+        )
+    if watch.finished:
+        watch.finished(result)
+    return result
