@@ -138,7 +138,7 @@ for node in dovetail.load("out").model.graph:
     ("file", "old", "new", "says"),
     [
         ("compiler.py", "        revision =", "        exit(3)\n        revision =", "failed: SystemExit: 3"),
-        ("compiler.py", "Artifact, EngineError,", "Artifact, EngineErorr,", "cannot be loaded"),
+        ("compiler.py", "Emitter, EngineError,", "Emitter, EngineErorr,", "cannot be loaded"),
         ("runtime.py", "        (node,) =", "        1 / 0\n        (node,) =", "ZeroDivisionError"),
     ],
 )  # fmt: skip

@@ -51,7 +51,8 @@ def derived(thing: Any, who: str, contract: type[T]) -> T:
     if not isinstance(thing, contract):
         raise _breach(who, f"is {type(thing).__name__}, which is no {contract.__name__}", contract)
     declared = [name for cls in reversed(contract.__mro__) for name in cls.__dict__.get("__annotations__", ())]
-    if lacking := [name for name in declared if not hasattr(thing, name)]:
+    # A property is there; what it gives is not asked for yet.
+    if lacking := [name for name in declared if not (hasattr(type(thing), name) or hasattr(thing, name))]:
         raise _breach(who, f"has no {', '.join(lacking)}", contract)
     return thing
 
