@@ -1,0 +1,31 @@
+"""The pages: their links lead somewhere, the words have the names that they give, and the architecture stays short."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*/*/README.md"))]
+WORDS = (ROOT / "docs/concepts.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(dovetail[\w.]*\.\w+)(?:\(|`)", WORDS))))
+def test_words_are_called_in_the_code_what_the_page_says(name):
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError:
+        pytest.fail(f"no module {module}")
+    assert hasattr(found, attribute) or importlib.util.find_spec(name), name
+
+
+def test_the_architecture_is_read_in_ten_minutes():
+    assert len((ROOT / "docs/architecture.md").read_text(encoding="utf-8").split()) < 3000
