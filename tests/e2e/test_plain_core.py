@@ -198,7 +198,7 @@ def test_a_model_is_compiled_without_what_runs_it(tmp_path):
 def no_member_functions(monkeypatch):
     """All plugins, where no distribution adds functions to the package."""
     plugins = dovetail.load_plugins()
-    monkeypatch.setattr("dovetail.member_functions.metadata.entry_points", lambda group: [])
+    monkeypatch.setattr("dovetail.api_extensions.metadata.entry_points", lambda group: [])
     return plugins
 
 

@@ -5,7 +5,7 @@
     print(compiled.summary())
 
 Everything is imported when it is first used, so that importing this package costs next to nothing. Installed
-distributions bring further functions, `dovetail.verify` say; see `dovetail.member_functions`.
+distributions bring further functions, `dovetail.verify` say; see `dovetail.api_extensions`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["__version__", *_names]
 def __getattr__(name: str) -> object:
     if name in _names:
         return _own(name)
-    from dovetail.member_functions import member_function
+    from dovetail.api_extensions import api_extension
 
     # Kept, so that only the first use looks at what is installed.
-    globals()[name] = found = member_function(name)
+    globals()[name] = found = api_extension(name)
     return found
 
 
 def __dir__() -> list[str]:
-    from dovetail.member_functions import member_function_names
+    from dovetail.api_extensions import member_function_names
 
     return sorted({*__all__, *member_function_names()})

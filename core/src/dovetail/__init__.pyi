@@ -18,5 +18,5 @@ from dovetail.plugin import hookimpl as hookimpl, load_plugins as load_plugins
 
 __version__: str
 
-# What installed distributions add; see `dovetail.member_functions`.
+# What installed distributions add; see `dovetail.api_extensions`.
 def __getattr__(name: str) -> Any: ...

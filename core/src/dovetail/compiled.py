@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.artifacts import nodes_of
-from dovetail.counting import counted
 from dovetail.ir.bodies import body_nodes
 from dovetail.planning.placement import HOST, PART, get_placement
 from dovetail.planning.remark import assumed
 from dovetail.running import cannot_run, runner_class
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     import numpy as np
@@ -223,10 +223,10 @@ class CompiledModel:
         regions = Counter(backend for number, backend in numbers if number is not None)
         parts = []
         for backend, number in sorted(coverage.items(), key=lambda item: (item[0] == HOST, -item[1])):
-            whole = f"{backend} {number}/{counted(total, 'node')} in {counted(regions[backend], 'region')}"
+            whole = f"{backend} {number}/{pluralize(total, 'node')} in {pluralize(regions[backend], 'region')}"
             parts.append(f"{backend} {number}" if backend == HOST else whole)
         joins = self.plan.summary.get("joins", 0)
-        return ", ".join(parts) + f"; {counted(joins, 'join')}"
+        return ", ".join(parts) + f"; {pluralize(joins, 'join')}"
 
     def _counted_nodes(self) -> Iterator[ir.Node]:
         """The placed nodes without those that are a part of what stands for one node of the plan."""
@@ -250,9 +250,9 @@ class CompiledModel:
     def notes(self) -> list[str]:
         """What the user should know: what was assumed of the model, what failed, and what engines have to say."""
         failed = Counter(r.why for r in self.remarks if r.kind == "failed" and r.node)
-        lost = [f"{counted(number, 'node')} {why}" for why, number in failed.most_common(_SHOWN)]
+        lost = [f"{pluralize(number, 'node')} {why}" for why, number in failed.most_common(_SHOWN)]
         if len(failed) > _SHOWN:
-            lost.append(f"{counted(len(failed) - _SHOWN, 'more reason')} of this kind: dovetail explain FOLDER --all")
+            lost.append(f"{pluralize(len(failed) - _SHOWN, 'more reason')} of this kind: dovetail explain FOLDER --all")
         return [*assumed(self.remarks), *lost, *(self.runner.notes if self._runner is not None else ())]
 
     def save(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_BRINGS = {
+_INSTALL_HINTS = {
     "dovetail-builder": ("Builder", "autocast"),
     "dovetail-commands": ("compile", "opt", "plan"),
     "dovetail-explain": ("explain",),
@@ -18,4 +18,4 @@ _BRINGS = {
 
 def to_install(name: str) -> str:
     """Say how to get the command or function `name`: `pip install dovetail-verify`; empty if no distribution has it."""
-    return next((f"pip install {distribution}" for distribution, names in _BRINGS.items() if name in names), "")
+    return next((f"pip install {distribution}" for distribution, names in _INSTALL_HINTS.items() if name in names), "")

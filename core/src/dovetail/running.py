@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.api_extensions import api_extension
 from dovetail.errors import DovetailError
-from dovetail.member_functions import member_function
 
 if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
@@ -32,5 +32,5 @@ def input_data(data: object) -> InputData:
     Raises:
         DovetailError: Nothing that reads data is installed.
     """
-    given: InputData = member_function("input_data")(data)
+    given: InputData = api_extension("input_data")(data)
     return given

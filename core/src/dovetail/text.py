@@ -21,3 +21,11 @@ def printable(text: object, *, lines: bool = False) -> str:
     """
     pattern = _UNSAFE_BUT_NEWLINE if lines else _UNSAFE
     return pattern.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), str(text))
+
+
+def pluralize(number: int, noun: str) -> str:
+    """`1 node`, `3 nodes`, `2 batches`; words like `is` and `are` are the caller's."""
+    if number == 1:
+        return f"1 {noun}"
+    ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{number} {noun}{ending}"

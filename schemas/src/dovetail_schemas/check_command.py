@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.api_extensions import api_extension
 from dovetail.cli.common import PlainCommand, columns, existing, option_keywords, plugins_of, print_json
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
-from dovetail.member_functions import member_function
+from dovetail.text import pluralize
 from dovetail_onnx.open_inputs import fixing_option, open_inputs, shape_text
 
 from dovetail_schemas.observers import resolve_observer
@@ -99,7 +99,7 @@ def _check_operators(args: argparse.Namespace) -> int:
     Raises:
         DovetailError: It is not installed, or the file is at fault.
     """
-    operators = member_function("check_operators")(args.file)
+    operators = api_extension("check_operators")(args.file)
     if args.json:
         print_json({"file": str(args.file), "valid": True, "operators": operators})
         return 0
@@ -153,7 +153,7 @@ def _open_extents(model: Model, lost: int) -> str:
     if not lost or not inputs:
         return ""
     names = ", ".join(f"'{value.name}' ({shape_text(value)})" for value in inputs)
-    nodes = f"{counted(lost, 'node')} {'is' if lost == 1 else 'are'}"
+    nodes = f"{pluralize(lost, 'node')} {'is' if lost == 1 else 'are'}"
     return f"the model leaves extents of {names} open, and {nodes} refused for that alone: {fixing_option(inputs)[0]}"
 
 

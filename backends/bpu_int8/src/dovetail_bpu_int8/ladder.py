@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError, GoalError, UsageError
 from dovetail.passes import Context
 from dovetail.planning.remark import Remark
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
@@ -66,7 +66,7 @@ class _Rung:
 
     def __str__(self) -> str:
         below = "for all nodes" if self.threshold == 1 else f"below {self.threshold:g}"
-        name = f"{self.format} {below} ({counted(len(self.nodes), 'node')})" if self.format else "int8"
+        name = f"{self.format} {below} ({pluralize(len(self.nodes), 'node')})" if self.format else "int8"
         return f"{name} {self.cosine:.6f}"
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.errors import UsageError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.plugin import Edit
 from dovetail.plugin.options import Option
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -101,7 +101,7 @@ class UnitConvs:
         for place in places:
             names = ", ".join(f"'{node.name}'" for node in place.brought[:_NAMED])
             more = ", ..." if len(place.brought) > _NAMED else ""
-            what = f"a unit convolution {place.side} it brings {counted(len(place.brought), 'node')} to {backend}"
+            what = f"a unit convolution {place.side} it brings {pluralize(len(place.brought), 'node')} to {backend}"
             notes[place.node.name] = f"{what}: {names}{more}"
         self._kept.update(before=self._number, notes=notes)
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
+from dovetail.text import pluralize
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wish, Wishes
@@ -173,7 +173,7 @@ class _Widths:
         if self._back and not self._quiet:
             names = ", ".join(f"'{name}'" for name in list(self._back)[:_NAMED])
             more = ", ..." if len(self._back) > _NAMED else ""
-            why = f"{counted(len(self._back), 'node')} cannot have the width that is asked for: {names}{more}"
+            why = f"{pluralize(len(self._back), 'node')} cannot have the width that is asked for: {names}{more}"
             self._view.remark("analysis", "", "width-fallback", why, suggest="`dovetail explain OUT NODE` says why")
         return done
 

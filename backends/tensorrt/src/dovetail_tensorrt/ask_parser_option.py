@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.planning.remark import Remark
 from dovetail.plugin.options import Option
+from dovetail.text import pluralize
 
 from dovetail_tensorrt.engine_backends import engine_backend
 from dovetail_tensorrt.libraries import library
@@ -73,8 +73,8 @@ class AskParserOption(Option):
         }
         for answer in differences:
             plan.remarks.append(Remark("analysis", answer.node, "ask-parser", _RULE, str(answer)))
-        agreed = f"{found.title} and the table agree on {counted(len(asked) - len(differences), 'node')}"
-        more = f", and differ on {counted(len(differences), 'node')}" if differences else ""
+        agreed = f"{found.title} and the table agree on {pluralize(len(asked) - len(differences), 'node')}"
+        more = f", and differ on {pluralize(len(differences), 'node')}" if differences else ""
         plan.remarks.append(Remark("analysis", "", "ask-parser", "parser-asked", agreed + more))
         plan.notes += [*map(str, differences), agreed + more]
 

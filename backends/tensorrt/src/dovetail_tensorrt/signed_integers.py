@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.passes import Pass
-from dovetail_precision.source_quantisation import Atom, atom_of
+from dovetail_precision.source_quantisation import QdqNode, qdq_of
 
 from dovetail_tensorrt.engine_backends import makes_engines
 
@@ -45,14 +45,14 @@ class SignedIntegers(Pass):
         rewriter = _Rewriter(model, ctx)
         seen: set[int] = set()
         for node in list(model.graph):
-            atom = atom_of(node)
-            if atom is None or id(atom.integers) in seen:
+            qdq = qdq_of(node)
+            if qdq is None or id(qdq.integers) in seen:
                 continue
-            seen.add(id(atom.integers))
-            if node.op_type == "DequantizeLinear" and atom.element == "int32":
-                rewriter.fold(atom)
-            elif atom.element == "uint8":
-                rewriter.sign(atom)
+            seen.add(id(qdq.integers))
+            if node.op_type == "DequantizeLinear" and qdq.element == "int32":
+                rewriter.fold(qdq)
+            elif qdq.element == "uint8":
+                rewriter.sign(qdq)
         if rewriter.changed:
             model.touch()
         return rewriter.changed
@@ -66,38 +66,38 @@ class _Rewriter:
         self._names = ctx.analysis(FreshNames, model)
         self.changed = False
 
-    def fold(self, atom: Atom) -> None:
+    def fold(self, qdq: QdqNode) -> None:
         """Replace a constant in int32 and its conversion by floats."""
-        stored, result = atom.integers, atom.floats
-        if not self._is_stored(stored) or result.is_graph_output() or any(atom.parameters.zero_point):
+        stored, result = qdq.integers, qdq.floats
+        if not self._is_stored(stored) or result.is_graph_output() or any(qdq.parameters.zero_point):
             return
         shape = [1] * len(stored.const_value.shape)
-        if atom.axis is not None:
-            shape[atom.axis % len(shape)] = -1
-        scale = np.asarray(atom.parameters.scale, np.float32).reshape(shape if atom.axis is not None else ())
+        if qdq.axis is not None:
+            shape[qdq.axis % len(shape)] = -1
+        scale = np.asarray(qdq.parameters.scale, np.float32).reshape(shape if qdq.axis is not None else ())
         floats = (stored.const_value.numpy().astype(np.float32) * scale).astype(result.dtype.numpy())
         result.replace_all_uses_with(self._constant(result.name, floats))
-        self._graph.remove(atom.node, safe=True)
+        self._graph.remove(qdq.node, safe=True)
         self._ctx.count("biases in floats")
         self.changed = True
 
-    def sign(self, atom: Atom) -> None:
+    def sign(self, qdq: QdqNode) -> None:
         """Make int8 of uint8, where all that converts it has the zero point 128."""
-        integers, node = atom.integers, atom.node
+        integers, node = qdq.integers, qdq.node
         ends = [node] if node.op_type == "QuantizeLinear" else []
         ends += [reader for reader, _ in integers.uses()]
-        atoms = [atom_of(end) for end in ends]
+        qdq_nodes = [qdq_of(end) for end in ends]
         given = integers.producer() is None and not self._is_stored(integers)
-        if given or integers.is_graph_output() or None in atoms or integers.producer() not in (None, node):
+        if given or integers.is_graph_output() or None in qdq_nodes or integers.producer() not in (None, node):
             return
-        others = sorted({zero for one in atoms for zero in one.parameters.zero_point} - {_MIDDLE})
+        others = sorted({zero for one in qdq_nodes for zero in one.parameters.zero_point} - {_MIDDLE})
         if others:
             what = f"'{integers.name}' is uint8 with the zero point {', '.join(map(str, others))}"
             why = f"{what}; int8 of the same scale lacks some of its numbers, and TensorRT has no other integers"
             suggest = "compile the model as it was before it was quantised, with tensorrt:precision=int8 and --data"
             self._ctx.remark("missed", node, "unsigned", why, suggest=suggest)
             return
-        for one in atoms:
+        for one in qdq_nodes:
             zeros = np.zeros(one.node.inputs[_ZERO_POINT].const_value.shape, np.int8)
             one.node.replace_input_with(_ZERO_POINT, self._constant(f"{integers.name}_zero", zeros))
         if integers.producer() is None:

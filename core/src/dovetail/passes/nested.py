@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dovetail.api_extensions import api_extension
 from dovetail.errors import DovetailError, UsageError
-from dovetail.member_functions import member_function
 from dovetail.passes.steps import Nested, Step, nested_in
 from dovetail.planning.placement import HOST, placed_backends
 from dovetail.suggestions import did_you_mean
@@ -45,5 +45,5 @@ def regions_under(nested: Nested, model: Model) -> Regions:
         raise DovetailError(
             f"{nested}: the model has no placements", "run `place` before it, or give a model that was compiled"
         )
-    found: Regions = member_function("regions")(model, nested.backend)
+    found: Regions = api_extension("regions")(model, nested.backend)
     return found

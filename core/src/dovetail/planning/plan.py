@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.planning.identity import identity, structural_keys, walk
 from dovetail.planning.join import Join
 from dovetail.planning.placement import Placement, get_placement, kind_of, origin_of
 from dovetail.planning.plan_entries import VERSION, PlannedNode, SourceNode
 from dovetail.planning.remark import Remark
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -172,7 +172,7 @@ class Plan:
 
     def __repr__(self) -> str:
         where = ", ".join(f"{backend} {number}" for backend, number in self.summary.get("coverage", {}).items())
-        return f"<Plan of {self.model.get('path') or 'a model'}: {where or counted(len(self.nodes), 'node')}>"
+        return f"<Plan of {self.model.get('path') or 'a model'}: {where or pluralize(len(self.nodes), 'node')}>"
 
     def __str__(self) -> str:
         from dovetail.stores import store_for

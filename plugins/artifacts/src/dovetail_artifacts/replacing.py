@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.artifacts import artifact_of
-from dovetail.counting import counted
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.plugin import Call, StandIn
+from dovetail.text import pluralize
 from dovetail_placement.form_regions import number_regions
 from dovetail_regions.regions import Region
 
@@ -49,7 +49,7 @@ def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: 
             artifact_of(node, f"{region.backend}/{name}")
         rule = "outlined" if not artifact.files and isinstance(artifact.node, Call) else "compiled"
         compiled = f", compiled into {_files(artifact)}" if rule == "compiled" else ""
-        why = f"{what} stands for the {counted(len(region.nodes), 'node')} of region {region.index}{compiled}"
+        why = f"{what} stands for the {pluralize(len(region.nodes), 'node')} of region {region.index}{compiled}"
         ctx.remark("passed", node, rule, why)
         replaced = True
     if replaced:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.planning.placement import origin_of, set_origin
+from dovetail.text import pluralize
 from dovetail_onnx.skeleton import skeleton_of, was_sorted
 from dovetail_onnx.topological_order import sort_nodes
 
@@ -155,7 +155,7 @@ def _initializers_are_no_inputs(proto: onnx.ModelProto, ctx: Context) -> None:
         return
     if proto.ir_version >= 4 and not ctx.request.freeze_inputs:
         why = (
-            f"{counted(len(defaults), 'input')} such as '{defaults[0]}' {'has' if len(defaults) == 1 else 'have'} a "
+            f"{pluralize(len(defaults), 'input')} such as '{defaults[0]}' {'has' if len(defaults) == 1 else 'have'} a "
             "default that callers may replace, so it is converted in every run, and nothing is folded into it"
         )
         ctx.remark("analysis", "", "default-inputs", why, suggest="--freeze-inputs, if nobody gives another value")

@@ -17,9 +17,9 @@ from dovetail.cli.common import (
     print_json,
     say,
 )
-from dovetail.counting import counted
 from dovetail.errors import ResultError
 from dovetail.planning.placement import HOST
+from dovetail.text import pluralize
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
 from dovetail_commands.request import add_model, add_request, completed_model, request_of
@@ -110,7 +110,7 @@ def _by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _listed(operators: Counter[str]) -> str:
     shown = [f"{name} {number}" for name, number in operators.most_common(_SHOWN)]
     rest = len(operators) - len(shown)
-    return ", ".join(shown) + (f" and {counted(rest, 'other')}" if rest else "")
+    return ", ".join(shown) + (f" and {pluralize(rest, 'other')}" if rest else "")
 
 
 def _document(args: argparse.Namespace, compiled: CompiledModel, failure: ResultError | None) -> dict[str, Any]:

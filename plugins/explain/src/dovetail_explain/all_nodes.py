@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.planning.placement import HOST
 from dovetail.planning.remark import SLOT, template
+from dovetail.text import pluralize
 
 from dovetail_explain.causes import Cause, cause_among
 from dovetail_explain.trials import none_after, suggestions_for, trials_for
@@ -76,7 +76,7 @@ class Group:
     def lines(self) -> Iterator[str]:
         """The group as text."""
         source = f" [{self.source}]" if self.source else ""
-        yield f"{self.rule}: {counted(len(self.nodes), 'node')}: {self.why}{source}"
+        yield f"{self.rule}: {pluralize(len(self.nodes), 'node')}: {self.why}{source}"
         tried = [node for node in self.nodes if node.tried]
         for node in tried[:_SHOWN]:
             yield f"  {node}"
@@ -108,8 +108,8 @@ class Elsewhere:
     def lines(self) -> list[str]:
         """The answer as text."""
         number = sum(len(group.nodes) for group in self.groups)
-        causes = f", for {counted(len(self.groups), 'reason')}" if number else ""
-        head = f"{self.backend} has {counted(self.here, 'node')}; {number} elsewhere{causes}"
+        causes = f", for {pluralize(len(self.groups), 'reason')}" if number else ""
+        head = f"{self.backend} has {pluralize(self.here, 'node')}; {number} elsewhere{causes}"
         lines = [head, *(line for group in self.groups for line in group.lines())]
         return lines + ([f"remedies were not tried{self.untried}"] if self.untried else [])
 
@@ -184,7 +184,7 @@ def _try_all(plan: Plan, found: Elsewhere, trials: Trials, entries: dict[str, Pl
     for group, node in _in_turns(found.groups):
         if trials.made >= most:
             left = sum(not node.tried for group in found.groups for node in group.nodes)
-            found.untried = f" for {counted(left, 'node')}: each trial plans all {len(plan.nodes)} nodes"
+            found.untried = f" for {pluralize(left, 'node')}: each trial plans all {len(plan.nodes)} nodes"
             return
         entry = entries[node.name]
         refused = group.rule == "not-supported"

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.counting import counted
 from dovetail.driver import Driver
 from dovetail.errors import DovetailError, PinError
 from dovetail.passes import Context, Request
 from dovetail.planning.selectors import parse_pin
 from dovetail.plugin import Remedy
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -43,7 +43,7 @@ class Tried(NamedTuple):
     def __str__(self) -> str:
         if self.why_not:
             return f"tried in vain for {self.backend}: {self.remedy.text} ({self.why_not})"
-        return f"tried: {self.remedy.text} brings it to {self.backend}, which has {counted(self.nodes, 'node')} then"
+        return f"tried: {self.remedy.text} brings it to {self.backend}, which has {pluralize(self.nodes, 'node')} then"
 
 
 class Trials:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.planning.placement import HOST
 from dovetail.planning.remark import SLOT, template
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
@@ -24,11 +24,11 @@ _REASONS = 4  # reasons shown per rule
 def summary_lines(plan: Plan) -> list[str]:
     """Return coverage, every rule with its reasons, source nodes that are gone, and suggestions, as lines."""
     joins = plan.summary.get("joins", len(plan.joins))
-    lines = [f"{coverage_line(plan.nodes)}; {counted(joins, 'join')}"]
+    lines = [f"{coverage_line(plan.nodes)}; {pluralize(joins, 'join')}"]
     lines += reasons(plan.remarks)
     fates = Counter((node.operator, _fate(node.fate)) for node in plan.sources)
     if fates:
-        lines.append(f"{counted(len(plan.sources), 'node')} of the source model are gone:")
+        lines.append(f"{pluralize(len(plan.sources), 'node')} of the source model are gone:")
         lines += [f"  {number} {operator} {fate}" for (operator, fate), number in fates.most_common()]
     return lines + suggestions(plan)
 
@@ -42,7 +42,7 @@ def coverage_line(nodes: Sequence[PlannedNode]) -> str:
         regions.setdefault(node.backend, set()).update(() if node.region is None else (node.region,))
     parts = []
     for backend, kinds in sorted(numbers.items(), key=lambda item: (item[0] == HOST, -item[1].total())):
-        many = f"/{counted(len(nodes), 'node')} in {counted(len(regions[backend]), 'region')}"
+        many = f"/{pluralize(len(nodes), 'node')} in {pluralize(len(regions[backend]), 'region')}"
         types = ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
         parts.append(f"{backend} {kinds.total()}{'' if backend == HOST else many} ({types})")
     return ", ".join(parts) or "no nodes"
@@ -60,11 +60,11 @@ def reasons(remarks: Iterable[Remark]) -> list[str]:
         number = sum(map(len, members))
         whole = all(not remark.node for group in members for remark in group)
         name = f"{pass_}/{rule}" if pass_ else rule
-        lines.append(f"{kind} {name}: {'the model' if whole else counted(number, 'node')}")
+        lines.append(f"{kind} {name}: {'the model' if whole else pluralize(number, 'node')}")
         lines += [f"  {_reason(group)}" for group in members[:_REASONS]]
         if len(members) > _REASONS:
             rest = sum(map(len, members[_REASONS:]))
-            lines.append(f"  and {counted(len(members) - _REASONS, 'other reason')} for {counted(rest, 'node')}")
+            lines.append(f"  and {pluralize(len(members) - _REASONS, 'other reason')} for {pluralize(rest, 'node')}")
     return lines
 
 
@@ -81,9 +81,9 @@ def suggestions(plan: Plan, names: Collection[str] | None = None, advice: bool =
     lines = []
     for (text, can_be_tried), number in counts.most_common():
         if can_be_tried:
-            lines.append(f"suggested for {counted(number, 'node')}, and tried where one of them is explained: {text}")
+            lines.append(f"suggested for {pluralize(number, 'node')}, and tried where one of them is explained: {text}")
         elif advice:
-            lines.append(f"what would help {counted(number, 'node')}: {text}")
+            lines.append(f"what would help {pluralize(number, 'node')}: {text}")
     return lines
 
 

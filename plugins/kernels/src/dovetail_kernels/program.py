@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dovetail.counting import counted
 from dovetail.ir.bodies import all_nodes, bodies
 from dovetail.plugin import EngineError, Executed, RegionModel, span_recorder
+from dovetail.text import pluralize
 from dovetail_regions.extraction import extract, extract_body
 from dovetail_regions.regions import ready_regions, used_values
 
@@ -139,7 +139,7 @@ class _Part(Instruction):
     def __init__(self, region: object, session: object):
         self._session = session
         self._inputs = tuple(value.name for value in region.inputs)
-        self.title, self.about = counted(len(region.nodes), "node"), {"nodes": [node.name for node in region.nodes]}
+        self.title, self.about = pluralize(len(region.nodes), "node"), {"nodes": [node.name for node in region.nodes]}
         self.reads = self._inputs
         self.writes = tuple(value.name for value in region.outputs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
@@ -34,7 +34,7 @@ def remark_declined(declined: Sequence[tuple[Pin, str]], ctx: Context) -> None:
     for (backend, then), pins in groups.items():
         named = ", ".join(f"'{pin.node.name}' ({pin.origin.asked})" for pin in pins[:_NAMED])
         more = f" and {len(pins) - _NAMED} others" if len(pins) > _NAMED else ""
-        why = f"{backend} declines {counted(len(pins), 'node')} that the file asks for: {named}{more}"
+        why = f"{backend} declines {pluralize(len(pins), 'node')} that the file asks for: {named}{more}"
         ctx.remark(
             "analysis", "", _RULE, f"{why}; {then}" if then else why,
             suggest="`dovetail explain` says why; leave the nodes out of the file, or change what breaks the limit",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin import Remedy, remedy
+from dovetail.text import pluralize
 
 from dovetail_placement.claim_checks import ask_for_claims
 from dovetail_placement.strategy_options import made_strategy
@@ -35,7 +35,7 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
         suggest: str | Remedy = "`dovetail explain OUT --all` says why of every node"
         if claims:
             suggest = remedy(options={"strategy": name}, backend=backend.name)
-            why += f"; {suggest.text} would claim {counted(claims, 'node')}"
+            why += f"; {suggest.text} would claim {pluralize(claims, 'node')}"
         ctx.remark("analysis", "", "no-nodes", why, suggest=suggest)
 
 
@@ -44,9 +44,11 @@ def _reason(claiming: Claiming, backend: Backend, ctx: Context) -> str:
     verdicts = [view.verdict(node) for node in claiming.flat.nodes]
     taken = sum(verdict.ok is not False for verdict in verdicts)
     if taken:
-        return f"its file takes {counted(taken, 'node')}, and strategy '{ctx.strategy_of(backend)}' keeps none of them"
+        return (
+            f"its file takes {pluralize(taken, 'node')}, and strategy '{ctx.strategy_of(backend)}' keeps none of them"
+        )
     reasons = Counter(verdict.reasons[0].text for verdict in verdicts if verdict.reasons)
-    return "; ".join(f"{counted(number, 'node')} because {text}" for text, number in reasons.most_common(1))
+    return "; ".join(f"{pluralize(number, 'node')} because {text}" for text, number in reasons.most_common(1))
 
 
 def _best_strategy(claiming: Claiming, backend: Backend, ctx: Context) -> tuple[str, int]:

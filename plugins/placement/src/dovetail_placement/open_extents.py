@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.running import input_data
+from dovetail.text import pluralize
 from dovetail_onnx.open_inputs import fixing_option, open_inputs, shape_text
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _cost(claiming: Claiming, backend: Backend, ctx: Context) -> str:
     caused = _with_followers(elsewhere, open_, backend, ctx.remarks)
     texts = []
     if caused:
-        share = f"{len(caused)} of {counted(len(nodes), 'node')} {'is' if len(caused) == 1 else 'are'}"
+        share = f"{len(caused)} of {pluralize(len(nodes), 'node')} {'is' if len(caused) == 1 else 'are'}"
         texts.append(f"{share} not on {backend.name} because of that")
     slower = backend.open_cost
     if slower and len(elsewhere) < len(nodes):

@@ -18,9 +18,9 @@ from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import claim_on
 from dovetail_placement.region_guards import refuse_regions
 
-from dovetail_precision.adopted_atoms import place_atoms
 from dovetail_precision.assumed_ranges import remark_assumed_ranges
 from dovetail_precision.conversions import Conversion, PlannedTypes, before_widening, find_conversions
+from dovetail_precision.existing_qdq import place_atoms
 from dovetail_precision.overrides import remark_overrides, why_overridden
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.problem_builder import build_problem

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.ir.formats import Format
+from dovetail.text import pluralize
 
 from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.ranges.range import NARROW
@@ -41,6 +41,6 @@ def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) ->
             ctx.remark("analysis", variable.node, _RULE, _OF_NODE, suggest="--data")
     if assumed:
         names = list(assumed.values())
-        many = f"{counted(len(names), 'value')} (such as '{names[-1]}')"
+        many = f"{pluralize(len(names), 'value')} (such as '{names[-1]}')"
         why = f"the range of {many} is unknown without --data; they are assumed to fit {NARROW}"
         ctx.remark("analysis", "", _RULE, why, suggest="--data")

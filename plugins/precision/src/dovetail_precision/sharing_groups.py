@@ -144,7 +144,7 @@ def _adopted(value: ir.Value, format_: Format, computed: bool) -> Parameters | N
         format_: The format.
         computed: Whether its producer computes it in this format.
     """
-    atom = dequantising(value)
-    if atom is None and computed:
-        atom = next((one for one in quantising(value) if one.fits(format_)), None)
-    return atom.parameters if atom is not None and atom.fits(format_) else None
+    qdq = dequantising(value)
+    if qdq is None and computed:
+        qdq = next((one for one in quantising(value) if one.fits(format_)), None)
+    return qdq.parameters if qdq is not None and qdq.fits(format_) else None

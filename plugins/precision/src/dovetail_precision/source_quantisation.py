@@ -1,7 +1,7 @@
 """What a source model says of its own quantisation: its QuantizeLinear and DequantizeLinear with constant parameters.
 
-They are atoms: nothing is quantised anew where a plan holds a value as one of them does. A reader of the result of a
-DequantizeLinear in that format reads the very integers, and a node whose result a QuantizeLinear turns into integers
+These QDQ nodes stay: nothing is quantised anew where a plan holds a value as one of them does. A reader of the result
+of a DequantizeLinear in that format reads the very integers, and a node whose result a QuantizeLinear turns into integers
 computes these.
 """
 
@@ -26,7 +26,7 @@ _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
+class QdqNode:
     """A conversion between floats and integers whose parameters are constants.
 
     Attributes:
@@ -79,8 +79,8 @@ def is_atom(node: ir.Node) -> bool:
     return node.op_type in _ATOMS and node.domain in ("", "ai.onnx")
 
 
-def atom_of(node: ir.Node | None) -> Atom | None:
-    """The atom that a node is; None if it is none, or if its parameters are known at run time only."""
+def qdq_of(node: ir.Node | None) -> QdqNode | None:
+    """The QDQ node that a node is; None if it is none, or if its parameters are known at run time only."""
     if node is None or not is_atom(node) or len(node.inputs) < 2:
         return None
     scale = _constant(node.inputs[1])
@@ -98,56 +98,56 @@ def atom_of(node: ir.Node | None) -> Atom | None:
     several, group = numbers.size > 1, node.attributes.get_int("block_size", 0) or None
     parameters = Parameters(tuple(numbers.tolist()), tuple(int(one) for one in zeros))
     axis = node.attributes.get_int("axis", 1) if several else None
-    return Atom(node, dtype_name(integers.dtype), parameters, axis, group if several else None)
+    return QdqNode(node, dtype_name(integers.dtype), parameters, axis, group if several else None)
 
 
-def dequantising(value: ir.Value) -> Atom | None:
-    """The atom that computes a value from integers; None if none does."""
+def dequantising(value: ir.Value) -> QdqNode | None:
+    """The QDQ node that computes a value from integers; None if none does."""
     producer = value.producer()
-    return atom_of(producer) if producer is not None and producer.op_type == "DequantizeLinear" else None
+    return qdq_of(producer) if producer is not None and producer.op_type == "DequantizeLinear" else None
 
 
-def quantising(value: ir.Value) -> Iterator[Atom]:
-    """The atoms that turn a value into integers."""
+def quantising(value: ir.Value) -> Iterator[QdqNode]:
+    """The QDQ nodes that turn a value into integers."""
     for node, index in value.uses():
         if index == 0 and node.op_type == "QuantizeLinear":
-            atom = atom_of(node)
-            if atom is not None:
-                yield atom
+            qdq = qdq_of(node)
+            if qdq is not None:
+                yield qdq
 
 
 def weight_of(value: ir.Value) -> ir.TensorProtocol | None:
     """The numbers of a weight: of an initializer, or of one that the source model has in integers; else None."""
     if value.is_initializer():
         return None if value.is_graph_input() else value.const_value
-    atom = dequantising(value)
-    stored = atom.integers if atom is not None else None
+    qdq = dequantising(value)
+    stored = qdq.integers if qdq is not None else None
     if stored is None or stored.const_value is None or not stored.is_initializer() or stored.is_graph_input():
         return None
     integers, kind = stored.const_value, value.dtype.numpy()
     return ir.LazyTensor(
-        lambda: ir.Tensor(_dequantised(integers.numpy(), atom).astype(kind)),
+        lambda: ir.Tensor(_dequantised(integers.numpy(), qdq).astype(kind)),
         value.dtype,
         integers.shape,
         name=value.name,
     )
 
 
-def _dequantised(integers: np.ndarray, atom: Atom) -> np.ndarray:
-    scale, zero = (_shaped(numbers, atom, integers.shape) for numbers in atom.parameters)
+def _dequantised(integers: np.ndarray, qdq: QdqNode) -> np.ndarray:
+    scale, zero = (_shaped(numbers, qdq, integers.shape) for numbers in qdq.parameters)
     return (integers.astype(np.float32) - zero) * scale
 
 
-def _shaped(numbers: tuple, atom: Atom, shape: tuple[int, ...]) -> np.ndarray:
+def _shaped(numbers: tuple, qdq: QdqNode, shape: tuple[int, ...]) -> np.ndarray:
     array = np.asarray(numbers, np.float32)
-    if atom.axis is None:
+    if qdq.axis is None:
         return array.reshape(())
-    axis = atom.axis % len(shape)
-    if atom.group is None:
+    axis = qdq.axis % len(shape)
+    if qdq.group is None:
         return array.reshape([-1 if index == axis else 1 for index in range(len(shape))])
     whole = list(shape)
-    whole[axis] = -(-whole[axis] // atom.group)
-    repeated = np.repeat(array.reshape(whole), atom.group, axis=axis)
+    whole[axis] = -(-whole[axis] // qdq.group)
+    repeated = np.repeat(array.reshape(whole), qdq.group, axis=axis)
     return np.take(repeated, np.arange(shape[axis]), axis=axis)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.planning.holdings import Parameters
-from dovetail_precision.source_quantisation import Atom, dequantising, quantising
+from dovetail_precision.source_quantisation import QdqNode, dequantising, quantising
 
 from dovetail_quantize.integers import parameters_of_range
 from dovetail_quantize.slices import number_of_scales
@@ -25,14 +25,14 @@ def repeated(parameters: Parameters, format_: Format, shape: Sequence[int]) -> P
     return Parameters(parameters.scale * number, parameters.zero_point * number)
 
 
-def is_adopted(atom: Atom | None, format_: Format, parameters: Parameters, shape: Sequence[int]) -> bool:
+def is_adopted(qdq: QdqNode | None, format_: Format, parameters: Parameters, shape: Sequence[int]) -> bool:
     """Whether a conversion of the source model gives the integers of a holding.
 
     Scales that are products may differ in the last digits, as they were multiplied in another order.
     """
-    if atom is None or not atom.fits(format_):
+    if qdq is None or not qdq.fits(format_):
         return False
-    own = repeated(atom.parameters, format_, shape)
+    own = repeated(qdq.parameters, format_, shape)
     return own.zero_point == parameters.zero_point and np.allclose(own.scale, parameters.scale, rtol=1e-5, atol=0)
 
 
@@ -43,18 +43,18 @@ def range_of_source(leaders: Iterable[Held]) -> Parameters | None:
     """
     low, high, format_ = np.inf, -np.inf, None
     for held in leaders:
-        atom = dequantising(held.value)
-        if atom is None and len(held.value.uses()) == 1:
-            atom = next(quantising(held.value), None)
-        if atom is None or held.format.axis is not None or atom.axis is not None:
+        qdq = dequantising(held.value)
+        if qdq is None and len(held.value.uses()) == 1:
+            qdq = next(quantising(held.value), None)
+        if qdq is None or held.format.axis is not None or qdq.axis is not None:
             return None
-        smallest, largest = _bounds(atom)
+        smallest, largest = _bounds(qdq)
         low, high, format_ = min(low, smallest), max(high, largest), held.format
     return parameters_of_range(format_, np.float64(low), np.float64(high)) if format_ is not None else None
 
 
-def _bounds(atom: Atom) -> tuple[float, float]:
-    bits = atom.integers.dtype.bitwidth
-    smallest = 0 if atom.element.startswith("u") else -(1 << (bits - 1))
-    (scale,), (zero,) = atom.parameters
+def _bounds(qdq: QdqNode) -> tuple[float, float]:
+    bits = qdq.integers.dtype.bitwidth
+    smallest = 0 if qdq.element.startswith("u") else -(1 << (bits - 1))
+    (scale,), (zero,) = qdq.parameters
     return (smallest - zero) * scale, (smallest + (1 << bits) - 1 - zero) * scale

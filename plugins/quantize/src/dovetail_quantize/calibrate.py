@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning.holdings import Holding, Parameters
 from dovetail.planning.placement import get_placement
+from dovetail.text import pluralize
 from dovetail_precision.held import Held
 from dovetail_precision.sharing_groups import held_values
 from dovetail_precision.source_quantisation import dequantising, weight_of
@@ -113,11 +113,11 @@ class _Calibration:
             if one.rule.factors:
                 node = one.uses[0].node
                 factors = [self._parameters_at(node, port, by_use, one) for port in one.rule.factors]
-                product, atom = product_of_scales(one.format, factors), dequantising(one.value)
+                product, qdq = product_of_scales(one.format, factors), dequantising(one.value)
                 if not self._fits(product, one, node):
                     continue
-                if is_adopted(atom, one.format, product, one.value.shape):
-                    self._set([one], repeated(atom.parameters, one.format, one.value.shape), "source model")
+                if is_adopted(qdq, one.format, product, one.value.shape):
+                    self._set([one], repeated(qdq.parameters, one.format, one.value.shape), "source model")
                 else:
                     self._set([one], product, f"{one.rule.scale} of {node.name}")
 
@@ -185,7 +185,7 @@ class _Calibration:
         except ValueError as error:
             raise DovetailError(f"{what} cannot be used: {error}", _REPLAY) from None
         if len(parameters.scale) != wanted:
-            raise DovetailError(f"{what} has {counted(len(parameters.scale), 'scale')}, and needs {wanted}", _REPLAY)
+            raise DovetailError(f"{what} has {pluralize(len(parameters.scale), 'scale')}, and needs {wanted}", _REPLAY)
         return parameters
 
     def _of_data(self, groups: list[list[Held]]) -> None:
@@ -193,7 +193,7 @@ class _Calibration:
             first = groups[0][0]
             user = first.uses[0]
             backend = get_placement(user.node).backend
-            unknown = f"{counted(len(groups), 'range')} {'is' if len(groups) == 1 else 'are'} not known"
+            unknown = f"{pluralize(len(groups), 'range')} {'is' if len(groups) == 1 else 'are'} not known"
             raise DovetailError(
                 f"{backend} computes '{user.node.name}' in {first.format}, and nothing says in which range "
                 f"'{first.value.name}' lies; {unknown}",
@@ -206,9 +206,9 @@ class _Calibration:
             self._observe(unseen, known)
         seen = known.amount
         for group, choice in zip(groups, choices, strict=True):
-            self._set(group, known.get(group, choice), f"{choice} of {counted(seen.batches, 'batch')}")
+            self._set(group, known.get(group, choice), f"{choice} of {pluralize(seen.batches, 'batch')}")
         if seen.samples < _FEW:
-            what = f"the scales of {counted(len(groups), 'value')} come from {counted(seen.samples, 'sample')}"
+            what = f"the scales of {pluralize(len(groups), 'value')} come from {pluralize(seen.samples, 'sample')}"
             why = f"{what}; larger numbers saturate, and a hundred samples are usual"
             self._ctx.remark("analysis", "", "few-samples", why, suggest="--data with more samples")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from dovetail.counting import counted
+from dovetail.text import pluralize
 
 
 class Extrema:
@@ -25,7 +25,7 @@ class Extrema:
             self._low, self._high = low, high
             return
         if low.size != self._low.size:
-            raise ValueError(f"one batch has {counted(low.size, 'slice')} along the axis, others {self._low.size}")
+            raise ValueError(f"one batch has {pluralize(low.size, 'slice')} along the axis, others {self._low.size}")
         self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
 
     def range(self) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from dovetail.planning.conversion import Step
 from dovetail.planning.placement import HOST, get_placement, set_placement
 from dovetail_placement.conversion_placement import ConversionPlacement
 from dovetail_placement.conversion_steps import ConversionSteps
-from dovetail_precision.source_quantisation import Atom, dequantising, quantising, weight_of
+from dovetail_precision.source_quantisation import QdqNode, dequantising, quantising, weight_of
 
 from dovetail_quantize.adopting import is_adopted
 from dovetail_quantize.quantised_tensor import QuantisedTensor
@@ -168,18 +168,18 @@ class _Conversions:
         """Take the source model's own conversions of the value; return its QuantizeLinear that makes the integers."""
         if self._made is None:
             return None
-        atom = next((one for one in quantising(self._value) if self._is_adopted(one, self._made)), None)
-        if atom is None:
+        qdq = next((one for one in quantising(self._value) if self._is_adopted(one, self._made)), None)
+        if qdq is None:
             return None
-        node = atom.node
+        node = qdq.node
         if len(self._value.uses()) > 1:  # other readers may stand before it
             self._inserter.model.graph.remove(node)
             insert_after_value(self._inserter.model.graph, self._value, node)
-        self._integers[id(self._made[0])] = atom.integers
+        self._integers[id(self._made[0])] = qdq.integers
         return node
 
-    def _is_adopted(self, atom: Atom | None, form: tuple[Held, Holding]) -> bool:
-        return is_adopted(atom, form[0].format, form[1].parameters, self._value.shape)
+    def _is_adopted(self, qdq: QdqNode | None, form: tuple[Held, Holding]) -> bool:
+        return is_adopted(qdq, form[0].format, form[1].parameters, self._value.shape)
 
     def _crossing(self, reader: str) -> str:
         """The backend of the conversion to floats for a reader elsewhere."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.planning.placement import HOST, get_placement
+from dovetail.text import pluralize
 
 from dovetail_runtime.engine_refusals import refuse_nodes
 from dovetail_runtime.engines import Engines, engines_in
@@ -103,7 +103,7 @@ def too_large(model: Model) -> str:
     """Why a model is not loaded just to look at it; empty if it may be."""
     nodes = sum(1 for _ in model.nodes())
     if nodes > _MOST_TRIED:
-        return f"it has {counted(nodes, 'node')}"
+        return f"it has {pluralize(nodes, 'node')}"
     tensors = (value.const_value for _, graph in model.graphs() for value in graph.initializers.values())
     size = sum(tensor.nbytes for tensor in tensors if tensor is not None and tensor.dtype.name != "STRING")
     return f"its weights are {size >> 20} MiB" if size > _LARGEST_TRIED else ""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin import EngineError, Executed, RegionModel
+from dovetail.text import pluralize
 
 from dovetail_runtime.declared import declared, shape_mismatches
 from dovetail_runtime.guard import GuardedEngine, GuardedSession
@@ -122,7 +122,7 @@ class RegionRunner:
         return [node.name or "" for node in self.region.nodes]
 
     def __repr__(self) -> str:
-        return f"<region {self.index}: {counted(len(self.region.nodes), 'node')} of {self.backend} on {self.engine}>"
+        return f"<region {self.index}: {pluralize(len(self.region.nodes), 'node')} of {self.backend} on {self.engine}>"
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute what leaves the region, by name.
@@ -235,4 +235,4 @@ def described(region: Region) -> str:
     """A region in words: `region 1 (cpu-bf16, 3 nodes from 'conv_1')`."""
     first = region.nodes[0]
     name = first.name or (first.outputs[0].name if first.outputs else first.op_type)
-    return f"region {region.index} ({region.backend}, {counted(len(region.nodes), 'node')} from '{name}')"
+    return f"region {region.index} ({region.backend}, {pluralize(len(region.nodes), 'node')} from '{name}')"

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import dovetail.plugin
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin.loader import load_plugins
+from dovetail.text import pluralize
 
 from dovetail_runtime.engines import Engines, engines_of
 from dovetail_runtime.loading import Trial, tried_engines
@@ -142,7 +142,7 @@ class Runner(dovetail.plugin.Runner):
             for runner in (self._used.runners if self._used is not None else ())
             if runner.backend != HOST and runner.engine != self.engines[runner.backend][0].name
         )
-        texts = [f"{counted(n, 'region')} of {backend} on {engine}" for (backend, engine), n in sorted(found.items())]
+        texts = [f"{pluralize(n, 'region')} of {backend} on {engine}" for (backend, engine), n in sorted(found.items())]
         return "".join(f"; {text}" for text in texts)
 
     @property

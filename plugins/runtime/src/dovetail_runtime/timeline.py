@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.plugin.recorder import record_spans
+from dovetail.text import pluralize
 from dovetail_files.writing import replacing
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Run:
         finally:
             made = sum(map(_bytes, given.values()))
             about = {"backend": runner.backend, "engine": runner.engine, "bytes out": made}
-            name = f"region {runner.index}: {counted(len(runner.nodes), 'node')} of {runner.backend}"
+            name = f"region {runner.index}: {pluralize(len(runner.nodes), 'node')} of {runner.backend}"
             self._timeline.span(name, "region", begun, about)
             self._change(made)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
+from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.outputs import arrays_of
 
@@ -92,7 +92,7 @@ class OutputComparison:
         parts = [f"SNR {self.snr_text}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
         if self.non_finite:
             are = "is" if self.non_finite == 1 else "are"
-            parts.append(f"{counted(self.non_finite, 'element')} {are} infinite or no number, and not in both")
+            parts.append(f"{pluralize(self.non_finite, 'element')} {are} infinite or no number, and not in both")
         if self.top1 is not None:
             parts.append(f"top-1 agreement {100 * self.top1:.2f} %")
         if self.hits is not None:
@@ -171,7 +171,7 @@ class Verification:
     def lines(self) -> list[str]:
         """Lines for a person: what was run, then one line per output."""
         shapes = ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.shapes.items())
-        source = f"one batch of random inputs ({shapes})" if self.random else counted(self.batches, "batch")
+        source = f"one batch of random inputs ({shapes})" if self.random else pluralize(self.batches, "batch")
         worst = f"worst layer by {self.layers.by}: {self.layers.worst}" if self.layers is not None else ""
         return [
             f"verified on {source}:",
@@ -186,7 +186,7 @@ class Verification:
             return ""
         worst = min(rated, key=lambda output: output.snr_db)
         line = f"SNR {worst.snr_text}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
-        return f"{line}; {counted(len(self.warnings), 'warning')}" if self.warnings else line
+        return f"{line}; {pluralize(len(self.warnings), 'warning')}" if self.warnings else line
 
 
 def verify(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.planning.remark import Remark
+from dovetail.text import pluralize
 
 from dovetail_verify.accuracy.error_sums import ErrorSums
 
@@ -138,8 +138,8 @@ class LayerErrors:
         """Lines for a person, under the table."""
         shown = len(self.layers[:top])
         rest = f"; {len(self.layers) - shown} more with --top" if shown < len(self.layers) else ""
-        return [f"{counted(shown, 'layer')} of {len(self.layers)}, worst first by {self.by}, on "
-                f"{counted(self.batches, 'batch')}{rest}"]  # fmt: skip
+        return [f"{pluralize(shown, 'layer')} of {len(self.layers)}, worst first by {self.by}, on "
+                f"{pluralize(self.batches, 'batch')}{rest}"]  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -150,7 +150,7 @@ class LayerErrors:
         worst = [layer.as_dict() for layer in self.layers[:_RECORDED]]
         compiled.plan.summary["layers"] = {**self.as_dict(), "layers": worst}
         for rank, layer in enumerate(self.layers, start=1):
-            place = f"number {rank} of {counted(len(self.layers), 'layer')} by {self.by}"
+            place = f"number {rank} of {pluralize(len(self.layers), 'layer')} by {self.by}"
             why, facts = f"{layer.sentence()}; {place}", {**layer.figures(), "rank": rank}
             compiled.plan.remarks.append(Remark("analysis", layer.node, "layers", "layer-error", why, facts=facts))
             follows = f"it moves the numbers of '{layer.node}': {why}"

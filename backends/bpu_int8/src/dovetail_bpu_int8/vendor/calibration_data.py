@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.counting import counted
 from dovetail.plugin import DovetailError
+from dovetail.text import pluralize
 
 from dovetail_bpu_int8.vendor.asked import OTHER_DATA, names_in
 from dovetail_bpu_int8.vendor.inputs import words_of
@@ -61,8 +61,8 @@ class CalibrationData:
             return _random(shapes, values)
         names = list(shapes)
         if len(self.folders) != len(names):
-            problem = f"cal_data_dir names {counted(len(self.folders), 'folder')}"
-            problem = f"{problem}, and the model has {counted(len(names), 'input')}"
+            problem = f"cal_data_dir names {pluralize(len(self.folders), 'folder')}"
+            problem = f"{problem}, and the model has {pluralize(len(names), 'input')}"
             raise FileError(self.place, problem, f"one folder per input, in the order of {'; '.join(names)}")
         files = [self._files(folder) for folder in self.folders]
         if len(files) == 1 and files[0][0].suffix in _OWN:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.cli.common import PlainCommand, columns, existing, print_json, say
-from dovetail.counting import counted
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.log_diff import LogDiff
@@ -39,8 +39,8 @@ def _lines(found: LogDiff) -> list[str]:
     share = f" ({100 * found.same / found.both:.1f} %)" if found.both else ""
     here, there = found.subgraphs
     lines = [
-        f"{counted(found.both, 'node')} in both, {found.same} on the same device{share}; "
-        f"{counted(here, 'subgraph')} on the BPU, {there} in the log"
+        f"{pluralize(found.both, 'node')} in both, {found.same} on the same device{share}; "
+        f"{pluralize(here, 'subgraph')} on the BPU, {there} in the log"
     ]
     if found.differences:
         rows = [(one.node, one.operator, one.here, one.there, one.type, one.reason) for one in found.differences]
@@ -51,10 +51,10 @@ def _lines(found: LogDiff) -> list[str]:
         ("in the log alone", found.only_there),
     ):
         if names:
-            lines += ["", f"{counted(len(names), 'node')} {what}: {', '.join(names[:_SHOWN])}", *_more(names)]
+            lines += ["", f"{pluralize(len(names), 'node')} {what}: {', '.join(names[:_SHOWN])}", *_more(names)]
     if found.thresholds:
         share = f"{100 * found.near / found.thresholds:.1f} %"
-        lines += ["", f"thresholds of {counted(found.thresholds, 'node')} in both: {share} within 5 %"]
+        lines += ["", f"thresholds of {pluralize(found.thresholds, 'node')} in both: {share} within 5 %"]
         rows = [(name, f"{mine:.6g}", f"{other:.6g}") for name, mine, other in found.farthest]
         lines += columns([("farthest apart", "here", "log"), *rows]) if rows else []
     return lines + _scale_lines(found.scales)
@@ -66,12 +66,12 @@ def _scale_lines(found: ScaleDiff) -> list[str]:
     (here, there), (made, logged) = found.scales, found.requantised
     lines = [
         "",
-        f"{counted(found.nodes, 'node')} with a scale in both, {found.alike} share it with the same nodes "
-        f"({100 * found.alike / found.nodes:.1f} %); {counted(here, 'scale')}, {there} in the log",
+        f"{pluralize(found.nodes, 'node')} with a scale in both, {found.alike} share it with the same nodes "
+        f"({100 * found.alike / found.nodes:.1f} %); {pluralize(here, 'scale')}, {there} in the log",
     ]
     if made or logged:
         lines.append(
-            f"{counted(made, 'value')} requantised, {logged} in the log; {found.requantised_alike} are the same"
+            f"{pluralize(made, 'value')} requantised, {logged} in the log; {found.requantised_alike} are the same"
         )
     rows = [(name, ", ".join(mine), ", ".join(theirs)) for name, mine, theirs in found.others]
     return lines + (columns([("Node", "shares with, only here", "only in the log"), *rows]) if rows else [])

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.planning.holdings import parse_holdings
 from dovetail.planning.placement import HOST
 from dovetail.plugin import DovetailError
+from dovetail.text import pluralize
 from dovetail_onnx.signatures import find, input_name
 
 from dovetail_bpu_int8.vendor.latency import Prediction, caveats, known_rates, predict
@@ -136,7 +136,7 @@ class HbReport:
     def border_line(self) -> str:
         """What the CPU converts at the borders of the BPU, as one line."""
         size = f"{self.converted_bytes / 1024:.1f} KiB"
-        return f"Quantize and Dequantize at the borders, on the CPU: {counted(self.conversions, 'value')}, {size}"
+        return f"Quantize and Dequantize at the borders, on the CPU: {pluralize(self.conversions, 'value')}, {size}"
 
 
 def hb_report(result: CompiledModel | str | Path) -> HbReport:

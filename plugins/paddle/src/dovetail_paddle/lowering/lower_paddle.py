@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.gc_pause import gc_paused
 from dovetail.passes import Pass
-from dovetail.text import printable
+from dovetail.text import pluralize, printable
 
 from dovetail_paddle.lowering.graphs import NO_RULE, lower_model
 from dovetail_paddle.lowering.op import place_of
@@ -101,6 +100,6 @@ def _refused(model: Model, problems: Sequence[tuple[ir.Node, str]]) -> DovetailE
     if len(kinds) > _SHOWN:
         lines.append(f"  and {len(kinds) - _SHOWN} more")
     name = model.path or "the program"
-    text = "\n".join([f"{name}: {counted(len(problems), 'operator')} cannot be lowered:", *map(printable, lines)])
+    text = "\n".join([f"{name}: {pluralize(len(problems), 'operator')} cannot be lowered:", *map(printable, lines)])
     unknown = any(why == NO_RULE for _, why in problems)
     return DovetailError(text, _ADD if unknown else "change the program where it says so, and export it again")

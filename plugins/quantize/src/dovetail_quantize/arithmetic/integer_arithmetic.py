@@ -13,7 +13,7 @@ from dovetail.passes import Pass
 from dovetail.planning.identity import keep_key
 from dovetail.planning.placement import PART, Placement, get_placement, origin_of, set_origin, set_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
-from dovetail_precision.source_quantisation import atom_of
+from dovetail_precision.source_quantisation import qdq_of
 
 from dovetail_quantize.arithmetic.lowering import Lowering
 from dovetail_quantize.arithmetic.nodes import Constants, Nodes
@@ -235,5 +235,5 @@ def _is_planned_in_integers(node: ir.Node) -> bool:
 
 
 def _target(node: ir.Node) -> Integers | None:
-    atom = atom_of(node)
-    return Integers.of(atom) if atom is not None else None
+    qdq = qdq_of(node)
+    return Integers.of(qdq) if qdq is not None else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dovetail.ir.types import dtype_name
 from dovetail.planning.placement import get_placement
-from dovetail_precision.source_quantisation import Atom, atom_of, dequantising
+from dovetail_precision.source_quantisation import QdqNode, dequantising, qdq_of
 
 from dovetail_quantize.arithmetic.not_integer import NotIntegerError
 
@@ -38,15 +38,15 @@ class Integers:
     axis: int | None
 
     @classmethod
-    def of(cls, atom: Atom) -> Integers | None:
+    def of(cls, qdq: QdqNode) -> Integers | None:
         """The integers at a conversion; None if scales differ by group."""
-        if atom.group is not None:
+        if qdq.group is not None:
             return None
-        axis = atom.axis
+        axis = qdq.axis
         if axis is not None:
-            axis %= len(atom.integers.shape or atom.floats.shape)
-        scale, zero = atom.parameters
-        return cls(atom.integers, atom.integers.dtype, np.asarray(scale, np.float64), np.asarray(zero, np.int64), axis)
+            axis %= len(qdq.integers.shape or qdq.floats.shape)
+        scale, zero = qdq.parameters
+        return cls(qdq.integers, qdq.integers.dtype, np.asarray(scale, np.float64), np.asarray(zero, np.int64), axis)
 
     @property
     def tensor(self) -> ir.TensorProtocol | None:
@@ -103,8 +103,8 @@ class Result:
 
 def integers_of(value: ir.Value | None) -> Integers | None:
     """The integers that a value stands for; None if it is not dequantised with constant parameters."""
-    atom = dequantising(value) if value is not None else None
-    return Integers.of(atom) if atom is not None else None
+    qdq = dequantising(value) if value is not None else None
+    return Integers.of(qdq) if qdq is not None else None
 
 
 def results_of(node: ir.Node) -> list[Result]:
@@ -126,8 +126,8 @@ def _result(value: ir.Value, node: ir.Node) -> Result:
 
 
 def _quantised(value: ir.Value, quantize: ir.Node, activation: ir.Node | None = None) -> Result:
-    atom = atom_of(quantize)
-    held = Integers.of(atom) if atom is not None and atom.floats is value else None
+    qdq = qdq_of(quantize)
+    held = Integers.of(qdq) if qdq is not None and qdq.floats is value else None
     if held is None:
         return Result(activation.inputs[0] if activation is not None else value)
     return Result(value, quantize, held, activation)

@@ -49,11 +49,11 @@ class CorrectBiases(Pass):
         if ctx.refusals.fresh or not wanted(ctx, BIAS):
             return False
         from dovetail_quantize.refining.constants import Constants
+        from dovetail_quantize.refining.layerwise import walk
         from dovetail_quantize.refining.mean_error import MeanError
         from dovetail_quantize.refining.record import Record
         from dovetail_quantize.refining.reserve import drop_reserved
         from dovetail_quantize.refining.twin import HeldConstants
-        from dovetail_quantize.refining.walk import walk
 
         record, constants = Record.of(ctx), Constants(model, ctx)
         layers = _layers(model, record, ctx) if ctx.holdings else []

@@ -50,9 +50,9 @@ class RoundWeights(Pass):
         from dovetail_quantize.refining.constants import Constants
         from dovetail_quantize.refining.layer_rounding import RoundedWeights, Rounding
         from dovetail_quantize.refining.layers import refined_layers
+        from dovetail_quantize.refining.layerwise import walk
         from dovetail_quantize.refining.record import Record
         from dovetail_quantize.refining.twin import HeldConstants
-        from dovetail_quantize.refining.walk import walk
 
         record = Record.of(ctx)
         layers = refined_layers(model.graph, ROUNDING, record.steps)

@@ -16,7 +16,7 @@ from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
 from dovetail_runtime.serialise import needs_file
 
-from dovetail_quantize.refining.spool import Batch, Spool
+from dovetail_quantize.refining.activation_cache import ActivationCache, Batch
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -38,13 +38,18 @@ class Side:
     """
 
     def __init__(
-        self, model: Model, blocks: Sequence[Sequence[ir.Node]], wanted: Iterable[ir.Value], inputs: Spool, ctx: Context
+        self,
+        model: Model,
+        blocks: Sequence[Sequence[ir.Node]],
+        wanted: Iterable[ir.Value],
+        inputs: ActivationCache,
+        ctx: Context,
     ):
         self._model = model
         model.graph.outputs.clear()
         model.graph.outputs.extend(dict.fromkeys(value for value in wanted if value.producer() is not None))
         self._regions = given_regions(model.graph, blocks)
-        self._spool = Spool(inputs)
+        self._cache = ActivationCache(inputs)
         self._last = {value.name: region.index for region in self._regions for value in region.inputs}
         # A step of refining changes constants, so that a block is loaded when its turn comes.
         self._engines = [engine for engine in engines_of([ctx.host], ctx.registry)[ctx.host.name] if _is_here(engine)]
@@ -57,11 +62,11 @@ class Side:
 
     def read(self, block: int, batches: int) -> Iterator[dict]:
         """What enters a block, batch by batch."""
-        return self._spool.read([value.name for value in self._regions[block].inputs], batches)
+        return self._cache.read([value.name for value in self._regions[block].inputs], batches)
 
     def writing(self) -> AbstractContextManager[Callable[[Batch], None]]:
-        """A function that keeps what leaves blocks; see `Spool.writing`."""
-        return self._spool.writing()
+        """A function that keeps what leaves blocks; see `ActivationCache.writing`."""
+        return self._cache.writing()
 
     def leaving(self, block: int, results: Batch) -> Batch:
         """Those of the results of a block that later ones read."""
@@ -71,7 +76,7 @@ class Side:
         """Forget what no block behind this one reads."""
         for value in self._regions[block].inputs:
             if self._last[value.name] <= block:
-                self._spool.drop(value.name)
+                self._cache.drop(value.name)
 
 
 class Runner:

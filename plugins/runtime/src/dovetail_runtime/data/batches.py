@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.suggestions import near_misses
+from dovetail.text import pluralize
 
 from dovetail_runtime.data.batch_extents import inputs_of_samples
 from dovetail_runtime.data.fitting import fitted
@@ -180,7 +180,7 @@ def _all_numbers(name: str, array: np.ndarray, where: str) -> None:
     if missing:
         first = int(np.argwhere(np.isnan(array))[0][0]) if array.ndim else 0
         hint = f"leave such samples out; the first is number {first}"
-        raise DovetailError(f"{where}: '{name}' holds {counted(missing, 'value')} that are not numbers (NaN)", hint)
+        raise DovetailError(f"{where}: '{name}' holds {pluralize(missing, 'value')} that are not numbers (NaN)", hint)
 
 
 def _samples(name: str, declared: ir.Shape | None, array: np.ndarray, cut: bool, where: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
+from dovetail.text import pluralize
 from dovetail_runtime.data.batch_extents import inputs_of_samples
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.independent_rows import why_rows_stay_together
@@ -86,7 +86,7 @@ def _divided_rows(original: Model, data: object, made: Model, run: Run, read: Ca
         return lambda: iter([_arrays(divided, truth)])
 
     held = rows // _EVERY
-    text = f"accuracy is that of {held} of {counted(rows, 'row')}, which the search for the goal did not see"
+    text = f"accuracy is that of {held} of {pluralize(rows, 'row')}, which the search for the goal did not see"
     return Parts(part(False), part(True), text)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
+from dovetail.text import pluralize
 
+from dovetail_verify.accuracy.baseline import measure_baseline
 from dovetail_verify.accuracy.held_back import parts_of
-from dovetail_verify.accuracy.look import take_look
 from dovetail_verify.accuracy.record import record
 from dovetail_verify.accuracy.search import cheapest
 
@@ -65,29 +65,29 @@ def meet_goals(trials: Trials, request: Request, goals: Goals, engines: Engines)
     low = replace(low, compiled=None)
     search = trials.over(parts.search, cautious=True)
     final = trials.over(parts.held if parts.held is not None else parts.search)
-    look = take_look(search, request, engines)
-    groups = look.groups
+    baseline = measure_baseline(search, request, engines)
+    groups = baseline.groups
 
     def runs() -> int:
         return trials.runs + search.runs + final.runs
 
-    if goals.missed(look.high.verification):
-        trial = final.run(look.high.raised)
+    if goals.missed(baseline.high.verification):
+        trial = final.run(baseline.high.raised)
         high = record(trial, low, goals, runs(), groups, groups.groups, parts.text)
-        return Raised(high, _unreachable(look.high, goals, look.locked))
+        return Raised(high, _unreachable(baseline.high, goals, baseline.locked))
     units = sum(len(group.units) for group in groups.groups)
     for wanted, most in ((goals, _FIRST_RUNS), (goals.tightened(_TIGHTER), _MOST_RUNS)):
-        if wanted.missed(look.high.verification) or search.runs >= most:
+        if wanted.missed(baseline.high.verification) or search.runs >= most:
             break
         refining = min(search.runs + 2 * units.bit_length() + 4, most // 2)
-        raised, chosen = cheapest(search, groups, wanted, look.low, refining, most=most)
+        raised, chosen = cheapest(search, groups, wanted, baseline.low, refining, most=most)
         trial = final.run(raised)
         # What is held back decides at most twice, between selections that were made without it.
         if not goals.missed(trial.verification):
             return Raised(record(trial, low, goals, runs(), groups, chosen, parts.text))
-    trial = final.run(look.high.raised)
+    trial = final.run(baseline.high.raised)
     compiled = record(trial, low, goals, runs(), groups, groups.groups, parts.text)
-    return Raised(compiled, _unreachable(trial, goals, look.locked) if goals.missed(trial.verification) else None)
+    return Raised(compiled, _unreachable(trial, goals, baseline.locked) if goals.missed(trial.verification) else None)
 
 
 def _unreachable(high: Trial, goals: Goals, locked: Mapping[str, str]) -> DovetailError:
@@ -98,7 +98,7 @@ def _unreachable(high: Trial, goals: Goals, locked: Mapping[str, str]) -> Doveta
         reasons = ", ".join(list(dict.fromkeys(locked.values()))[:_SHOWN])
         return DovetailError(
             f"the goal is not met: {missed}, with everything raised that may be; "
-            f"{counted(len(names), 'node')} may not ({kept}): {reasons}",
+            f"{pluralize(len(names), 'node')} may not ({kept}): {reasons}",
             "take that back, narrow it, or lower the goal",
         )
     return DovetailError(

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
+from dovetail.text import pluralize
 
+from dovetail_verify.accuracy.baseline import measure_baseline
 from dovetail_verify.accuracy.goals import Goals
-from dovetail_verify.accuracy.look import take_look
 from dovetail_verify.accuracy.search import cheapest, loudest_splittable
 from dovetail_verify.accuracy.selection import allowed_noise
 from dovetail_verify.accuracy.selectors import shortest_selectors
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dovetail.passes.request import Request
     from dovetail_runtime.guard import GuardedEngine
 
+    from dovetail_verify.accuracy.baseline import Baseline
     from dovetail_verify.accuracy.groups import Group, Groups
-    from dovetail_verify.accuracy.look import Look
     from dovetail_verify.accuracy.trials import Noise, Trial, Trials
 
 
@@ -62,7 +62,7 @@ class Row:
         """The nodes in a word or two."""
         if len(self.nodes) <= _NAMED:
             return ", ".join(self.nodes)
-        return f"{self.nodes[0]} .. {self.nodes[-1]} ({counted(len(self.nodes), 'node')})"
+        return f"{self.nodes[0]} .. {self.nodes[-1]} ({pluralize(len(self.nodes), 'node')})"
 
     @property
     def alone(self) -> str:
@@ -106,12 +106,12 @@ class Ranking:
     def lines(self) -> list[str]:
         """Lines for a person, under the table of `table_rows`."""
         both = f"SNR {_text(self.snr_low)} as it is, {_text(self.snr_high)} with all of them high"
-        lines = [f"{counted(self.runs, 'run')}: {both}"]
+        lines = [f"{pluralize(self.runs, 'run')}: {both}"]
         if not self.goals:
             return [*lines, "raising precision does not help: with all of them high it is no better"]
         if not self.raised:
             return [*lines, f"nothing needs to be raised: {self.goals} is met" if self.met else "nothing can be raised"]
-        repaired = f"{counted(len(self.raised), 'node')} high: SNR {_text(self.snr_repaired)}"
+        repaired = f"{pluralize(len(self.raised), 'node')} high: SNR {_text(self.snr_repaired)}"
         return [*lines, f"{repaired}, {self.goals} is {'met' if self.met else 'not met'}"]
 
     def table_rows(self) -> list[dict[str, Any]]:
@@ -173,37 +173,45 @@ def rank(
     if worst is None:
         raise DovetailError("no output holds floats, so there is no accuracy to rank nodes by")
     goals.missed(low.verification)  # says which goals cannot be measured at all
-    look = take_look(trials, request, engines, by_nodes=True)
-    groups = look.groups
+    baseline = measure_baseline(trials, request, engines, by_nodes=True)
+    groups = baseline.groups
     units = sum(len(group.units) for group in groups.groups)
     if not units:
-        raise DovetailError(_nothing(look), "name a backend with a low precision, or take back what keeps nodes low")
-    highest = look.high.verification.worst_snr_db
+        raise DovetailError(
+            _nothing(baseline), "name a backend with a low precision, or take back what keeps nodes low"
+        )
+    highest = baseline.high.verification.worst_snr_db
     if not goals:
         better = worst + _BETTER if math.isfinite(worst) else _SOUND
         goals = Goals(min_snr=max(round(min(better, highest) - 0.05, 1), 0.0)) if worst < highest else goals
     # Without a goal that could be met, every output bears the same.
     bearable = allowed_noise(goals, low.verification) if goals else {}
     groups.refine(lambda _: loudest_splittable(groups, bearable), runs or 2 * units.bit_length() + 6)
-    raised, chosen, repaired = frozenset(), [], look.low
-    if goals.missed(look.high.verification):
-        raised, chosen, repaired = look.high.raised, groups.groups, look.high
-    elif goals.missed(look.low.verification):
-        raised, chosen = cheapest(trials, groups, goals, look.low, trials.runs, spare=0)
+    raised, chosen, repaired = frozenset(), [], baseline.low
+    if goals.missed(baseline.high.verification):
+        raised, chosen, repaired = baseline.high.raised, groups.groups, baseline.high
+    elif goals.missed(baseline.low.verification):
+        raised, chosen = cheapest(trials, groups, goals, baseline.low, trials.runs, spare=0)
         repaired = trials.run(raised)
-    return replace(_ranking(look, groups, chosen, repaired, goals, bearable, trials.runs), request=request)
+    return replace(_ranking(baseline, groups, chosen, repaired, goals, bearable, trials.runs), request=request)
 
 
 def _ranking(
-    look: Look, groups: Groups, chosen: Sequence[Group], repaired: Trial, goals: Goals, bearable: Noise, runs: int
+    baseline: Baseline,
+    groups: Groups,
+    chosen: Sequence[Group],
+    repaired: Trial,
+    goals: Goals,
+    bearable: Noise,
+    runs: int,
 ) -> Ranking:
     units = [unit for group in groups.groups for unit in group.units]
     names = [name for group in chosen for name in group.names]
     kept = set(names)
-    others = [unit.name for unit in units if unit.name not in kept] + list(look.locked)
-    operators = {unit.name: unit.operator for unit in units} | look.operators
+    others = [unit.name for unit in units if unit.name not in kept] + list(baseline.locked)
+    operators = {unit.name: unit.operator for unit in units} | baseline.operators
     verification = repaired.verification
-    streamed = look.streamed
+    streamed = baseline.streamed
     notes = (f"single nodes were not looked at: {streamed.failure}",) if streamed.failure else ()
     return Ranking(
         _rows(groups, set(chosen), bearable, {name: errors.own.share for name, errors in streamed.errors.items()}),
@@ -212,9 +220,9 @@ def _ranking(
         names,
         goals,
         not goals.missed(verification),
-        look.low.verification.worst_snr_db,
+        baseline.low.verification.worst_snr_db,
         verification.worst_snr_db,
-        look.high.verification.worst_snr_db,
+        baseline.high.verification.worst_snr_db,
         {name: (decibels(e.own.share), decibels(e.accumulated.share)) for name, e in streamed.errors.items()},
         notes,
     )
@@ -240,9 +248,9 @@ def _rows(groups: Groups, chosen: set[Group], bearable: Noise, own: Mapping[str,
     return rows
 
 
-def _nothing(look: Look) -> str:
-    if look.locked:
-        reasons = ", ".join(list(dict.fromkeys(look.locked.values()))[:3])
+def _nothing(baseline: Baseline) -> str:
+    if baseline.locked:
+        reasons = ", ".join(list(dict.fromkeys(baseline.locked.values()))[:3])
         return f"no node may be raised: {reasons}"
     return "no node is computed in a low precision, so there is nothing to raise"
 

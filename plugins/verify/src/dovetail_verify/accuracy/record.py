@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail.counting import counted
 from dovetail.errors import DovetailError
 from dovetail.planning.remark import Remark
+from dovetail.text import pluralize
 
 from dovetail_verify.accuracy.trials import decibels
 
@@ -67,11 +67,13 @@ def _remarks(
 ) -> list[Remark]:
     before, after = _worst(low), _worst(trial)
     number = sum(len(group.units) for group in chosen)
-    whole = f"{counted(number, 'node')} raised for {goals}: {before} before, {after} with them; {counted(runs, 'run')}"
+    whole = (
+        f"{pluralize(number, 'node')} raised for {goals}: {before} before, {after} with them; {pluralize(runs, 'run')}"
+    )
     remarks = [Remark("analysis", "", "accuracy", "goal", whole)]
     total = groups.total()
     for group in chosen:
-        about = "alone" if len(group.units) == 1 else f"its group of {counted(len(group.units), 'node')}"
+        about = "alone" if len(group.units) == 1 else f"its group of {pluralize(len(group.units), 'node')}"
         alone = decibels(max((value for (_, kind), value in group.noise.items() if kind == "whole"), default=0.0))
         noise = "breaks the result" if alone == -math.inf else f"{100 * min(group.worst(total), 1):.1f} % of the noise"
         why = f"raised for {goals}: {about}: {noise}; {before} before, {after} with all that was raised"

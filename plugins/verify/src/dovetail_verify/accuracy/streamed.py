@@ -18,7 +18,7 @@ from dovetail_runtime.data.batches import batches
 
 from dovetail_verify.accuracy.error_sums import ErrorSums
 from dovetail_verify.accuracy.integer_results import with_floats
-from dovetail_verify.accuracy.isolated import Alone, Isolated
+from dovetail_verify.accuracy.per_node_errors import NodeResult, PerNodeErrors
 from dovetail_verify.accuracy.watched import Watched, first_float, is_quantised, seen_by_readers
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class SideBySide:
             part = number[node.name]
             values = (value for value in (*node.inputs, *node.outputs) if value is not None)
             there[part].update(value.name for value in values if _is_there(value, part, number))
-        self._alone = Isolated(low, number, there, engines)
+        self._alone = PerNodeErrors(low, number, there, engines)
 
     def run(
         self,
@@ -160,7 +160,7 @@ class SideBySide:
                 progress("layers", found.batches, 0)
         return found
 
-    def alone(self, feeds: Mapping[str, np.ndarray], names: frozenset[str]) -> Iterator[tuple[Alone, np.ndarray]]:
+    def alone(self, feeds: Mapping[str, np.ndarray], names: frozenset[str]) -> Iterator[tuple[NodeResult, np.ndarray]]:
         """What the low nodes of these names compute of exact inputs, each with its exact result."""
         parts = {self._number[name] for name in names}
         for part, exact in self._exact.steps(feeds):

@@ -24,7 +24,7 @@ _DEEPEST = 32  # conversions in front of a node, and what it computes in integer
 _LOADED = 64  # parts whose sessions are kept between batches
 
 
-class Alone(NamedTuple):
+class NodeResult(NamedTuple):
     """What one node computes of exact inputs.
 
     Attributes:
@@ -41,7 +41,7 @@ class Alone(NamedTuple):
     moves: bool
 
 
-class Isolated:
+class PerNodeErrors:
     """All low nodes of a model, each with inputs of its own.
 
     A node is isolated together with the conversions in front of it and those that round its result. A part of the graph
@@ -69,7 +69,9 @@ class Isolated:
                 self._nodes.setdefault(number[node.name], []).append(node)
         self._loaded: dict[int, _Part] = {}
 
-    def run(self, part: int, exact: Mapping[str, np.ndarray], names: Collection[str] | None = None) -> Iterator[Alone]:
+    def run(
+        self, part: int, exact: Mapping[str, np.ndarray], names: Collection[str] | None = None
+    ) -> Iterator[NodeResult]:
         """What low nodes of a part compute of exact values: those of these names, or all of them.
 
         Raises:
@@ -126,7 +128,7 @@ class _Part:
                 node.replace_input_with(index, None)
         self._made.clear()
 
-    def run(self, exact: Mapping[str, np.ndarray], names: Collection[str] | None) -> Iterator[Alone]:
+    def run(self, exact: Mapping[str, np.ndarray], names: Collection[str] | None) -> Iterator[NodeResult]:
         import numpy as np
 
         if self._executor is None or names is not None and not any(cut.node in names for cut in self._cuts):
@@ -139,7 +141,7 @@ class _Part:
                 array = results[cut.result]
                 once = results[cut.rounded] if cut.rounded else exact[cut.value]
                 moves = self._is_whole and _is_rounded(once, array, bool(cut.rounded))
-                yield Alone(cut.node, cut.value, array, moves)
+                yield NodeResult(cut.node, cut.value, array, moves)
 
     def _isolate(self, node: ir.Node) -> list[ir.Value]:
         """Copy a node with its conversions; return what is to be looked at: its result, and the exact one rounded."""

@@ -29,7 +29,7 @@ def member_function_names() -> list[str]:
     return sorted({point.name for point in metadata.entry_points(group=GROUP)})
 
 
-def member_function(name: str) -> Any:
+def api_extension(name: str) -> Any:
     """The function, or whatever else, that a distribution brings as `dovetail.NAME`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A first look at a request: everything low, everything high, and every node in one streamed run."""
+"""The baseline of a search for precisions: everything low, everything high, and every node in one streamed run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a first look found.
+class Baseline:
+    """What a first baseline found.
 
     Attributes:
         low: The request as it is.
@@ -40,9 +40,9 @@ class Look:
     groups: Groups
 
 
-def take_look(
+def measure_baseline(
     trials: Trials, request: Request, engines: Mapping[str, Sequence[GuardedEngine]], by_nodes: bool = False
-) -> Look:
+) -> Baseline:
     """Take it, in two runs and one over single nodes.
 
     Args:
@@ -69,4 +69,4 @@ def take_look(
     if by_nodes:
         units = [replace(unit, work=1.0, border=1.0) for unit in units]
     groups = Groups(trials, candidates.names, units, prior)
-    return Look(replace(low, compiled=None), replace(high, compiled=None), locked, operators, streamed, groups)
+    return Baseline(replace(low, compiled=None), replace(high, compiled=None), locked, operators, streamed, groups)

@@ -13,14 +13,14 @@ Batch = Mapping[str, Any]
 """Values of one batch by name."""
 
 
-class Spool:
+class ActivationCache:
     """Keeps values by name, batch by batch, until they are dropped.
 
     Args:
         beside: Has values that this one has not.
     """
 
-    def __init__(self, beside: Spool | None = None) -> None:
+    def __init__(self, beside: ActivationCache | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dovetail-refine-")
         self._paths: dict[str, Path] = {}
         self._made = 0

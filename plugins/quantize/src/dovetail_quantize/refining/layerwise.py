@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 from dovetail.errors import DovetailError
 from dovetail_runtime.data.batches import batches
 
+from dovetail_quantize.refining.activation_cache import ActivationCache
 from dovetail_quantize.refining.blocks import blocks_of, same_blocks
 from dovetail_quantize.refining.constants import RefinedTensor
 from dovetail_quantize.refining.side import Side
-from dovetail_quantize.refining.spool import Spool
 from dovetail_quantize.refining.twin import QuantisedTwin
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
     by_block: list[list[Layer]] = [[] for _ in blocks]
     for layer in layers:
         by_block[block_of[layer.node]].append(layer)
-    inputs = Spool()
+    inputs = ActivationCache()
     number = _keep_inputs(model, ctx, inputs)
     floats = model.clone()
     for value in floats.graph.initializers.values():
@@ -101,10 +101,10 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
         rounded.forget(block)
 
 
-def _keep_inputs(model: Model, ctx: Context, spool: Spool) -> int:
+def _keep_inputs(model: Model, ctx: Context, cache: ActivationCache) -> int:
     """Keep the data of the request, which may be a stream; return the number of batches."""
     number = 0
-    with spool.writing() as write:
+    with cache.writing() as write:
         for feeds, _ in batches(model, ctx.request.data):
             write(feeds)
             number += 1
