@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.options import CompileJob
     from dovetail.plugin.registry import Registry
-    from dovetail.plugin.results import Recognition
 
 
 T = TypeVar("T")
@@ -89,7 +88,6 @@ def check_store(path: Path, plugins: PluginSet) -> None:
 
 def recognised(job: CompileJob) -> Recognition:
     """What all stores find out about a request before it is compiled: the first result that one of them recognises."""
-    from dovetail.plugin.results import Recognition
 
     answers = []
     for who, store in installed(job.ctx.registry.result_store, ResultStore):

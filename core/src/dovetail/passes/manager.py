@@ -23,7 +23,6 @@ from dovetail.plugin.isolation import described, foreign_output
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes.base import Pass
     from dovetail.passes.context import Context
     from dovetail.passes.pipeline import Pipeline
     from dovetail.plugin.services import Regions

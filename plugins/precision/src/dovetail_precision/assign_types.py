@@ -20,7 +20,7 @@ from dovetail_placement.region_guards import refuse_regions
 
 from dovetail_precision.assumed_ranges import remark_assumed_ranges
 from dovetail_precision.conversions import Conversion, PlannedTypes, before_widening, find_conversions
-from dovetail_precision.existing_qdq import place_atoms
+from dovetail_precision.existing_qdq import place_qdq
 from dovetail_precision.overrides import remark_overrides, why_overridden
 from dovetail_precision.problem import TypingProblem
 from dovetail_precision.problem_builder import build_problem
@@ -60,7 +60,7 @@ class AssignTypes(Pass):
         _annotate(problem, model, ctx)
         flat = ctx.analysis(FlatGraph, model)
         held = held_values(flat, model.ir.opset_imports)
-        place_atoms(held, model, ctx)
+        place_qdq(held, model, ctx)
         number_regions(model, ctx)
         types = PlannedTypes(model, flat)
         conversions = find_conversions(flat, types, ctx.request.keep_io_types, held)

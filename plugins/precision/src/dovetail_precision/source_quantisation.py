@@ -1,8 +1,8 @@
 """What a source model says of its own quantisation: its QuantizeLinear and DequantizeLinear with constant parameters.
 
 These QDQ nodes stay: nothing is quantised anew where a plan holds a value as one of them does. A reader of the result
-of a DequantizeLinear in that format reads the very integers, and a node whose result a QuantizeLinear turns into integers
-computes these.
+of a DequantizeLinear in that format reads the very integers, and a node whose result a QuantizeLinear turns into
+integers computes these.
 """
 
 from __future__ import annotations
