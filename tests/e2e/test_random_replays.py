@@ -46,6 +46,7 @@ def computation(folder):
     return model.SerializeToString(deterministic=True)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_saved_result_computes_the_same_and_a_replay_gives_the_same_bytes(backend, seed, plugins, tmp_path):

@@ -26,6 +26,7 @@ def plugins():
             del sys.modules[name]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("seed", SEEDS)
 def test_results_are_right_or_refused(seed, plugins, tmp_path):
     configuration = list(CONFIGURATIONS)[seed % len(CONFIGURATIONS)]

@@ -13,6 +13,7 @@ def test_every_listed_operator_has_a_sample():
     assert {kind for _, kind in rows.taken()} - set(samples.SAMPLES) == set()
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_limit_is_kept_and_broken(case):
     limit = rows.limit_of(case)
@@ -27,6 +28,7 @@ def test_a_limit_is_kept_and_broken(case):
             assert rows.gap(kept, broken, side) <= rows.tolerance(limit, kept), (kept.value, broken.value)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("row", SHAPES, ids=lambda row: "-".join(map(str, row)))
 def test_a_shape_fits_or_the_row_does_not_decide(row):
     march, kind, index = row

@@ -136,6 +136,7 @@ HARMLESS = {  # what these return is not asked for, or may be anything
 }  # fmt: skip
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_named_and_nothing_else_is_blamed(kind, way, with_backend, tmp_path, capsys):
