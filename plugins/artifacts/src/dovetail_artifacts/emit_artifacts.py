@@ -50,6 +50,7 @@ class EmitArtifacts(Pass):
             return False
         ctx.artifacts = ctx.artifacts or ArtifactFolder()
         sources = dict(source_regions(ctx.decided, regions)) if ctx.decided is not None else {}
+        holdings = _Holdings(ctx.holdings)
         made: list[tuple[Region, Artifact]] = []
         for region in regions:
             backend = backends[region.backend]
@@ -60,19 +61,21 @@ class EmitArtifacts(Pass):
             # decide, the model is its own source.
             source = sources.get(region.index) or extract(model, region)
             try:
-                given = _for_emitter(model, region, backend, source, ctx)
+                given = _for_emitter(model, region, backend, source, holdings, ctx)
                 made.append((region, emitted(given, emitters, ctx)))
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
                 _refuse(region.nodes, region.backend, refused, ctx)
         if ctx.files_wanted and not ctx.refusals.fresh:
-            _emit_whole_model(model, regions, backends, ctx)
+            _emit_whole_model(model, regions, backends, holdings, ctx)
         if ctx.refusals.fresh:
             return False
         return replace_emitted(model, made, ctx)
 
 
-def _emit_whole_model(model: Model, regions: Iterable[Region], backends: Mapping[str, Backend], ctx: Context) -> None:
+def _emit_whole_model(
+    model: Model, regions: Iterable[Region], backends: Mapping[str, Backend], holdings: _Holdings, ctx: Context
+) -> None:
     """Ask the emitters that want the whole model, for each backend that has nodes in it."""
     for name in dict.fromkeys(region.backend for region in regions):
         emitters = [emitter for emitter in backends[name].artifacts if takes_whole_model(emitter, ctx)]
@@ -80,8 +83,8 @@ def _emit_whole_model(model: Model, regions: Iterable[Region], backends: Mapping
             continue
         source = (ctx.decided or model).clone()
         own = [node for node in source.graph if (place := get_placement(node)) is not None and place.backend == name]
-        names, holdings = tuple(node.name for node in own), _holdings_of(own, ctx.holdings)
-        given = EmittedRegion("model", backends[name], model.clone(), source, names, holdings, ctx)
+        names, held = tuple(node.name for node in own), holdings.of(own)
+        given = EmittedRegion("model", backends[name], model.clone(), source, names, held, ctx)
         nodes = [node for region in regions if region.backend == name for node in region.nodes]
         try:
             _remark_notes(names[0], emitted(given, emitters, ctx), ctx)
@@ -90,14 +93,16 @@ def _emit_whole_model(model: Model, regions: Iterable[Region], backends: Mapping
             _refuse(nodes, name, refused, ctx)
 
 
-def _for_emitter(model: Model, region: Region, backend: Backend, source: Model, ctx: Context) -> EmittedRegion:
+def _for_emitter(
+    model: Model, region: Region, backend: Backend, source: Model, holdings: _Holdings, ctx: Context
+) -> EmittedRegion:
     """The region with its source in the opset of the backend.
 
     Raises:
         NotEmitted: A node has no form in that opset.
     """
     names = tuple(node.name for node in source.graph)
-    own = _holdings_of(source.graph, ctx.holdings)
+    own = holdings.of(source.graph)
     if source.opset > backend.opset[1]:
         try:
             source = lower(source, backend.opset[1]).model
@@ -106,10 +111,19 @@ def _for_emitter(model: Model, region: Region, backend: Backend, source: Model, 
     return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own, ctx)
 
 
-def _holdings_of(nodes: Iterable[ir.Node], holdings: Iterable[Holding]) -> tuple[Holding, ...]:
-    """The holdings of the values that these nodes compute and read."""
-    values = {value.name for node in nodes for value in (*node.inputs, *node.outputs) if value is not None}
-    return tuple(holding for holding in holdings if holding.value in values)
+class _Holdings:
+    """The holdings of a model by value: a scan of all of them for each region would be quadratic."""
+
+    def __init__(self, holdings: Iterable[Holding]):
+        self._by_value: dict[str, list[tuple[int, Holding]]] = {}
+        for number, holding in enumerate(holdings):
+            self._by_value.setdefault(holding.value, []).append((number, holding))
+
+    def of(self, nodes: Iterable[ir.Node]) -> tuple[Holding, ...]:
+        """The holdings of the values that these nodes compute and read, in the order in which they were made."""
+        values = {value.name for node in nodes for value in (*node.inputs, *node.outputs) if value is not None}
+        found = dict(pair for value in values for pair in self._by_value.get(value, ()))
+        return tuple(found[number] for number in sorted(found))
 
 
 def _remark_notes(first: str, artifact: Artifact, ctx: Context) -> None:

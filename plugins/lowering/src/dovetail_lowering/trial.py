@@ -23,6 +23,8 @@ _TABLE = "dovetail_lowering/table.yaml"
 
 _TAKEN: dict[tuple[object, ...], None] = {}
 """How nodes were written that an opset took as they are: large models write the same in a few ways."""
+_MOST_TAKEN = 10_000
+"""Ways that are remembered; a process that compiles many models begins anew then."""
 
 
 def can_lower(node: ir.Node, opset: int, opsets: Opsets | None = None) -> Refusal | None:
@@ -66,6 +68,8 @@ def _stays(node: ir.Node, present: int, opset: int) -> bool:
         return True
     if why_not_as_written(node, target):
         return False
+    if len(_TAKEN) >= _MOST_TAKEN:
+        _TAKEN.clear()
     _TAKEN[key] = None
     return True
 
