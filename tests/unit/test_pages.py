@@ -11,10 +11,20 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROO
 WORDS = (ROOT / "docs/concepts.md").read_text(encoding="utf-8")
 
 
+def anchors(page):
+    """The anchors of the headings of a page, as renderers of Markdown make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    links = re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
+    broken = []
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        target = page.parent / link if link else page
+        if not target.exists() or anchor and target.suffix == ".md" and anchor not in anchors(target):
+            broken.append(f"{link}#{anchor}")
+    assert broken == []
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(dovetail[\w.]*\.\w+)(?:\(|`)", WORDS))))

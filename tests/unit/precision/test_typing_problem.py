@@ -4,7 +4,7 @@ import pytest
 from dovetail.ir.formats import Format
 from dovetail_precision.choices import Choice, Choices, SharedFormat, float_choices, uniform
 from dovetail_precision.costs import UnitJoins, cost_of
-from dovetail_precision.problem import TypingProblem
+from dovetail_precision.problem import Reasons, TypingProblem
 from dovetail_precision.solvers.fixpoint import solve_fixpoint
 from dovetail_precision.solvers.forward import solve_forward
 from dovetail_precision.solvers.min_cut import solve_min_cut
@@ -108,15 +108,12 @@ def test_a_weight_has_one_version_per_format():
 
 
 def test_reasons_are_asked_on_demand():
-    class Reasons:
+    class Leaves(Reasons):
         def of_values(self, variable, format_):
             return "its output leaves float16" if format_ is FLOAT16 else ""
 
-        def of_conditioning(self, variable, format_):
-            return ""
-
     problem = TypingProblem(
-        [variable("dense", FLOATS, [("A", Value("x"))], [("Y", Value("y"))], "lower")], reasons=Reasons()
+        [variable("dense", FLOATS, [("A", Value("x"))], [("Y", Value("y"))], "lower")], reasons=Leaves()
     )
     for solve in SOLVERS.values():
         solve(problem)

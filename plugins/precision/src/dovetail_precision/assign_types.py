@@ -193,7 +193,7 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
 
 def _conditioning_warning(problem: TypingProblem, variable: Variable) -> str:
     """Return a clause with the conditioning problem of a type that the user asked for; usually empty."""
-    against = problem.reasons.of_conditioning(variable, variable.format)
+    against = problem.reasons.warning(variable, variable.format)
     return f"; conditioning warns: {against}" if against else ""
 
 

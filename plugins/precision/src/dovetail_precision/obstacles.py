@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from dovetail.ir.formats import Format
 
 from dovetail_precision.constant_range import magnitude_fits, misfit
+from dovetail_precision.problem import Reasons
 from dovetail_precision.ranges.range import NARROW
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from dovetail_precision.conditioning.conditions import Conditions
     from dovetail_precision.ranges.overflow import OverflowAnalysis
     from dovetail_precision.variable import Value, Variable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 _NARROW = Format.of(NARROW)
 
 
-class Obstacles:
+class Obstacles(Reasons):
     """Collects the reasons of one model, cached per variable. Only float16 has a range narrower than float32's."""
 
     def __init__(self, overflow: OverflowAnalysis, conditions: Conditions):
@@ -42,11 +41,11 @@ class Obstacles:
         """Return the conditioning problem of `format_`; empty for pinned nodes and `--low`, which take precedence."""
         if variable.policy in ("keep", "pinned") or variable.override and variable.policy == "lower":
             return ""
-        return self.conditioning_of(variable.node, format_)
+        return self.warning(variable, format_)
 
-    def conditioning_of(self, node: ir.Node, format_: Format) -> str:
-        """Return the conditioning problem of `format_` at a node, whatever the user asked for; empty if none."""
-        return self._conditions.against(node, format_.element)
+    def warning(self, variable: Variable, format_: Format) -> str:
+        """Return the conditioning problem of `format_` at `variable`, whatever the user asked for; empty if none."""
+        return self._conditions.against(variable.node, format_.element)
 
     def _constants(self, variable: Variable) -> str:
         for _, value in variable.inputs:

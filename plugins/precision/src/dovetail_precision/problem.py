@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail_precision.costs import CostModel, UnitJoins
 
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
     from dovetail_precision.variable import Value, Variable
 
 
-class Reasons(Protocol):
-    """Reasons against float formats, looked up on demand."""
+class Reasons:
+    """Reasons against float formats, looked up on demand; by default there are none."""
 
     def of_values(self, variable: Variable, format_: Format) -> str:
         """Return which value of `variable` leaves the range of `format_`, in one clause; empty if none does."""
-
-    def of_conditioning(self, variable: Variable, format_: Format) -> str:
-        """Return why `variable` is ill-conditioned in `format_`, in one clause; empty if it is not."""
-
-
-class _NoReasons:
-    def of_values(self, variable: Variable, format_: Format) -> str:
         return ""
 
-    of_conditioning = of_values
+    def of_conditioning(self, variable: Variable, format_: Format) -> str:
+        """Return why `variable` is ill-conditioned in `format_`; empty if it is not, or the user asked for it."""
+        return ""
+
+    def warning(self, variable: Variable, format_: Format) -> str:
+        """Return why `variable` is ill-conditioned in `format_`, even if the user asked for it."""
+        return ""
 
 
 class Results(NamedTuple):
@@ -67,7 +66,7 @@ class TypingProblem:
 
     variables: list[Variable] = field(default_factory=list)
     keeps_io_types: bool = True
-    reasons: Reasons = field(default_factory=_NoReasons)
+    reasons: Reasons = field(default_factory=Reasons)
     results_of: Callable[[Any], Results] | None = None
     cost_model: Callable[[], CostModel] = UnitJoins
     impossible: list[tuple[Any, str]] = field(default_factory=list)
