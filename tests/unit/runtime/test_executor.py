@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError, VerificationError
-from dovetail.plugin import Availability, Engine, Executed, Reads, Session
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, Session
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_regions.extraction import extract
@@ -288,6 +288,25 @@ def test_a_false_declared_shape_is_no_defect_of_the_engine():
     assert executor.run({"x": np.array([1, -2], np.float32)})["y"].shape == (2,)
     assert executor.engines == ["one"]
     assert executor.notes == ["one gives 'y' the shape [2], the model declares [7]"]
+
+
+def test_an_engine_that_fails_on_every_input_in_other_words_is_told_of_a_bounded_number_of_times():
+    class Chatty(Session):
+        def run(self, inputs):
+            raise EngineError(f"chatty cannot compute {inputs['x'][0]}")
+
+        def executed(self):
+            return {}
+
+    class Talks(Recorder):
+        def load(self, region, options):
+            return Chatty()
+
+    executor = Executor(parse(CHAIN), {"npu": [Talks("chatty"), Recorder("plain")]}, backend_of=lambda node: "npu")
+    for number in range(1, 101):
+        assert executor.run({"x": np.array([number], np.float32)})["y"].tolist() == [4 * number * number]
+    assert len(executor.refusals) == len(executor.notes) == 20
+    assert executor.engines == ["plain"]
 
 
 def test_an_engine_that_ends_the_program_when_it_is_asked_or_loads_is_left_out():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from dovetail.planning.remark import SLOT, template
 from dovetail.text import pluralize
 
 from dovetail_explain.causes import Cause, cause_among
-from dovetail_explain.trials import none_after, suggestions_for, trials_for
+from dovetail_explain.trials import none_after, suggestions_among, trials_for
 
 if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
@@ -144,7 +144,10 @@ def all_elsewhere(
     """
     backend = next((entry["name"] for entry in plan.backends), HOST)
     away = [node for node in plan.nodes if node.backend != backend]
-    groups = _grouped(plan, away, backend)
+    remarks: dict[str, list[Remark]] = {}
+    for remark in plan.remarks:
+        remarks.setdefault(remark.node, []).append(remark)
+    groups = _grouped(remarks, away, backend)
     found = Elsewhere(backend, len(plan.nodes) - len(away), groups)
     if not away:
         return found
@@ -158,14 +161,11 @@ def all_elsewhere(
         found.untried = f", because {trials}"
         return found
     entries = {node.name: node for node in away}
-    _try_all(plan, found, trials, entries, most)
+    _try_all(remarks, found, trials, entries, most)
     return found
 
 
-def _grouped(plan: Plan, away: Sequence[PlannedNode], backend: str) -> list[Group]:
-    remarks: dict[str, list[Remark]] = {}
-    for remark in plan.remarks:
-        remarks.setdefault(remark.node, []).append(remark)
+def _grouped(remarks: Mapping[str, Sequence[Remark]], away: Sequence[PlannedNode], backend: str) -> list[Group]:
     groups: dict[tuple[str, str, str], list[tuple[PlannedNode, Cause]]] = {}
     for node in away:
         cause = cause_among(remarks.get(node.name, ()), node, backend)
@@ -179,16 +179,23 @@ def _grouped(plan: Plan, away: Sequence[PlannedNode], backend: str) -> list[Grou
     return sorted(found, key=lambda group: -len(group.nodes))
 
 
-def _try_all(plan: Plan, found: Elsewhere, trials: Trials, entries: dict[str, PlannedNode], most: int) -> None:
+def _try_all(
+    remarks: Mapping[str, Sequence[Remark]],
+    found: Elsewhere,
+    trials: Trials,
+    entries: Mapping[str, PlannedNode],
+    most: int,
+) -> None:
     (backend,) = (backend for backend in trials.backends if backend.name == found.backend)
     for group, node in _in_turns(found.groups):
         if trials.made >= most:
             left = sum(not node.tried for group in found.groups for node in group.nodes)
-            found.untried = f" for {pluralize(left, 'node')}: each trial plans all {len(plan.nodes)} nodes"
+            found.untried = f" for {pluralize(left, 'node')}: each trial plans all {found.here + len(entries)} nodes"
             return
         entry = entries[node.name]
         refused = group.rule == "not-supported"
-        tried = list(trials.for_backend(backend, entry, suggestions_for(plan, entry), refused))
+        suggested = suggestions_among(remarks.get(node.name, ()))
+        tried = list(trials.for_backend(backend, entry, suggested, refused))
         if tried and not tried[-1].why_not:
             node.remedy = tried[-1].remedy.text
         else:

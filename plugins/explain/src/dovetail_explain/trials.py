@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.remark import Remark
     from dovetail.planning.remedy import Remedy
     from dovetail.plugin import PluginSet
 
@@ -48,7 +49,7 @@ def remedy_lines(
     Raises:
         DovetailError: A model is given that is not the one of the plan.
     """
-    suggested = suggestions_for(plan, node)
+    suggested = suggestions_among(remark for remark in plan.remarks if remark.node == node.name)
     untried = [f"suggested, and not tried: {text}" for text in dict.fromkeys(remedy.text for remedy in suggested)]
     if not plan.summary.get("request") or not _wanted_elsewhere(node, plan):
         return untried
@@ -78,9 +79,9 @@ def none_after(why: str, tried: Sequence[Tried]) -> str:
     return why if not reason or why in reason or reason in why else f"{why}; pinned, {reason}"
 
 
-def suggestions_for(plan: Plan, node: PlannedNode) -> list[Remedy]:
-    """What remarks on a node suggest, as far as it can be tried."""
-    return [remark.remedy for remark in plan.remarks if remark.node == node.name and remark.remedy is not None]
+def suggestions_among(remarks: Iterable[Remark]) -> list[Remedy]:
+    """Return what the remarks on a node suggest, as far as it can be tried."""
+    return [remark.remedy for remark in remarks if remark.remedy is not None]
 
 
 def trials_for(

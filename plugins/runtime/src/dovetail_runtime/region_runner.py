@@ -35,6 +35,10 @@ class Refusal:
     error: EngineError
 
 
+_MOST_REFUSALS = 20
+"""Refusals that a region remembers and tells; an engine may name the numbers of every input that it fails on."""
+
+
 class _Other(NamedTuple):
     """An engine that computes what another one failed at; `position` is its place among those that wait."""
 
@@ -71,7 +75,7 @@ class RegionRunner:
         region: The region.
         inputs: Names of the values that enter it.
         engine: Name of the engine that ran it last; before the first run, of the one that loaded it.
-        refusals: Engines that did not take it, when it was loaded or later.
+        refusals: Engines that did not take it, when it was loaded or later: the first twenty.
 
     Raises:
         DovetailError: No engine takes the region; all reasons are given.
@@ -213,10 +217,13 @@ class RegionRunner:
         self._engine, self._session = other.engine, other.session
 
     def _say_that_it_moved(self, engine: GuardedEngine, error: EngineError) -> None:
-        if not any(refusal.error.message == error.message for refusal in self.refusals):
-            self.refusals.append(Refusal(self.region, self._engine.name, error))
-        self._note(f"{self.described} runs on {engine.name}: {error.message}")
         self.engine = engine.name
+        known = any(refusal.error.message == error.message for refusal in self.refusals)
+        if not known and len(self.refusals) < _MOST_REFUSALS:
+            self.refusals.append(Refusal(self.region, self._engine.name, error))
+            known = True
+        if known:
+            self._note(f"{self.described} runs on {engine.name}: {error.message}")
 
     @property
     def described(self) -> str:
