@@ -96,7 +96,10 @@ def yaml_events(text: str, deepest: int = DEEPEST, *, numbers: bool = False) -> 
             yield event
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Malformed(f"not YAML: {error.problem or error.context}", mark.line + 1 if mark else 1) from None
+        problem = error.problem or error.context
+        # From 6.0.4 on PyYAML's scanner, which reads ahead of the events, has a limit of its own.
+        message = "nested too deeply" if "nesting depth" in problem else f"not YAML: {problem}"
+        raise Malformed(message, mark.line + 1 if mark else 1) from None
     except yaml.YAMLError:  # characters that YAML does not allow; the reader knows no line
         raise Malformed("not a text file", 1) from None
     except (UnicodeError, RecursionError) as error:
