@@ -15,8 +15,8 @@ import onnx_ir as ir
 from dovetail.gc_pause import gc_paused
 from dovetail.ir.model import Model
 from dovetail.passes import Context
-from dovetail_canonicalize.fold_batchnorm import FoldBatchNorm
-from dovetail_lowering import lower
+from dovetail_transforms.canonicalize.fold_batchnorm import FoldBatchNorm
+from dovetail_transforms.lowering import lower
 
 FLOAT = ir.TensorType(ir.DataType.FLOAT)
 CHAIN = ("LayerNormalization", "Relu", "Sigmoid", "Softmax", "Tanh", "Abs", "ReduceMean", "Relu", "Sigmoid", "Neg")

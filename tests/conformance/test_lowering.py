@@ -15,9 +15,9 @@ import onnxruntime
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context
-from dovetail_canonicalize.normalise import Normalise
-from dovetail_lowering import can_lower, lower
 from dovetail_onnx.opening import open_proto
+from dovetail_transforms.canonicalize.normalise import Normalise
+from dovetail_transforms.lowering import can_lower, lower
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 

@@ -11,7 +11,7 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.passes import BackendChoice
-from dovetail_explain.all_nodes import all_elsewhere
+from dovetail_commands.explain.all_nodes import all_elsewhere
 
 from .nets import NETS, images, net
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_files.reading import open_input, read_input
+from dovetail_onnx.files.reading import open_input, read_input
 from onnx import TensorProto, numpy_helper
 
 MODEL = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y) { y = Relu (x) }"""

@@ -10,10 +10,9 @@ from dovetail.passes import Context, Pipeline
 
 MODEL = str(Path(__file__).parents[2] / "examples/digits/digits.onnx")
 OTHERS = (
-    "dovetail_files", "dovetail_onnx", "dovetail_results", "dovetail_schemas", "dovetail_host",
-    "dovetail_canonicalize", "dovetail_placement", "dovetail_precision", "dovetail_regions", "dovetail_runtime",
-    "dovetail_verify", "dovetail_explain", "dovetail_commands", "dovetail_builder", "dovetail_cpu_bf16",
-    "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
+    "dovetail_onnx", "dovetail_schemas", "dovetail_host", "dovetail_transforms", "dovetail_placement",
+    "dovetail_precision", "dovetail_runtime", "dovetail_verify", "dovetail_commands", "dovetail_builder",
+    "dovetail_cpu_bf16", "dovetail_gpu_fp16", "onnxruntime", "openvino", "scipy",
 )  # fmt: skip
 ALONE = f"import sys; sys.modules.update(dict.fromkeys({OTHERS!r}))\n"
 
@@ -64,7 +63,7 @@ def test_saving_a_model_needs_a_front_end(core):
     assert "DovetailError copy.onnx: no front end writes such files" in said
     assert "pip install dovetail-onnx, which writes ONNX models" in said
     assert not Path("copy.onnx").exists()
-    assert core(code=SAVING, beside=["dovetail-onnx"], needs=["dovetail_files"]).stdout == ""
+    assert core(code=SAVING, beside=["dovetail-onnx"]).stdout == ""
     assert Path("copy.onnx").is_file()
 
 
@@ -90,9 +89,9 @@ try:
 except dovetail.DovetailError as error:
     print(error)
 """
-    done = core(code=code, beside=["dovetail-onnx"], needs=["dovetail-explain", "dovetail-files"])
+    done = core(code=code, needs=["dovetail-commands", "dovetail-onnx"])
     assert "no store of results and plans is installed" in done.stdout, done.stderr
-    assert "pip install dovetail-results" in done.stdout
+    assert "pip install dovetail-onnx" in done.stdout
 
 
 def test_a_result_in_memory_needs_no_store(core):
@@ -100,9 +99,8 @@ def test_a_result_in_memory_needs_no_store(core):
 import dovetail
 print(dovetail.compile({MODEL!r}, 'host').summary())
 """
-    members = ("onnx", "host", "schemas", "placement", "canonicalize", "precision", "runtime")
-    beside = [f"dovetail-{name}" for name in members]
-    done = core(code=code, beside=beside, needs=["dovetail_files", "dovetail_regions", "onnxruntime", "scipy"])
+    members = ("onnx", "host", "schemas", "placement", "transforms", "precision", "runtime")
+    done = core(code=code, beside=[f"dovetail-{name}" for name in members], needs=["onnxruntime", "scipy"])
     assert (done.returncode, done.stdout) == (0, "host 13; 0 joins\n"), done.stderr
 
 
@@ -137,7 +135,7 @@ def test_with_the_front_end_for_onnx_files_are_opened_and_printed(core):
     ids=lambda command: command[0],
 )
 def test_what_needs_an_engine_says_what_to_install(core, command):
-    done = core(*command, beside=["dovetail-onnx", "dovetail-results", "dovetail-commands"], needs=["dovetail-files"])
+    done = core(*command, beside=["dovetail-onnx", "dovetail-commands"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "the backend 'host'" in done.stderr
     assert "pip install dovetail-host" in done.stderr
@@ -152,12 +150,12 @@ def test_commands_for_models_say_what_to_install(core, name):
     assert "pip install dovetail-commands" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["explain", "verify"])
-def test_commands_and_functions_of_other_distributions_say_what_to_install(core, name):
+@pytest.mark.parametrize(("name", "distribution"), [("explain", "commands"), ("verify", "verify")])
+def test_commands_and_functions_of_other_distributions_say_what_to_install(core, name, distribution):
     done = core(name, MODEL, MODEL)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"there is no command '{name}'" in done.stderr
-    assert f"pip install dovetail-{name}" in done.stderr
+    assert f"pip install dovetail-{distribution}" in done.stderr
     # A distribution that is installed leaves its entry points behind.
     code = f"""
 import importlib.metadata
@@ -169,7 +167,7 @@ try:
 except dovetail.DovetailError as error:
     print(error.message, error.hint, sep="; ")
 """
-    said = f"the distribution that brings dovetail.{name} is not installed; pip install dovetail-{name}"
+    said = f"the distribution that brings dovetail.{name} is not installed; pip install dovetail-{distribution}"
     assert core(code=code).stdout.splitlines() == ["False", said]
 
 
@@ -210,7 +208,7 @@ def test_data_is_not_read_without_what_reads_it(no_member_functions):
 def test_nested_pipelines_need_what_takes_regions_out(no_member_functions):
     pipeline = Pipeline.parse("backend:host(dead-code)", no_member_functions.registry)
     compiled = dovetail.compile(MODEL, "host", plugins=no_member_functions)
-    with pytest.raises(dovetail.DovetailError, match="dovetail.regions is not installed\n.*dovetail-regions"):
+    with pytest.raises(dovetail.DovetailError, match="dovetail.regions is not installed\n.*dovetail-transforms"):
         pipeline.run(compiled.model, Context(plugins=no_member_functions))
 
 
@@ -225,7 +223,7 @@ def test_constants_stay_where_nothing_evaluates_them(core):
     code = """
 import dovetail
 from dovetail.passes import Context, Pipeline
-from dovetail_canonicalize.fold_constants import FoldConstants
+from dovetail_transforms.canonicalize.fold_constants import FoldConstants
 from dovetail_onnx.opening import open_text
 model = open_text('<ir_version: 10, opset_import: ["": 22]> g (float[1] x) => (float[1] y) <float[1] c = {1}>'
                       '{ d = Neg (c) y = Add (x, d) }', 'm')
@@ -233,5 +231,5 @@ context = Context()
 Pipeline([FoldConstants()]).run(model, context)
 print([node.op_type for node in model.graph], context.remarks[0].rule, context.remarks[0].suggest)
 """
-    done = core(code=code, beside=["dovetail-onnx", "dovetail-canonicalize"])
+    done = core(code=code, beside=["dovetail-onnx", "dovetail-transforms"])
     assert done.stdout == "['Neg', 'Add'] no-evaluator pip install dovetail-host\n", done.stderr

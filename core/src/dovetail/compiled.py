@@ -264,7 +264,7 @@ class CompiledModel:
     ) -> None:
         """Write the result, by the installed store for paths of that suffix.
 
-        `dovetail-results` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, what passes want beside them, and
+        `dovetail-onnx` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, what passes want beside them, and
         `result.json`, which says what belongs together. They take the place of an earlier result as a whole: whatever
         happens meanwhile, `dovetail.load` finds either the old result or this one. Other files in the folder stay.
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 _INSTALL_HINTS = {
     "dovetail-builder": ("Builder", "autocast"),
-    "dovetail-commands": ("compile", "opt", "plan"),
-    "dovetail-explain": ("explain",),
-    "dovetail-operators": ("check_operators", "operators"),
+    "dovetail-commands": ("compile", "explain", "opt", "plan"),
     "dovetail-precision": ("bench",),
-    "dovetail-regions": ("regions",),
     "dovetail-runtime": ("input_data", "run", "trace"),
-    "dovetail-schemas": ("check",),
+    "dovetail-schemas": ("check", "check_operators", "operators"),
     "dovetail-testing": ("testing",),
+    "dovetail-transforms": ("regions",),
     "dovetail-verify": ("bisect", "layer_errors", "verify"),
 }
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WAY_OUT = "pip install dovetail-results, which saves results in folders and plans in files"
+_WAY_OUT = "pip install dovetail-onnx, which saves results in folders and plans in files"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Backend files, policies and operator facts as YAML, and what reads them.
+"""Backend files, operator files, policies and operator facts as YAML, and what reads them.
 
 Names are imported when they are first used: a listing needs few of them, and none needs onnx before a file's operators
 or a node are looked at.
@@ -33,6 +33,22 @@ def register(registry):
     """Bring the format of backend files, and the command that checks one."""
     registry.backend_format("yaml", "dovetail_schemas.backend_yaml:BackendYaml")
     registry.command("check", "dovetail_schemas.check_command:CHECK")
+
+
+@hookimpl
+def before_opening(registry):
+    """Let checks and inference know the operators of installed files."""
+    from dovetail_schemas.operator_files.opening import register_schemas
+
+    register_schemas(registry)
+
+
+@hookimpl
+def opened(model, registry):
+    """Give the model the decompositions of its operators."""
+    from dovetail_schemas.operator_files.opening import add_functions
+
+    add_functions(model, registry)
 
 
 def __getattr__(name: str):

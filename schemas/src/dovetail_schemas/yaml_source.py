@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail_files.parsing import MOST_DIGITS, Malformed, too_long, yaml_events
-from dovetail_files.reading import UnreadableInput, read_input
+from dovetail_onnx.files.parsing import MOST_DIGITS, Malformed, too_long, yaml_events
+from dovetail_onnx.files.reading import UnreadableInput, read_input
 
 from dovetail_schemas.errors import FileName, SchemaError, near_miss, one_of
 

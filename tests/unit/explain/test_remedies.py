@@ -237,7 +237,7 @@ def test_a_pin_that_the_vendors_tool_takes_no_wish_for_is_not_offered(operator, 
     """X3 knows run_on_bpu alone, and that for few operators; on X5 node_info takes all."""
     from dovetail.passes import Request
     from dovetail.plugin import load_plugins
-    from dovetail_explain.remedies import Trials
+    from dovetail_commands.explain.remedies import Trials
     from dovetail_onnx.opening import open_text
 
     model = open_text(X3_END.replace("{} (a)", f"{operator} (a)"), "m")

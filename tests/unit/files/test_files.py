@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_files.ownership import hold, remove_orphans
-from dovetail_files.writing import replacing, write_text
+from dovetail_onnx.files.ownership import hold, remove_orphans
+from dovetail_onnx.files.writing import replacing, write_text
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_orphans_are_what_nobody_holds():
 
 
 def test_where_nothing_can_be_locked_only_old_orphans_go(monkeypatch):
-    from dovetail_files import ownership
+    from dovetail_onnx.files import ownership
 
     monkeypatch.setattr(ownership, "fcntl", None)
     for name in (".x.1", ".x.2"):

@@ -1,7 +1,7 @@
 """JSON and YAML that would crash or stall their parsers are errors with a line."""
 
 import pytest
-from dovetail_files.parsing import DEEPEST, Malformed, parse_json, yaml_events
+from dovetail_onnx.files.parsing import DEEPEST, Malformed, parse_json, yaml_events
 
 DEEP = 100_000
 

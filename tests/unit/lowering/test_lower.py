@@ -10,9 +10,9 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import Placement, get_placement, set_placement
-from dovetail_lowering import can_lower, lower
 from dovetail_onnx.opening import open_text
 from dovetail_onnx.skeleton import skeleton_of
+from dovetail_transforms.lowering import can_lower, lower
 
 
 def opened(body, opset=18):

@@ -2,9 +2,9 @@
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_operators.entries import Argument, Candidates, Output
-from dovetail_operators.reading import read_operators
-from dovetail_operators.signatures import Malformed, parse_args, parse_candidates, parse_outputs
+from dovetail_schemas.operator_files.entries import Argument, Candidates, Output
+from dovetail_schemas.operator_files.reading import read_operators
+from dovetail_schemas.operator_files.signatures import Malformed, parse_args, parse_candidates, parse_outputs
 
 FILE = """
 - op : conv2d

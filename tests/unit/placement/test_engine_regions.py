@@ -9,7 +9,7 @@ from dovetail.planning.placement import Placement, set_placement
 from dovetail.plugin import Registry
 from dovetail_onnx.opening import open_text
 from dovetail_placement.forming import formed_regions
-from dovetail_regions.regions import in_order, placed_backend, reads_of
+from dovetail_transforms.regions.regions import in_order, placed_backend, reads_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -84,9 +84,9 @@ def test_bisect_takes_shapes_from_python_too(model):
 
 
 def test_check_judges_the_model_with_fixed_shapes(model, capsys):
-    import dovetail_schemas
+    import dovetail_bpu_int8
 
-    file = next(iter(dovetail_schemas.__path__)) + "/backends/bpu_int8.yaml"
+    file = next(iter(dovetail_bpu_int8.__path__)) + "/bpu_int8.yaml"
     assert main(["check", file, model]) == 0
     assert "is not known before run time" in capsys.readouterr().out
     assert main(["check", file, model, "--data", "x.npz", "--fix-shape", "data"]) == 0

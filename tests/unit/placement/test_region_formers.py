@@ -15,8 +15,8 @@ from dovetail.plugin import Registry
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.forming import formed_regions
 from dovetail_placement.waves import form_regions
-from dovetail_regions.regions import annotated_regions, placed_backend
 from dovetail_runtime.executor import Executor
+from dovetail_transforms.regions.regions import annotated_regions, placed_backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -139,5 +139,5 @@ def test_a_store_at_fault_is_left_out_and_the_others_save(shelf, changes, messag
 
 def test_two_stores_for_one_suffix(shelf):
     shelf(suffixes="('',)")
-    with pytest.raises(DovetailError, match="'folder' of dovetail-results and .* 'shelf' of acme both load"):
+    with pytest.raises(DovetailError, match="'folder' of dovetail-onnx and .* 'shelf' of acme both load"):
         dovetail.load("out")

@@ -1,7 +1,7 @@
 """Whenever a writer dies, the folder holds the old result or the new one, and what is left over goes away."""
 
 import pytest
-from dovetail_results import reading
+from dovetail_onnx.results import reading
 
 from .conftest import describe, dies_at, files_of
 

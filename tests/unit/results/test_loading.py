@@ -8,7 +8,7 @@ import onnx
 import pytest
 from dovetail import api
 from dovetail.errors import DovetailError
-from dovetail_results import reading
+from dovetail_onnx.results import reading
 
 from .conftest import describe
 

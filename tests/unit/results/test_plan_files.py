@@ -10,7 +10,7 @@ from dovetail.planning.join import Join
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_entries import PlannedNode, SourceNode
 from dovetail.planning.remark import Remark
-from dovetail_results.remark_file import grouped, ungrouped
+from dovetail_onnx.results.remark_file import grouped, ungrouped
 
 NASTY = ["a b", "naïve", "\x7f", "\x85", "\x9b31m", "\u2028", "\ufeff", "\x1b[2J", '"', "\\", "yes", "1e3", "#", "a: b"]
 NASTY += ["{}", "'", "'{}'", "😀", "- x", "null", "\t", "\n", "\r\n"]

@@ -16,7 +16,7 @@ from dovetail.planning.plan import Plan
 from dovetail.plugin.loader import load_plugins
 from dovetail_onnx import seal
 from dovetail_onnx.opening import open_model
-from dovetail_results.stamp import stamp_for
+from dovetail_onnx.results.stamp import stamp_for
 from onnx import numpy_helper
 
 from .conftest import files_of

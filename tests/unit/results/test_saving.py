@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dovetail import api
 from dovetail.errors import DovetailError, UsageError
-from dovetail_results.manifest import Manifest
+from dovetail_onnx.results.manifest import Manifest
 
 from .conftest import describe, files_of, write_model
 
@@ -85,7 +85,7 @@ def test_a_folder_that_is_a_link(results):
 
 
 def test_what_is_written_is_private_until_it_is_there(results, monkeypatch):
-    from dovetail_results import writing
+    from dovetail_onnx.results import writing
 
     seen = []
     with monkeypatch.context() as patched:

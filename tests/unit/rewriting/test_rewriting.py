@@ -6,7 +6,7 @@ import pytest
 from dovetail.passes import Context
 from dovetail.planning.placement import Placement, get_placement, origin_of, set_placement
 from dovetail_onnx.opening import open_text
-from dovetail_rewriting import Rewrite, rewrite_model
+from dovetail_transforms.rewriting import Rewrite, rewrite_model
 
 
 def opened(text):

@@ -12,8 +12,8 @@ from dovetail.errors import DovetailError, VerificationError
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, Session
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
-from dovetail_regions.extraction import extract
 from dovetail_runtime.executor import Executor
+from dovetail_transforms.regions.extraction import extract
 
 from .models import parse
 

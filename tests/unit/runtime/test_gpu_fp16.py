@@ -106,7 +106,8 @@ def judge():
     schemas = ROOT / "schemas/src/dovetail_schemas"
     policies = {"policy": lambda name: schemas / f"policies/{name}.yaml"}
     backend = load_backend(
-        schemas / "backends/gpu_fp16.yaml", lambda kind, name: policies[kind](name) if kind in policies else None
+        ROOT / "backends/gpu_fp16/src/dovetail_gpu_fp16/gpu_fp16.yaml",
+        lambda kind, name: policies[kind](name) if kind in policies else None,
     )
 
     def run(graph, opset=23):

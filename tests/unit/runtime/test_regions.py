@@ -9,9 +9,9 @@ from dovetail.errors import DovetailError
 from dovetail.planning.placement import Placement, set_placement
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.waves import form_regions
-from dovetail_regions.extraction import extract
-from dovetail_regions.regions import ready_regions, slices
 from dovetail_runtime.executor import Executor
+from dovetail_transforms.regions.extraction import extract
+from dovetail_transforms.regions.regions import ready_regions, slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -24,6 +24,12 @@ def schemas() -> Path:
 
 
 @pytest.fixture
+def backend_file():
+    """The file that a backend ships: `backend_file("cpu_bf16")`."""
+    return lambda name: REPOSITORY / f"backends/{name}/src/dovetail_{name}/{name}.yaml"
+
+
+@pytest.fixture
 def recorded() -> Path:
     """Recorded answers of other systems."""
     return REPOSITORY / "tests/oracle"

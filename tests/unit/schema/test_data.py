@@ -121,15 +121,15 @@ def test_the_groups(schemas):
     }  # fmt: skip
 
 
-def test_cpu_bf16(schemas):
-    backend = load_backend(schemas / "backends/cpu_bf16.yaml", facts=FACTS)
+def test_cpu_bf16(backend_file):
+    backend = load_backend(backend_file("cpu_bf16"), facts=FACTS)
     assert (backend.low, backend.high, backend.opset, backend.dynamic) == ("bfloat16", "float32", (22, 26), "accept")
     assert (backend.strategy, backend.facts) == ("autocast", FACTS)
     assert backend.engines == ("openvino-cpu", "onnxruntime-cpu", "reference")
     assert backend.policy("", "Exp") == "pass"  # bf16.yaml
     assert backend.policy("", "Conv") == "lower"  # fp16.yaml, which it extends
     assert backend.rule("", "Resize").keep == {"roi", "scales"}
-    assert peek_backend(schemas / "backends/cpu_bf16.yaml")[:4] == (
+    assert peek_backend(backend_file("cpu_bf16"))[:4] == (
         "cpu-bf16", "AMX and AVX512-BF16 through OpenVINO", "cpu", ("openvino-cpu", "onnxruntime-cpu", "reference"),
     )  # fmt: skip
 
@@ -155,10 +155,10 @@ def test_the_meta_schema_is_valid(schemas):
     jsonschema.Draft7Validator.check_schema(meta_schema(schemas))
 
 
-def test_shipped_and_drafted_backends_fit_the_meta_schema(schemas, data):
+def test_shipped_and_drafted_backends_fit_the_meta_schema(schemas, repository, data):
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     validator = jsonschema.Draft7Validator(meta_schema(schemas))
-    for path in (*schemas.glob("backends/*.yaml"), *data.glob("*.yaml")):
+    for path in (*repository.glob("backends/*/src/*/*.yaml"), *data.glob("*.yaml")):
         tree = load_tree(path).plain()
         if "backend" in tree:  # others are laid over one, and are checked as its variants
             assert [error.message for error in validator.iter_errors(tree)] == [], path.name
@@ -181,10 +181,10 @@ def test_the_meta_schema_refuses(wrong, schemas):
     assert not jsonschema.Draft7Validator(meta_schema(schemas)).is_valid(wrong)
 
 
-def test_importing_and_listing_needs_no_onnx(schemas):
+def test_importing_and_listing_needs_no_onnx(backend_file):
     code = (
         "import sys, pathlib, dovetail_schemas as s\n"
-        f"print(s.peek_backend(pathlib.Path({str(schemas / 'backends/cpu_bf16.yaml')!r})).name)\n"
+        f"print(s.peek_backend(pathlib.Path({str(backend_file('cpu_bf16'))!r})).name)\n"
         "print([name for name in ('onnx', 'onnx_ir', 'numpy') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

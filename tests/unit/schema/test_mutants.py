@@ -49,8 +49,7 @@ def validator(repository):
 def sound(repository):
     """Sound files: those that are shipped, that of a vendor, and drafts that use every key."""
     files = (
-        *repository.glob("schemas/src/dovetail_schemas/backends/*.yaml"),
-        *repository.glob("backends/host/src/dovetail_host/*.yaml"),
+        *repository.glob("backends/*/src/*/*.yaml"),
         *repository.glob("tests/example_vendor/src/*/*.backend.yaml"),
         *repository.glob("tests/unit/schema/data/*.yaml"),
     )

@@ -3,8 +3,8 @@
 import dovetail
 from dovetail.passes import Context, Request, compose
 from dovetail.passes.backends import load_backend_file
-from dovetail_regions.extraction import extract
-from dovetail_regions.regions import annotated_regions
+from dovetail_transforms.regions.extraction import extract
+from dovetail_transforms.regions.regions import annotated_regions
 
 STAGES = ("normalise", "analyse", "place", "type", "calibrate", "quantise", "join", "outline")
 

@@ -35,7 +35,7 @@ def register(registry):
     registry.strategy("bpu-roles", "dovetail_bpu_int8.bpu_roles:BpuRoles")
     registry.observer("mix", "dovetail_bpu_int8.mixture:Mixture")
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")
-    registry.backend("bpu-int8", "dovetail_schemas:backends/bpu_int8.yaml")
+    registry.backend("bpu-int8", "dovetail_bpu_int8:bpu_int8.yaml")
     registry.conformance("bpu-int8", "dovetail_bpu_int8:conformance.yaml")
     registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.notes:VendorNotes")
     registry.option("unit-conv", "dovetail_bpu_int8.unit_conv_option:UNIT_CONV")

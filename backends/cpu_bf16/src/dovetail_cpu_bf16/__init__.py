@@ -9,7 +9,7 @@ dovetail_api = 1
 def register(registry):
     """Register the backend `cpu-bf16`, its engine, and the facts that its limits use."""
     registry.engine("openvino-cpu", "dovetail_cpu_bf16.engine:OpenVinoCpu")
-    registry.backend("cpu-bf16", "dovetail_schemas:backends/cpu_bf16.yaml")
+    registry.backend("cpu-bf16", "dovetail_cpu_bf16:cpu_bf16.yaml")
     registry.conformance("cpu-bf16", "dovetail_cpu_bf16:conformance.yaml")
     for fact in (
         "channel_multiplier",

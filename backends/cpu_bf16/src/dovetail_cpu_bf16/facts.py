@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import bodies
 from dovetail.planning.placement import kind_of
-from dovetail_regions.regions import used_values
+from dovetail_transforms.regions.regions import used_values
 
 from dovetail_cpu_bf16.integer_bounds import fits_32_bits
 

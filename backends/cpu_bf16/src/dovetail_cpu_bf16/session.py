@@ -14,7 +14,7 @@ import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
 from dovetail.plugin import Executed, RegionModel, Session
-from dovetail_regions.extraction import extract_body
+from dovetail_transforms.regions.extraction import extract_body
 
 from dovetail_cpu_bf16.refusals import refusal
 from dovetail_cpu_bf16.report import executed_precisions

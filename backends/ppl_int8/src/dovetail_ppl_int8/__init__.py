@@ -11,5 +11,5 @@ def register(registry):
     registry.pass_("ppl-operators", "dovetail_ppl_int8.operators:PplOperators")
     registry.pass_("clip-integers", "dovetail_ppl_int8.clip_integers:ClipIntegers")
     registry.emitter("ppl-json", "dovetail_ppl_int8.ppl_json:PplJson")
-    registry.backend("ppl-int8", "dovetail_schemas:backends/ppl_int8.yaml")
+    registry.backend("ppl-int8", "dovetail_ppl_int8:ppl_int8.yaml")
     registry.conformance("ppl-int8", "dovetail_ppl_int8:conformance.yaml")

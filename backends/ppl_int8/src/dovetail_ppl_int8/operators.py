@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 from dovetail.passes import Pass
-from dovetail_rewriting import Rewrite, rewrite_model
+from dovetail_transforms.rewriting import Rewrite, rewrite_model
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail_rewriting import Replacement
+    from dovetail_transforms.rewriting import Replacement
 
 
 _BACKEND = "ppl-int8"

@@ -8,10 +8,10 @@ dovetail_api = 1
 @hookimpl
 def register(registry):
     """Register the backend `tensorrt`, its policies and facts, its engine, its emitters and its options."""
-    registry.backend("tensorrt", "dovetail_schemas:backends/tensorrt.yaml")
+    registry.backend("tensorrt", "dovetail_tensorrt:tensorrt.yaml")
     registry.conformance("tensorrt", "dovetail_tensorrt:conformance.yaml")
-    registry.policy("tensorrt", "dovetail_schemas:policies/tensorrt.yaml")
-    registry.policy("tensorrt-bf16", "dovetail_schemas:policies/tensorrt_bf16.yaml")
+    registry.policy("tensorrt", "dovetail_tensorrt:policies/tensorrt.yaml")
+    registry.policy("tensorrt-bf16", "dovetail_tensorrt:policies/tensorrt_bf16.yaml")
     for fact in (
         "condition_given",
         "extents_from_integers",

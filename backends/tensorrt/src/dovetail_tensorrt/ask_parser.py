@@ -11,8 +11,8 @@ from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
 from dovetail.passes import Context
 from dovetail.plugin import EngineError
-from dovetail_regions.extraction import extract
-from dovetail_regions.regions import annotated_regions, given_regions
+from dovetail_transforms.regions.extraction import extract
+from dovetail_transforms.regions.regions import annotated_regions, given_regions
 
 from dovetail_tensorrt.builder import BuildSettings, build
 from dovetail_tensorrt.libraries import Library
@@ -21,8 +21,8 @@ from dovetail_tensorrt.table import refusals_as_typed
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail_regions.regions import Region
     from dovetail_schemas.backend import Backend
+    from dovetail_transforms.regions.regions import Region
 
 
 @dataclass(frozen=True)

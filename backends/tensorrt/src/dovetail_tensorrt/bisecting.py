@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
-from dovetail_regions.extraction import extract
-from dovetail_regions.regions import given_regions
+from dovetail_transforms.regions.extraction import extract
+from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_tensorrt.builder import BuildSettings, build
 from dovetail_tensorrt.parser import parse

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
-from dovetail_files.writing import replacing
+from dovetail_onnx.files.writing import replacing
 
 from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE, EngineFile, read_engine
 

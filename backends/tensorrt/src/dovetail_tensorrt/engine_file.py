@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.plugin import EngineError
-from dovetail_files.digests import file_sha256
-from dovetail_files.parsing import parse_json
-from dovetail_files.writing import write_text
+from dovetail_onnx.files.digests import file_sha256
+from dovetail_onnx.files.parsing import parse_json
+from dovetail_onnx.files.writing import write_text
 
 ENGINE, DESCRIPTION = "engine.plan", "engine.json"
 _VERSION = 2

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.placement import HOST, Placement, set_placement
 from dovetail.plugin import Artifact, Emitter
-from dovetail_artifacts.outlining import current_region, replace_region
 from dovetail_onnx.saving import save_model
-from dovetail_regions.regions import annotated_regions
+from dovetail_placement.artifacts.outlining import current_region, replace_region
+from dovetail_transforms.regions.regions import annotated_regions
 
 from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE, EngineFile, read_engine
 from dovetail_tensorrt.libraries import RTX
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.plugin import EmittedRegion
-    from dovetail_regions.regions import Region
+    from dovetail_transforms.regions.regions import Region
 
 
 MODEL = "model_ctx.onnx"

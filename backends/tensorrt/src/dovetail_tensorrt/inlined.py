@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.artifacts import FUNCTIONS
-from dovetail_regions.inlining import inline_regions
+from dovetail_transforms.regions.inlining import inline_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

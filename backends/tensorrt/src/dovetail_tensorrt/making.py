@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import EngineError
-from dovetail_files.digests import file_sha256
-from dovetail_files.writing import replacing
+from dovetail_onnx.files.digests import file_sha256
+from dovetail_onnx.files.writing import replacing
 
 from dovetail_tensorrt.builder import BuildSettings, build
 from dovetail_tensorrt.cache import cache_key, engine_from_cache

@@ -29,7 +29,7 @@ class Step(NamedTuple):
 
 
 class NodeMaker(Protocol):
-    """Makes nodes that enter the graph when all of them are made, as `dovetail_rewriting.Replacement` does.
+    """Makes nodes that enter the graph when all of them are made, as `dovetail_transforms.rewriting.Replacement` does.
 
     `op.Add(x, y)` is the same as `op.make("Add", (x, y))`.
     """

@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError
 from dovetail.frontends import open_declared
 from dovetail.passes import Context, Pipeline, Request
 from dovetail.passes.reproducer import METADATA_KEY, versions
-from dovetail_files.parsing import parse_json
+from dovetail_onnx.files.parsing import parse_json
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model

@@ -19,7 +19,8 @@ from dovetail.planning.placement import (
     set_origin,
     set_placement,
 )
-from dovetail_files.parsing import parse_json
+
+from dovetail_onnx.files.parsing import parse_json
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -45,8 +45,7 @@ class OnnxFrontend(Frontend):
     ) -> None:
         """Write a model as ONNX text, told by the suffix, or as an ONNX file; see `dovetail_onnx.saving.save_model`."""
         if path.suffix in _TEXT:
-            from dovetail_files.writing import write_text
-
+            from dovetail_onnx.files.writing import write_text
             from dovetail_onnx.printer import print_model
 
             write_text(path, print_model(model))

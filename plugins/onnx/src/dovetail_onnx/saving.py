@@ -12,9 +12,9 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.gc_pause import gc_paused
-from dovetail_files.writing import named, replacing
 
 from dovetail_onnx.annotations import mirror_annotations
+from dovetail_onnx.files.writing import named, replacing
 from dovetail_onnx.seal import SEAL, make_seal
 from dovetail_onnx.skeleton import is_stub, skeleton_of
 from dovetail_onnx.wire import join

@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from dovetail_files.digests import file_sha256
-
+from dovetail_onnx.files.digests import file_sha256
 from dovetail_onnx.wire import tag, varint
 
 SEAL = "dovetail.content"

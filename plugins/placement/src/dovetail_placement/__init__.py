@@ -13,6 +13,8 @@ def register(registry):
     registry.pass_("place", "dovetail_placement.place:Place")
     registry.pass_("copy-shape-cones", "dovetail_placement.engine_regions.copy_shape_cones:CopyShapeCones")
     registry.pass_("form-regions", "dovetail_placement.form_regions:FormRegions")
+    registry.pass_("outline-regions", "dovetail_placement.artifacts.outline_regions:OutlineRegions")
+    registry.pass_("emit-artifacts", "dovetail_placement.artifacts.emit_artifacts:EmitArtifacts")
     registry.strategy("autocast", "dovetail_placement.strategies.autocast:Autocast")
     registry.strategy("conservative", "dovetail_placement.strategies.conservative:Conservative")
     registry.strategy("conv-to-conv", "dovetail_placement.strategies.conv_to_conv:ConvToConv")

@@ -23,14 +23,14 @@ from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.identity import decided_key, keep_key
 from dovetail.planning.placement import PART, get_placement, origin_of, set_origin, set_placement
-from dovetail_regions.regions import Region, reads_of, regions_from
+from dovetail_transforms.regions.regions import Region, reads_of, regions_from
 
 from dovetail_placement.edge_kinds import operator_facts
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail_regions.regions import Reads
+    from dovetail_transforms.regions.regions import Reads
 
 
 def settled_regions(

@@ -10,7 +10,7 @@ from dovetail.ir.formats import Format
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.placement import Placement, set_placement
 from dovetail.plugin.isolation import calling
-from dovetail_rewriting import Replacement
+from dovetail_transforms.rewriting import Replacement
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -151,7 +151,7 @@ def facts_of(registry: Registry) -> OperatorFacts:
     """The operator facts that all backends share, with those of installed files of operators."""
     if not len(registry.operators):
         return operator_facts()
-    from dovetail_operators.library import library_of
+    from dovetail_schemas.operator_files.library import library_of
 
     return operator_facts().joined(library_of(registry).facts)
 

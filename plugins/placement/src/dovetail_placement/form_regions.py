@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.plugin.services import RegionView
-    from dovetail_regions.regions import Region
+    from dovetail_transforms.regions.regions import Region
 
 
 DEFAULT_FORMER = "waves"
@@ -89,7 +89,7 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
 
 def _formed(model: Model, ctx: Context) -> list[Region]:
     """The regions as their formers want them."""
-    from dovetail_regions.regions import placed_backend
+    from dovetail_transforms.regions.regions import placed_backend
 
     from dovetail_placement.forming import formed_regions
 

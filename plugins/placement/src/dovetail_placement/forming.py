@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dovetail.artifacts import stands_for_region
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import calling
-from dovetail_regions.regions import Groups, Reads, Region, in_order, reads_of, regions_from
+from dovetail_transforms.regions.regions import Groups, Reads, Region, in_order, reads_of, regions_from
 
 if TYPE_CHECKING:
     import onnx_ir as ir

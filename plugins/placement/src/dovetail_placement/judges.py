@@ -11,7 +11,7 @@ from dovetail.planning.verdict import Verdict
 from dovetail.plugin import SelectiveEngine
 from dovetail.plugin.engine import make_engine
 from dovetail.plugin.isolation import calling, described
-from dovetail_lowering import can_lower
+from dovetail_transforms.lowering import can_lower
 
 from dovetail_placement.chosen_observers import with_observer
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.planning.identity import operator_name
-from dovetail_regions.regions import Region, used_values
+from dovetail_transforms.regions.regions import Region, used_values
 
 from dovetail_placement.form_regions import regions_of
 from dovetail_placement.judges import Judges

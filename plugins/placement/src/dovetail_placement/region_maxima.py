@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail_regions.regions import Region, regions_from, used_values
+from dovetail_transforms.regions.regions import Region, regions_from, used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail_regions.regions import Groups, Reads, Region, placed_backend, reads_of, regions_from
+from dovetail_transforms.regions.regions import Groups, Reads, Region, placed_backend, reads_of, regions_from
 
 if TYPE_CHECKING:
     import onnx_ir as ir

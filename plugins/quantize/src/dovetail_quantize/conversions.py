@@ -13,7 +13,7 @@ from dovetail_quantize.slices import scale_shape
 if TYPE_CHECKING:
     from dovetail.planning.conversion import Step
     from dovetail.planning.holdings import Parameters
-    from dovetail_rewriting import Replacement
+    from dovetail_transforms.rewriting import Replacement
 
 
 class Quantize:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail_regions.regions import given_regions
 from dovetail_runtime.data.batch_extents import inputs_of_samples, samples_at_once
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.executor import Executor
+from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_quantize.extrema_nodes import ExtremaNames, ExtremaNodes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail_regions.regions import Region
+from dovetail_transforms.regions.regions import Region
 
 _MOST = 4096
 """Regions up to which implied edges are found; it takes a bit per pair of regions."""

@@ -16,9 +16,9 @@ from dovetail.artifacts import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError, NoEngineError
 from dovetail.plugin import Engine, Executed, RegionModel
 from dovetail.suggestions import did_you_mean
-from dovetail_regions.extraction import extract
-from dovetail_regions.inlining import calls, inline_regions
-from dovetail_regions.regions import Region, annotated_regions, ready_regions
+from dovetail_transforms.regions.extraction import extract
+from dovetail_transforms.regions.inlining import calls, inline_regions
+from dovetail_transforms.regions.regions import Region, annotated_regions, ready_regions
 
 from dovetail_runtime.dependencies import Dependencies
 from dovetail_runtime.feeds import DeclaredInputs

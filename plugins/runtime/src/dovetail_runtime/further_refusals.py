@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail_regions.extraction import extract
-from dovetail_regions.regions import Region, used_values
+from dovetail_transforms.regions.extraction import extract
+from dovetail_transforms.regions.regions import Region, used_values
 
 from dovetail_runtime.engine_refusals import named_in
 from dovetail_runtime.region_runner import Refusal, RegionModel

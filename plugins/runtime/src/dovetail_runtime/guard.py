@@ -13,7 +13,7 @@ from dovetail.planning.placement import from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
 from dovetail.plugin.contracts import derived
 from dovetail.plugin.isolation import described, foreign_output
-from dovetail_regions.inlining import calls
+from dovetail_transforms.regions.inlining import calls
 
 from dovetail_runtime.declared import Declared, declared
 
@@ -112,7 +112,7 @@ class GuardedEngine:
         """
         reads, model = self._engine.reads, region.model
         if model.opset > reads.opset and not model.ir.functions:
-            from dovetail_lowering import NotLowered, lower
+            from dovetail_transforms.lowering import NotLowered, lower
 
             try:
                 model = lower(model, reads.opset).model

@@ -17,7 +17,7 @@ from dovetail_runtime.guard import GuardedEngine, GuardedSession
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail_regions.regions import Region
+    from dovetail_transforms.regions.regions import Region
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.cli.common import PlainCommand, existing, output, plugins_of
 from dovetail.cli.output import print_json, say
 from dovetail_commands.terminal import say_note, table
-from dovetail_files.writing import replacing
+from dovetail_onnx.files.writing import replacing
 
 from dovetail_runtime.pace import WAYS
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.plugin.recorder import record_spans
 from dovetail.text import pluralize
-from dovetail_files.writing import replacing
+from dovetail_onnx.files.writing import replacing
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel

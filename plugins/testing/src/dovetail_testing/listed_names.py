@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from dovetail_operators.library import library_of
 from dovetail_schemas.errors import near_miss
+from dovetail_schemas.operator_files.library import library_of
 from dovetail_schemas.operators import operator_names
 from dovetail_schemas.yaml_source import Scalar
 

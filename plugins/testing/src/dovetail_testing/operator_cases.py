@@ -14,9 +14,9 @@ import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.ir.types import from_name
 from dovetail.plugin.isolation import described
-from dovetail_kernels.library import kernels_of
-from dovetail_operators.library import Definition, library_of
-from dovetail_operators.schemas import attribute_of
+from dovetail_runtime.kernels.library import kernels_of
+from dovetail_schemas.operator_files.library import Definition, library_of
+from dovetail_schemas.operator_files.schemas import attribute_of
 
 from dovetail_testing.case import Case, Reference, Work
 from dovetail_testing.references import references_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnx
     from dovetail.plugin import Kernel
     from dovetail.plugin.loader import PluginSet
-    from dovetail_operators.entries import Argument
+    from dovetail_schemas.operator_files.entries import Argument
 
 
 # Square matrices have products and sums; images, vectors, and what has an extent of its own on each axis.

@@ -245,7 +245,7 @@ def _write_table(run: Run, out: pytest.TerminalReporter, path: Path | None) -> N
     if len(run.verdicts) < run.selected:
         out.line(f"{path} was not written: {len(run.verdicts)} of {run.selected} cases were run", red=True)
         return
-    from dovetail_files.writing import write_text
+    from dovetail_onnx.files.writing import write_text
 
     try:
         write_text(path, run.page())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail_files.reading import UnreadableInput, read_input
+from dovetail_onnx.files.reading import UnreadableInput, read_input
 
 from dovetail_testing.measurement import Measurement
 

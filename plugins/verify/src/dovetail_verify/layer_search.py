@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.planning.identity import operator_name
 from dovetail.planning.placement import get_placement
-from dovetail_regions.inlining import inline_regions
+from dovetail_transforms.regions.inlining import inline_regions
 
 from dovetail_verify.accuracy.effects import effects_at_outputs
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Runs `model` on the host's engines, in the types it has."""
-    from dovetail_regions.regions import slices
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
+    from dovetail_transforms.regions.regions import slices
 
     model = model.runnable()
     return Executor(model, engines_of([ctx.host], ctx.registry), regions=slices(model.graph)).run

@@ -9,13 +9,13 @@ from dovetail.plugin import DovetailError, ResultStore
 
 
 class ZipStore(ResultStore):
-    """Packs the folders that dovetail-results writes."""
+    """Packs the folders that dovetail-onnx writes."""
 
     suffixes = (".zip",)
 
     def save(self, compiled, path, *, external=None, progress=None):
-        from dovetail_files.writing import replacing
-        from dovetail_results.store import FolderStore
+        from dovetail_onnx.files.writing import replacing
+        from dovetail_onnx.results.store import FolderStore
 
         with TemporaryDirectory() as folder:
             FolderStore().save(compiled, Path(folder), external=external, progress=progress)
@@ -24,7 +24,7 @@ class ZipStore(ResultStore):
                     archive.write(name, name.relative_to(folder))
 
     def load(self, path, plugins):
-        from dovetail_results.store import FolderStore
+        from dovetail_onnx.results.store import FolderStore
 
         folder = self._unpacked(path)
         compiled = FolderStore().load(Path(folder.name), plugins)
@@ -32,7 +32,7 @@ class ZipStore(ResultStore):
         return compiled
 
     def load_plan(self, path):
-        from dovetail_results.store import FolderStore
+        from dovetail_onnx.results.store import FolderStore
 
         with self._unpacked(path) as folder:
             return FolderStore().load_plan(Path(folder))

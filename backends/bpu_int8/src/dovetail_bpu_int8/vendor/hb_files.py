@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.driver import Driver
 from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import Artifact, DovetailError, Emitter
-from dovetail_lowering import lower
+from dovetail_transforms.lowering import lower
 
 from dovetail_bpu_int8.vendor.config_yaml import config_document, is_asymmetric, yaml_text
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, MARCHES, March

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.planning.plan import Plan
 from dovetail.plugin import DovetailError
-from dovetail_files.reading import read_input
+from dovetail_onnx.files.reading import read_input
 
 from dovetail_bpu_int8.vendor.report import Row, rows_of
 from dovetail_bpu_int8.vendor.scale_diff import CUT, ScaleDiff, requantised_in, scale_diff

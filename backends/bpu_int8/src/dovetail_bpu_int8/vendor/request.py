@@ -30,7 +30,7 @@ __all__ = ["BACKEND", "changed", "completed_backends", "model_path"]
 
 BACKEND = "bpu-int8"
 _MARCH, _FIRST = "march", "bernoulli2"
-_FIX_SHAPES = "fix-shapes"  # the option of dovetail-canonicalize, which records shapes by input
+_FIX_SHAPES = "fix-shapes"  # the option of dovetail-transforms, which records shapes by input
 _OPERATOR = "type:"
 _REFINE = "refine"  # the option of dovetail-quantize, and the key under which it records
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.plugin import DovetailError
-from dovetail_files.parsing import Malformed, parse_json, yaml_events
-from dovetail_files.reading import read_input
+from dovetail_onnx.files.parsing import Malformed, parse_json, yaml_events
+from dovetail_onnx.files.reading import read_input
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
 __all__ = ["Entries", "FileError", "Items", "Node", "Scalar", "as_plain", "read_json", "read_yaml", "type_name"]

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import EngineError
-from dovetail_canonicalize.inference import infer
 from dovetail_onnx.skeleton import skeleton_of
+from dovetail_transforms.canonicalize.inference import infer
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dovetail.errors import DovetailError
 from dovetail.frontends import check_regular
 from dovetail.text import printable
-from dovetail_files.parsing import Malformed, parse_json
+from dovetail_onnx.files.parsing import Malformed, parse_json
 
 from dovetail_paddle.element_types import onnx_type
 from dovetail_paddle.parameters import Declared, map_parameters

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail_regions.regions import Region
+    from dovetail_transforms.regions.regions import Region
 
 
 _FORMER = "engine-regions"

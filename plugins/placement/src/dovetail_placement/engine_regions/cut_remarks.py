@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.strategy import View
-    from dovetail_regions.regions import Reads
+    from dovetail_transforms.regions.regions import Reads
 
 
 class Cut(NamedTuple):

@@ -15,7 +15,7 @@ from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, Traffic
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail_regions.regions import Groups, Reads
+    from dovetail_transforms.regions.regions import Groups, Reads
 
 
 SHAPE_BYTES = 1 << 12

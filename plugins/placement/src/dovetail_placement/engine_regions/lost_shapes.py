@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
 from dovetail.ir.bodies import bodies
-from dovetail_rewriting.node_inference import infer_outputs
+from dovetail_transforms.rewriting.node_inference import infer_outputs
 
 from dovetail_placement.engine_regions.shape_cones import shape_cone
 
 if TYPE_CHECKING:
-    from dovetail_regions.regions import Reads
+    from dovetail_transforms.regions.regions import Reads
 
 
 class LostShape(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.planning.claim import Claims
 from dovetail.planning.remedy import Remedy, remedy
-from dovetail_regions.regions import reads_of
+from dovetail_transforms.regions.regions import reads_of
 
 from dovetail_placement.engine_regions.atoms import atoms_of
 from dovetail_placement.engine_regions.cut_remarks import cuts, why_outside

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import bodies
 from dovetail.ir.types import float_name
-from dovetail_regions.regions import given_regions
+from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_precision.ranges.reductions import Reductions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail_regions.regions import Region
+    from dovetail_transforms.regions.regions import Region
 
 
 _PART = 32  # nodes; all values of one part are in memory at the same time

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 from dovetail.planning.placement import get_placement
-from dovetail_rewriting import Replacement
+from dovetail_transforms.rewriting import Replacement
 
 if TYPE_CHECKING:
     from dovetail.ir.fresh_names import FreshNames

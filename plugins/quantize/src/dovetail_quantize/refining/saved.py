@@ -11,8 +11,8 @@ from typing import IO
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail_files.digests import file_sha256
-from dovetail_files.parsing import parse_json
+from dovetail_onnx.files.digests import file_sha256
+from dovetail_onnx.files.parsing import parse_json
 
 SUFFIX = ".npz"
 _INDEX = "index.json"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import RegionModel
-from dovetail_regions.extraction import extract
-from dovetail_regions.regions import given_regions
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
 from dovetail_runtime.serialise import needs_file
+from dovetail_transforms.regions.extraction import extract
+from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_quantize.refining.activation_cache import ActivationCache, Batch
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail_regions.regions import Region
     from dovetail_runtime.guard import GuardedEngine
+    from dovetail_transforms.regions.regions import Region
 
 
 class Side:

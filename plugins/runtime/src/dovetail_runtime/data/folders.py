@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dovetail.errors import DovetailError
-from dovetail_files.reading import check_input
+from dovetail_onnx.files.reading import check_input
 
 _ENDINGS = (".npz", ".npy", ".pb")
 _SAVE = "save the inputs with numpy.savez, by input name"

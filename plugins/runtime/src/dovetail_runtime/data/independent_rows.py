@@ -65,7 +65,7 @@ def why_rows_stay_together(model: Model, feeds: Feeds, cut: Collection[str], row
 def _host(model: Model) -> Run:
     from dovetail.passes import BackendChoice
     from dovetail.passes.backends import load_chosen
-    from dovetail_regions.regions import slices
+    from dovetail_transforms.regions.regions import slices
 
     from dovetail_runtime.data.fitting import fitted
     from dovetail_runtime.engines import engines_of

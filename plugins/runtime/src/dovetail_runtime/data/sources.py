@@ -16,7 +16,7 @@ from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
 from dovetail.plugin.output import own_output
 from dovetail.text import printable
-from dovetail_files.reading import open_input, read_input
+from dovetail_onnx.files.reading import open_input, read_input
 
 from dovetail_runtime.data.folders import data_files, data_folders
 from dovetail_runtime.data.kept import Kept

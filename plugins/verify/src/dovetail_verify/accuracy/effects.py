@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import float_name
-from dovetail_regions.regions import slices
 from dovetail_runtime.data.batches import batches, fitted
+from dovetail_transforms.regions.regions import slices
 
 from dovetail_verify.accuracy.error_sums import ErrorSums
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.planning.placement import get_placement, set_placement
-from dovetail_files.parsing import parse_json
+from dovetail_onnx.files.parsing import parse_json
 
 from dovetail_verify.accuracy.watched import first_float
 

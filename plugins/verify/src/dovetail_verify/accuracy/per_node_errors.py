@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.ir.bodies import bodies
 from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.types import float_name
-from dovetail_regions.regions import given_regions
+from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_verify.accuracy.watched import OPTIONS, first_float, is_quantised, seen_by_readers
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 from dovetail.planning.placement import get_placement
-from dovetail_regions.regions import given_regions
 from dovetail_runtime.data.batches import fitted
+from dovetail_transforms.regions.regions import given_regions
 
 if TYPE_CHECKING:
     import numpy as np

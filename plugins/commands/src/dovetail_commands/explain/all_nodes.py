@@ -1,0 +1,208 @@
+"""Every node that is not on the backend that comes first: grouped by cause, with what would bring it there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dovetail.planning.placement import HOST
+from dovetail.planning.remark import SLOT, template
+from dovetail.text import pluralize
+
+from dovetail_commands.explain.causes import Cause, cause_among
+from dovetail_commands.explain.trials import none_after, suggestions_among, trials_for
+
+if TYPE_CHECKING:
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.remark import Remark
+    from dovetail.plugin import PluginSet
+
+    from dovetail_commands.explain.remedies import Trials
+
+
+_PLANNED = 100_000
+"""Nodes that are planned at most for trials, over all of them: each trial plans the whole model."""
+_SHOWN = 12  # nodes of a group with their remedies
+
+
+@dataclass
+class NodeElsewhere:
+    """A node that is not where it is wanted.
+
+    Attributes:
+        name: Its name.
+        op_type: Its operator.
+        backend: Where it is.
+        why: Why, in one clause.
+        remedy: The cheapest change of the request that brings it there, as a command line has it; it was tried.
+        none: Why there is none; empty where there is one, or nothing was tried.
+    """
+
+    name: str
+    op_type: str
+    backend: str
+    why: str
+    remedy: str = ""
+    none: str = ""
+
+    @property
+    def tried(self) -> bool:
+        """Whether remedies were tried."""
+        return bool(self.remedy or self.none)
+
+    def __str__(self) -> str:
+        found = self.remedy or (f"none: {self.none}" if self.none else "not tried")
+        return f"{self.name} ({self.op_type}): {found}"
+
+
+@dataclass
+class Group:
+    """Nodes with one cause.
+
+    Attributes:
+        rule: The short name of the cause.
+        why: The clause, with dots for the names in it where these differ.
+        source: File and line of the rule, or empty.
+        nodes: The nodes, in graph order.
+    """
+
+    rule: str
+    why: str
+    source: str
+    nodes: list[NodeElsewhere] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        """The group as text."""
+        source = f" [{self.source}]" if self.source else ""
+        yield f"{self.rule}: {pluralize(len(self.nodes), 'node')}: {self.why}{source}"
+        tried = [node for node in self.nodes if node.tried]
+        for node in tried[:_SHOWN]:
+            yield f"  {node}"
+        if len(tried) > _SHOWN:
+            helped = sum(bool(node.remedy) for node in tried[_SHOWN:])
+            yield f"  and {len(tried) - _SHOWN} more, with a remedy for {helped}"
+        rest = [node.name for node in self.nodes if not node.tried]
+        if rest:
+            more = f", and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
+            yield f"  not tried: {', '.join(rest[:_SHOWN])}{more}"
+
+
+@dataclass
+class Elsewhere:
+    """The nodes of a plan that the backend which comes first has not got.
+
+    Attributes:
+        backend: That backend.
+        here: How many nodes it has.
+        groups: The others by cause, the largest group first.
+        untried: Why remedies were not tried, for all or for some of them; empty if they were.
+    """
+
+    backend: str
+    here: int
+    groups: list[Group]
+    untried: str = ""
+
+    def lines(self) -> list[str]:
+        """The answer as text."""
+        number = sum(len(group.nodes) for group in self.groups)
+        causes = f", for {pluralize(len(self.groups), 'reason')}" if number else ""
+        head = f"{self.backend} has {pluralize(self.here, 'node')}; {number} elsewhere{causes}"
+        lines = [head, *(line for group in self.groups for line in group.lines())]
+        return lines + ([f"remedies were not tried{self.untried}"] if self.untried else [])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as plain data."""
+        groups = [
+            {
+                "rule": group.rule, "why": group.why, "source": group.source, "count": len(group.nodes),
+                "nodes": [dict(vars(node)) for node in group.nodes],
+            }
+            for group in self.groups
+        ]  # fmt: skip
+        return {"backend": self.backend, "nodes": self.here, "groups": groups, "untried": self.untried}
+
+
+def all_elsewhere(
+    plan: Plan, result: object, model: object = None, plugins: PluginSet | None = None, planned: int = _PLANNED
+) -> Elsewhere:
+    """Group the nodes that the first backend of the request has not got, and try what would bring them there.
+
+    Remedies are tried for one node of each group first, then for the others, as long as not too many nodes are planned.
+
+    Args:
+        plan: The plan.
+        result: Where the plan is from; the source model is looked for beside it.
+        model: The source model, if it is given.
+        plugins: The plugins to try remedies with; by default all that are installed.
+        planned: Nodes that may be planned for this, over all trials.
+
+    Raises:
+        DovetailError: A model is given that is not the one of the plan.
+    """
+    backend = next((entry["name"] for entry in plan.backends), HOST)
+    away = [node for node in plan.nodes if node.backend != backend]
+    remarks: dict[str, list[Remark]] = {}
+    for remark in plan.remarks:
+        remarks.setdefault(remark.node, []).append(remark)
+    groups = _grouped(remarks, away, backend)
+    found = Elsewhere(backend, len(plan.nodes) - len(away), groups)
+    if not away:
+        return found
+    most = max(planned // max(len(plan.nodes), 1), 0)
+    if most < 2:
+        found.untried = f": the model has {len(plan.nodes)} nodes, and each trial plans all of them"
+        return found
+    wanted = [node.name for node in away]
+    trials = trials_for(plan, result, model, plugins, wanted, most_nodes=planned)
+    if isinstance(trials, str):
+        found.untried = f", because {trials}"
+        return found
+    entries = {node.name: node for node in away}
+    _try_all(remarks, found, trials, entries, most)
+    return found
+
+
+def _grouped(remarks: Mapping[str, Sequence[Remark]], away: Sequence[PlannedNode], backend: str) -> list[Group]:
+    groups: dict[tuple[str, str, str], list[tuple[PlannedNode, Cause]]] = {}
+    for node in away:
+        cause = cause_among(remarks.get(node.name, ()), node, backend)
+        groups.setdefault((cause.rule, template(cause.why), cause.source), []).append((node, cause))
+    found = []
+    for (rule, pattern, source), members in groups.items():
+        same = len({cause.why for _, cause in members}) == 1
+        why = members[0][1].why if same else pattern.replace(SLOT, "...")
+        nodes = [NodeElsewhere(node.name, node.operator, node.backend, cause.why) for node, cause in members]
+        found.append(Group(rule, why, source, nodes))
+    return sorted(found, key=lambda group: -len(group.nodes))
+
+
+def _try_all(
+    remarks: Mapping[str, Sequence[Remark]],
+    found: Elsewhere,
+    trials: Trials,
+    entries: Mapping[str, PlannedNode],
+    most: int,
+) -> None:
+    (backend,) = (backend for backend in trials.backends if backend.name == found.backend)
+    for group, node in _in_turns(found.groups):
+        if trials.made >= most:
+            left = sum(not node.tried for group in found.groups for node in group.nodes)
+            found.untried = f" for {pluralize(left, 'node')}: each trial plans all {found.here + len(entries)} nodes"
+            return
+        entry = entries[node.name]
+        refused = group.rule == "not-supported"
+        suggested = suggestions_among(remarks.get(node.name, ()))
+        tried = list(trials.for_backend(backend, entry, suggested, refused))
+        if tried and not tried[-1].why_not:
+            node.remedy = tried[-1].remedy.text
+        else:
+            node.none = none_after(node.why, tried)
+
+
+def _in_turns(groups: Iterable[Group]) -> Iterator[tuple[Group, NodeElsewhere]]:
+    """The first node of each group, then the others."""
+    yield from ((group, group.nodes[0]) for group in groups)
+    yield from ((group, node) for group in groups for node in group.nodes[1:])

@@ -1,0 +1,164 @@
+"""What `explain` says of remedies for one node: what was tried, or why nothing was."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.frontends import open_any, open_file
+from dovetail.passes import Request
+from dovetail.planning.placement import HOST
+from dovetail.plugin import load_plugins
+from dovetail_onnx.files.digests import file_sha256
+
+from dovetail_commands.explain.causes import cause_of
+from dovetail_commands.explain.remedies import Trials
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.planning.plan import Plan
+    from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.remark import Remark
+    from dovetail.planning.remedy import Remedy
+    from dovetail.plugin import PluginSet
+
+    from dovetail_commands.explain.remedies import Tried
+
+_ABOVE = 2  # folders above that of a result: results are mostly written into `out` or `out/NAME` beside the model
+
+
+_MOST_NODES = 20_000
+"""Nodes up to which remedies are tried without being asked for: each of them plans the whole model."""
+
+
+def remedy_lines(
+    plan: Plan, node: PlannedNode, result: object, model: object = None, plugins: PluginSet | None = None
+) -> list[str]:
+    """Try what might bring a node to the backends that are preferred to the one it is on.
+
+    Args:
+        plan: The plan.
+        node: The node.
+        result: Where the plan is from; the source model is looked for beside it.
+        model: The source model, if it is given.
+        plugins: The plugins to try it with; by default all that are installed.
+
+    Raises:
+        DovetailError: A model is given that is not the one of the plan.
+    """
+    suggested = suggestions_among(remark for remark in plan.remarks if remark.node == node.name)
+    untried = [f"suggested, and not tried: {text}" for text in dict.fromkeys(remedy.text for remedy in suggested)]
+    if not plan.summary.get("request") or not _wanted_elsewhere(node, plan):
+        return untried
+    name = node.name or node.output
+    trials = trials_for(plan, result, model, plugins, (name,), most_nodes=_MOST_NODES)
+    if isinstance(trials, str):
+        return [*untried, f"remedies were not tried, because {trials}"]
+    tried = list(trials.of(name, suggested))
+    helped = {one.backend for one in tried if not one.why_not}
+    missed = dict.fromkeys(one.backend for one in tried if one.backend not in helped)
+    why = {backend: cause_of(plan, node, backend).why for backend in missed}
+    return [
+        *map(str, tried),
+        *(f"none: no change of the request brings it to {backend}: {why[backend]}" for backend in missed),
+    ]
+
+
+def none_after(why: str, tried: Sequence[Tried]) -> str:
+    """Why there is no remedy: why the node is elsewhere, and what a pin runs into besides.
+
+    Args:
+        why: Why it is elsewhere.
+        tried: What was tried in vain.
+    """
+    pin = next((one for one in tried if one.remedy.pins and not one.remedy.edits), None)
+    reason = "" if pin is None else pin.refused
+    return why if not reason or why in reason or reason in why else f"{why}; pinned, {reason}"
+
+
+def suggestions_among(remarks: Iterable[Remark]) -> list[Remedy]:
+    """Return what the remarks on a node suggest, as far as it can be tried."""
+    return [remark.remedy for remark in remarks if remark.remedy is not None]
+
+
+def trials_for(
+    plan: Plan, result: object, model: object, plugins: PluginSet | None, names: Collection[str], most_nodes: int
+) -> Trials | str:
+    """What remedies are tried with, or why none can be.
+
+    Args:
+        plan: The plan.
+        result: Where the plan is from; the source model is looked for beside it.
+        model: The source model, if it is given.
+        plugins: The plugins to try it with; by default all that are installed.
+        names: The nodes that remedies are wanted for.
+        most_nodes: Nodes up to which a model is opened that was not given.
+
+    Raises:
+        DovetailError: A model is given that is not the one of the plan.
+    """
+    request = plan.summary.get("request")
+    if not request:
+        return "the plan does not say what was asked for"
+    plugins = plugins or load_plugins()
+    wanted = Request.from_dict({**request, "data": None})
+    if absent := [choice.name for choice in wanted.backends if choice.name not in plugins.registry.backend]:
+        return f"backend '{absent[0]}' is not installed"
+    opened = _opened(plan, result, model, plugins, most_nodes)
+    if isinstance(opened, str):
+        return f"{opened}: --model FILE"
+    data = request.get("data")
+    wanted = replace(wanted, data=data if data and Path(data).exists() else None)
+    return Trials(opened, wanted, plugins, names)
+
+
+def _wanted_elsewhere(node: PlannedNode, plan: Plan) -> bool:
+    """Whether a backend of the request is preferred to the one that the node is on."""
+    names = [entry["name"] for entry in plan.backends]
+    return bool(names) and (node.backend == HOST or names[0] != node.backend)
+
+
+def _opened(plan: Plan, result: object, model: object, plugins: PluginSet, most_nodes: int) -> Model | str:
+    """The source model, or why there is none to try anything on."""
+    if model is not None:
+        opened = open_any(model, plugins)
+        if opened.path is not None and not _is_it(plan, opened.path):
+            raise DovetailError(f"{opened.path} is not the model that was compiled", "give the one that the plan names")
+        return opened
+    if len(plan.nodes) > most_nodes:
+        return f"the model has {len(plan.nodes)} nodes"
+    path = _beside(plan, result)
+    return open_file(path, plugins) if path else f"{plan.model.get('path') or 'the source model'} was not found"
+
+
+def _beside(plan: Plan, result: object) -> Path | None:
+    """The source model, by its name and digest, in one of `_places`."""
+    if plan.source is not None and plan.source.is_file():
+        return plan.source
+    name = plan.model.get("path")
+    if not isinstance(name, str) or not name:
+        return None
+    for place in _places(plan, result):
+        path = place / name
+        if path.is_file() and _is_it(plan, path):
+            return path
+    return None
+
+
+def _places(plan: Plan, result: object) -> list[Path]:
+    """Where the source model may be: the current folder, that of the result and the two above, and in each of these
+    the folder that the plan records, which is as seen from where it was made."""
+    folder = Path(result) if isinstance(result, (str, Path)) else Path()
+    folder = folder.parent if folder.is_file() else folder
+    above = [folder, *list(folder.resolve().parents)[:_ABOVE]]
+    recorded = plan.model.get("folder")
+    # A plan is text of somebody else: without a digest to tell the model by, it leads nowhere.
+    inner = recorded if isinstance(recorded, str) and plan.model.get("sha256") else ""
+    return list(dict.fromkeys(place / part for place in (Path(), *above) for part in ("", *([inner] * bool(inner)))))
+
+
+def _is_it(plan: Plan, path: Path) -> bool:
+    return not plan.model.get("sha256") or file_sha256(path) == plan.model["sha256"]

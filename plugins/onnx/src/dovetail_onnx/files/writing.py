@@ -1,0 +1,132 @@
+"""Files that are whole or as they were: written under a name that nobody can guess, then renamed to their own."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from dovetail.errors import DovetailError
+
+from dovetail_onnx.files.ownership import hold, remove_orphans
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[IO[bytes]]:
+    """A file to write that takes the place of `path` when the block ends well, and vanishes otherwise.
+
+    The folder is made. A link at `path` is replaced, and what it points to stays as it is. A device or a pipe cannot
+    be replaced: what is written goes straight to it.
+
+    Args:
+        path: The file to replace or to make.
+        final: Called at the end of the block for the file to replace instead, where its name depends on its content.
+
+    Raises:
+        DovetailError: `path` is a folder, its folder cannot be written to, or the disk is full.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise DovetailError(f"{path} is a folder", "name a file")
+    if path.exists() and (not path.is_file() or path.parent == Path("/dev")):
+        with named(path), path.open("wb") as file:
+            yield file
+        return
+    with named(path), created_folders(path.parent):
+        remove_orphans(path.parent, re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.partial"))
+        partial, descriptor = _new_file(path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                sync(descriptor)
+                if os.name != "nt":
+                    partial.replace(final() if final else path)
+            if os.name == "nt":  # where open files cannot be renamed
+                partial.replace(final() if final else path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as a whole, or leave `path` as it was.
+
+    Raises:
+        DovetailError: The folder cannot be written to, or the disk is full.
+    """
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Turn what the operating system says of any file inside the block into an error about `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise DovetailError(
+            f"{path} could not be written: {error.strerror or error}",
+            "free some space or name another folder; nothing there was changed",
+        ) from error
+
+
+@contextlib.contextmanager
+def created_folders(folder: Path) -> Iterator[None]:
+    """Make `folder` and the folders above it; those that were made are removed again if the block fails."""
+    missing = []
+    for level in (folder, *folder.parents):
+        if level.exists():
+            break
+        if level.is_symlink():
+            raise DovetailError(
+                f"{level} is a link to {os.readlink(level)}, which does not exist", "make that folder first"
+            )
+        missing.append(level)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for level in missing:
+            with contextlib.suppress(OSError):
+                level.rmdir()
+        raise
+
+
+def sync(descriptor: int) -> None:
+    """Have the content of an open file on the disk before a name points to it."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in `folder` on the disk, as far as the operating system offers that."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _new_file(path: Path) -> tuple[Path, int]:
+    """A new file beside `path` and its descriptor; what is there already, a planted link say, is never opened."""
+    while True:
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+        descriptor = os.open(partial, _NEW, 0o666)
+        # Another writer may have taken it for an orphan before it was held.
+        if hold(descriptor) is not False and partial.exists():
+            return partial, descriptor
+        os.close(descriptor)

@@ -1,0 +1,186 @@
+"""The moment in which a new result takes the place of the old one.
+
+Several files cannot be renamed at once, so one rename decides: that of the manifest. Before it, the folder holds the
+old result, and the new one lies whole in its staging folder. After it, the folder holds the new result: the files that
+still lie in staging are moved to their places, by the writer, or, if it was killed, by whoever writes or reads next.
+A folder may come from somebody else, so only a staging folder that a process of this user left is moved, and no step
+follows a link. The order of the steps:
+
+1. the manifest takes the place of the old one: from here on the new result counts;
+2. the other files take their places, the model last and its data right before it;
+3. files that belonged to the old result only, and the staging folder, are removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dovetail.errors import DovetailError
+
+from dovetail_onnx.files.inside import move_inside, open_inside, remove_folders_inside, remove_inside
+from dovetail_onnx.files.ownership import hold, remove_orphans
+from dovetail_onnx.files.parsing import parse_json
+from dovetail_onnx.files.receipts import discard_receipt, has_receipt, leave_receipt
+from dovetail_onnx.files.writing import sync_folder, write_text
+from dovetail_onnx.results.manifest import LARGEST, MANIFEST, MODEL, FileRecord, Manifest, plain_name
+from dovetail_onnx.saving import data_files, remove_data
+
+_STAGING = re.compile(r"\.dovetail-[0-9a-f]{16}")
+_DATA = re.compile(r"model-[0-9a-f]{12}\.data")
+_REPLACED, _NEXT = "replaced.json", "next.json"
+
+
+def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
+    """Put the result in `staging`, all of whose files are written, in the place of what `folder` holds.
+
+    Raises:
+        DovetailError: A file of the result cannot take its place; the message says whether anything was changed.
+        OSError: A file could not be moved.
+    """
+    text = manifest.text()
+    with _locked(folder):
+        finish(folder, locked=True)
+        _remove_abandoned(folder, staging)
+        for name in manifest.files:
+            _check_folders(folder, name)
+            if (folder / name).is_dir() and not (folder / name).is_symlink():
+                raise DovetailError(f"{folder / name} is a folder", "remove it, or name another folder to write to")
+        write_text(staging / _REPLACED, json.dumps(_replaced(folder, manifest)))
+        # Not earlier: who finds an equal manifest in the folder and in a staging folder takes the rename as done.
+        write_text(staging / MANIFEST, text)
+        write_text(staging / _NEXT, text)
+        leave_receipt(staging)
+        sync_folder(staging)
+        staging.chmod(stat.S_IMODE(folder.stat().st_mode))  # from here on others may have to read it
+        (staging / _NEXT).replace(folder / MANIFEST)
+        try:
+            _move(folder, staging, manifest)
+        except OSError as error:  # a file that another program keeps open, on Windows, or that another user owns
+            raise DovetailError(
+                f"the result is saved in {folder}, but some of its files could not take their places: {error}",
+                "`dovetail.load` reads it all the same; for other programs, remove the obstacle and save again",
+            ) from error
+        sync_folder(folder)
+
+
+def finish(folder: Path, locked: bool = False) -> None:
+    """Complete what a writer of this user that was killed after the decisive rename has left, as far as possible.
+
+    A reader need not be able to write: what stays in the staging folder is read from there.
+    """
+    if not any(map(has_receipt, stagings(folder))):
+        return
+    with (
+        contextlib.suppress(OSError, DovetailError),
+        contextlib.nullcontext(True) if locked else _locked(folder, wait=False) as mine,
+    ):
+        found = Manifest.read(folder / MANIFEST)
+        if not mine or found is None:
+            return
+        for staging in filter(has_receipt, stagings(folder, found[0])):
+            _move(folder, staging, found[1])
+
+
+def stagings(folder: Path, manifest: bytes | None = None) -> list[Path]:
+    """The staging folders in `folder`; with `manifest` those of the result that it belongs to."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [Path(e.path) for e in entries if _STAGING.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return found if manifest is None else [staging for staging in found if _read(staging / MANIFEST) == manifest]
+
+
+def is_decided(folder: Path, staging: Path) -> bool:
+    """Whether the result in `staging` is the one that `folder` holds."""
+    text = _read(staging / MANIFEST)
+    return bool(text) and text == _read(folder / MANIFEST)
+
+
+def _move(folder: Path, staging: Path, manifest: Manifest) -> None:
+    for name in sorted(manifest.files, key=lambda name: (name == MODEL, name.endswith(".data"))):
+        with contextlib.suppress(FileNotFoundError):  # it is in its place already
+            move_inside(staging, folder, name)
+    for name, record in _read_replaced(staging).items():
+        _remove(folder, name, record)
+        remove_folders_inside(folder, name)
+    shutil.rmtree(staging, ignore_errors=True)
+    discard_receipt(staging)
+
+
+def _check_folders(folder: Path, name: str) -> None:
+    """Refuse to write below something that is no folder, or that is a link out of this one."""
+    for parent in list(Path(name).parents)[:-1]:
+        path = folder / parent
+        if path.is_symlink() or path.exists() and not path.is_dir():
+            raise DovetailError(f"{path} is no folder", "remove it, or name another folder to write to")
+
+
+def _replaced(folder: Path, manifest: Manifest) -> Mapping[str, Mapping[str, object]]:
+    """The files that belong to the result in `folder` and not to the new one."""
+    try:
+        found = Manifest.read(folder / MANIFEST)
+    except DovetailError:
+        found = None
+    if found is None:
+        old = {file.name: FileRecord(file.stat().st_size, "") for file in data_files(folder / MODEL)}
+    else:
+        old = dict(found[1].files)
+    return {name: {"size": r.size, "sha256": r.sha256} for name, r in old.items() if name not in manifest.files}
+
+
+def _read_replaced(staging: Path) -> Mapping[str, FileRecord]:
+    """What `_replaced` found; nothing where the folder came from somebody else and says what we would not write."""
+    try:
+        found = parse_json(_read(staging / _REPLACED), finite=True)
+        return {plain_name(name): FileRecord(int(r["size"]), str(r["sha256"])) for name, r in found.items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _remove(folder: Path, name: str, record: FileRecord) -> None:
+    """Remove a file of the old result, unless its owner has edited it since, or another model names it."""
+    if _DATA.fullmatch(name):
+        remove_data({folder / name})
+    elif record.describes(folder, name):
+        with contextlib.suppress(OSError):
+            remove_inside(folder, name)
+
+
+def _remove_abandoned(folder: Path, mine: Path) -> None:
+    """Remove the staging folders of writers that have gone."""
+    decided = _read(folder / MANIFEST)
+    kept = [staging for staging in stagings(folder) if decided and _read(staging / MANIFEST) == decided]
+    remove_orphans(folder, _STAGING, keep={mine.name, *(path.name for path in kept)})
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with open_inside(path.parent, path.name) as file:
+            return file.read(LARGEST)
+    except OSError:
+        return b""
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
+    """Keep other writers away from `folder`; False if another one is there and nobody wants to wait.
+
+    Where folders cannot be locked (Windows, some network drives) the last of two writers wins, and `load` sees whether
+    the files belong together.
+    """
+    if os.name == "nt":
+        yield True
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield hold(descriptor, wait) is not False
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,128 @@
+"""The manifest of a result: which files belong to it, with the digest of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dovetail import __version__
+from dovetail.errors import DovetailError
+
+from dovetail_onnx.files.inside import LinkError, open_inside
+from dovetail_onnx.files.parsing import parse_json
+
+MODEL, PLAN, REMARKS, MANIFEST = "model.onnx", "plan.yaml", "remarks.json", "result.json"
+ARTIFACTS = "artifacts"
+"""The folder in a result with what backends make of regions: `artifacts/<backend>/<region>/`."""
+ATTACHED = ".npz"
+"""How the names of arrays end that belong to the plan; such files may be large, and are not read with the others."""
+
+VERSION = 1
+LARGEST = 1 << 24
+"""Bytes of a manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One file of a result: its size in bytes and the SHA-256 of its content, in hexadecimal digits."""
+
+    size: int
+    sha256: str
+
+    def describes(self, folder: Path, name: str) -> bool:
+        """Whether the file of that name in a folder has this content; never where a link leads to it."""
+        try:
+            with open_inside(folder, name) as file:
+                same = os.fstat(file.fileno()).st_size == self.size
+                return same and hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What belongs to a result. Equal results have equal manifests: it holds no time and no random name.
+
+    Attributes:
+        seal: The seal of the model (see `dovetail_onnx.seal`).
+        files: Every file by name.
+        placements: How many nodes of each operator are where: rows of operator, backend, precision, nodes.
+        summary: The coverage line.
+    """
+
+    seal: str
+    files: Mapping[str, FileRecord]
+    placements: list[dict[str, Any]] = field(default_factory=list)
+    summary: str = ""
+
+    def text(self) -> str:
+        """The form in the file `result.json`."""
+        files = {name: {"size": file.size, "sha256": file.sha256} for name, file in sorted(self.files.items())}
+        document = {"version": VERSION, "dovetail": __version__, "seal": self.seal, "files": files}
+        return json.dumps(document | {"placements": self.placements, "summary": self.summary}, indent=1) + "\n"
+
+    @classmethod
+    def parse(cls, text: bytes, path: Path) -> Manifest:
+        """The inverse of `text`.
+
+        Raises:
+            DovetailError: The text is no manifest of this version.
+        """
+        try:
+            data = parse_json(text, finite=True)
+            if not isinstance(data, dict) or data.get("version") != VERSION:
+                raise ValueError("another version")
+            records = data["files"].items()
+            files = {plain_name(name): FileRecord(int(r["size"]), str(r["sha256"])) for name, r in records}
+            if MODEL not in files:
+                raise ValueError("no model")
+            return cls(str(data["seal"]), files, _rows(data["placements"]), str(data["summary"]))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DovetailError(
+                f"{path} is not what `dovetail compile` writes ({type(error).__name__}: {error})",
+                "compile again into this folder, or name the model file alone",
+            ) from None
+
+    @classmethod
+    def read(cls, path: Path) -> tuple[bytes, Manifest] | None:
+        """The manifest at `path` with its bytes; None if there is none, or a link or a pipe in its place.
+
+        Raises:
+            DovetailError: What is there is no manifest of this version.
+        """
+        try:
+            with open_inside(path.parent, path.name) as file:
+                text = file.read(LARGEST)
+        except (FileNotFoundError, LinkError):
+            return None
+        except OSError as error:
+            raise DovetailError(f"{path}: {error.strerror}") from error
+        return text, cls.parse(text, path)
+
+
+def _rows(rows: Any) -> list[dict[str, Any]]:
+    for row in rows:
+        texts = (row["operator"], row["backend"], row["precision"])
+        if not all(type(text) is str for text in texts) or type(row["nodes"]) is not int:
+            raise ValueError("a row of placements holds something else than three texts and a number")
+    return rows
+
+
+def plain_name(name: str) -> str:
+    """`name`, if it is the name of a file of a result, and no way out of its folder.
+
+    Files lie in the folder itself, and below `artifacts` in it.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    parts = name.split("/")
+    plain = all(part and not part.startswith(".") and Path(part).name == part for part in parts)
+    if not plain or {"\\", "\0"} & set(name) or len(parts) > 1 and parts[0] != ARTIFACTS:
+        raise ValueError(f"{name!r} is not the name of a file in the folder")
+    return name

@@ -1,0 +1,211 @@
+"""Plans on disk: YAML with one line per node, join and group of remarks; or JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError
+from dovetail.gc_pause import gc_paused
+from dovetail.planning.edits import Edit
+from dovetail.planning.plan_entries import VERSION
+from dovetail.planning.remark import Remark
+
+from dovetail_onnx.files.digests import file_sha256
+from dovetail_onnx.files.parsing import Malformed, parse_json
+from dovetail_onnx.files.reading import read_input
+from dovetail_onnx.files.writing import write_text
+from dovetail_onnx.results.document import document_lines, json_text, parse_document
+from dovetail_onnx.results.manifest import PLAN, REMARKS
+from dovetail_onnx.results.plan_files import copy_beside, files_beside
+from dovetail_onnx.results.plan_rows import NODE_FIELDS, join_of, join_row, node_of, node_row, source_of
+from dovetail_onnx.results.reading import find_result
+from dovetail_onnx.results.remark_file import grouped, ungrouped
+
+if TYPE_CHECKING:
+    from dovetail.planning.plan import Plan
+
+
+_READ = (1, VERSION)
+_LARGEST = 1 << 30  # bytes
+_NOTES = {
+    "nodes": "[name, output, operator, backend/precision, region, key, {fields that differ from their defaults}]",
+    "joins": "[value, from, to, kind, first reader, bytes]",
+    "edits": "{kind, at: value that the node computes, side, operator of the node, key}",
+    "sources": "[node of the source model, operator, why it is gone]",
+}
+
+
+def save_plan(plan: Plan, path: Path) -> None:
+    """Write `plan` with its remarks to `path`, as JSON if the name ends in `.json`.
+
+    Raises:
+        DovetailError: The file cannot be written.
+    """
+    if plan.source is not None and plan.source.is_file() and "sha256" not in plan.model:
+        plan.model["sha256"] = file_sha256(plan.source)
+    text = json.dumps(plan.as_dict(), indent=1) + "\n" if path.suffix == ".json" else plan_text(plan)
+    write_text(path, text)
+    copy_beside(plan.files, path)
+
+
+def plan_text(plan: Plan, remarks: dict[str, Any] | None = None) -> str:
+    """Return the plan as YAML, ending in a newline.
+
+    Args:
+        plan: The plan.
+        remarks: Reference to a file of remarks, as `file` and `sha256`; if None, remarks are part of the text.
+    """
+    data: dict[str, Any] = {
+        "version": VERSION,
+        "model": plan.model,
+        "backends": plan.backends,
+        "nodes": [node_row(node) for node in plan.nodes],
+        "joins": [join_row(join) for join in plan.joins],
+        "values": plan.values,
+        "edits": plan.edits,
+        "sources": [list(node) for node in plan.sources],
+        "remarks": grouped(plan.remarks) if remarks is None else remarks,
+        "summary": plan.summary,
+    }
+    return "".join(document_lines(data, _NOTES))
+
+
+def remarks_text(remarks: Iterable[Remark]) -> str:
+    """Return the text of `remarks.json`: a list with one line per group of remarks."""
+    lines = ",\n".join(json_text(line) for line in grouped(remarks))
+    return f"[\n{lines}\n]\n" if lines else "[]\n"
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """Read the fields of the plan at `path`, or of that of the result in folder `path`, with its remarks.
+
+    Raises:
+        DovetailError: The file is missing, not a plan, or has a malformed entry.
+    """
+    texts: Mapping[str, bytes] = {}
+    if path.is_dir():
+        with contextlib.suppress(DovetailError):  # a folder without its model still has a plan
+            found = find_result(path)
+            texts = found.texts if found else {}
+        path = path / PLAN
+    if PLAN not in texts and not path.exists():
+        raise DovetailError(f"{path} does not exist", "`dovetail plan MODEL -o plan.yaml` makes one")
+    with gc_paused():
+        return _with_remarks(path, texts)
+
+
+def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> dict[str, Any]:
+    fields, remarks = parse_plan(_decoded(texts[PLAN]) if PLAN in texts else _read(path), str(path))
+    if remarks is not None:
+        beside = path.with_name(REMARKS)
+        content = texts.get(REMARKS) or (read_input(beside, _LARGEST) if beside.is_file() else b"")
+        if hashlib.sha256(content).hexdigest() == remarks.get("sha256"):
+            fields["remarks"] = parse_remarks(_decoded(content), str(beside))
+        else:
+            why = f"{REMARKS} is not the file that was saved with this plan, so the reasons are unknown"
+            fields["remarks"] = [Remark("analysis", "", "plan", "remarks", why)]
+    fields["files"] = files_beside(fields["summary"], path)
+    return fields
+
+
+def _decoded(content: bytes) -> str:
+    return content.decode("utf-8-sig", errors="replace")
+
+
+def _read(path: Path) -> str:
+    return _decoded(read_input(path, _LARGEST))
+
+
+def parse_plan(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Parse a plan; return its fields with the reference to its remarks, if they are in another file.
+
+    Raises:
+        DovetailError: The text is not a plan, or has a malformed entry; names the line if it is known.
+    """
+    try:
+        data = parse_json(text) if name.endswith(".json") else parse_document(text, name)
+    except Malformed as error:
+        raise DovetailError(error.at(name), "`dovetail plan MODEL -o plan.yaml` makes one") from None
+    if not isinstance(data, dict) or data.get("version") not in _READ or isinstance(data["version"], bool):
+        raise DovetailError(
+            f"{name} is not a plan of version {VERSION}", "`dovetail plan MODEL -o plan.yaml` makes one"
+        )
+    remarks = data.get("remarks") or []
+    elsewhere = remarks if isinstance(remarks, dict) else None
+    fields = {
+        "model": _of_type(dict, data, "model", name),
+        "backends": [_backend(entry, name) for entry in _of_type(list, data, "backends", name)],
+        "nodes": _entries(data, "nodes", node_of, name),
+        "joins": _entries(data, "joins", join_of, name),
+        "values": _of_type(dict, data, "values", name),
+        "edits": _entries(data, "edits", lambda entry: Edit.from_dict(entry).as_dict(), name),
+        "remarks": [] if elsewhere is not None else _remarks(_of_type(list, data, "remarks", name), name),
+        "summary": _of_type(dict, data, "summary", name),
+        "sources": _entries(data, "sources", source_of, name),
+    }
+    return fields, elsewhere
+
+
+def parse_remarks(text: str, name: str) -> list[Remark]:
+    """Parse the text of `remarks_text`.
+
+    Raises:
+        DovetailError: The text is malformed.
+    """
+    try:
+        data = parse_json(text)
+    except Malformed as error:
+        raise DovetailError(error.at(name), "compile again into this folder") from None
+    if not isinstance(data, list):
+        raise DovetailError(f"{name} is not a list of remarks")
+    return _remarks(data, name)
+
+
+def _remarks(lines: list, name: str) -> list[Remark]:
+    try:
+        return list(ungrouped(lines))
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
+        raise DovetailError(f"{name}: a remark is malformed: {error}") from error
+
+
+def _of_type(kind: type, data: dict[str, Any], key: str, name: str) -> Any:
+    value = data.get(key) or kind()
+    if not isinstance(value, kind):
+        wanted = "a mapping" if kind is dict else "a list"
+        raise DovetailError(f"{name}: '{key}' must be {wanted}")
+    return value
+
+
+def _entries(data: dict[str, Any], key: str, make: Any, name: str) -> list:
+    entries = _of_type(list, data, key, name)
+    lines = getattr(entries, "lines", None)
+    made = []
+    for index, entry in enumerate(entries):
+        try:
+            made.append(make(entry))
+        except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
+            where = f"{name}:{lines[index]}" if lines else f"{name}: entry {index + 1} of {key}"
+            raise DovetailError(f"{where}: {_reason(error)}", _hint(key)) from error
+    return made
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if type(error) is ValueError else f"malformed: {error}"
+
+
+def _hint(key: str) -> str:
+    mapping = f", or a mapping with keys {', '.join(sorted(NODE_FIELDS))}" if key == "nodes" else ""
+    return f"write {_NOTES[key]}{mapping}"
+
+
+def _backend(entry: Any, name: str) -> dict[str, Any]:
+    if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+        options = entry.get("options", {})
+        if isinstance(options, dict) and all(isinstance(value, str) for value in options.values()):
+            return entry
+    raise DovetailError(f"{name}: an entry of 'backends' is malformed", "write {name: cpu-bf16, options: {key: value}}")

@@ -1,0 +1,178 @@
+"""Saving what compiling gave, as one result."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.planning.remark import Remark
+
+from dovetail_onnx.files.digests import file_sha256
+from dovetail_onnx.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
+from dovetail_onnx.results.plan_file import plan_text, remarks_text
+from dovetail_onnx.results.plan_files import attached_files
+from dovetail_onnx.results.reading import FoundResult, SavedFolder, find_result, seal_of
+from dovetail_onnx.results.stamp import STAMP
+from dovetail_onnx.results.writing import Staging, copied, staged
+from dovetail_onnx.saving import SavedFile, save_model
+from dovetail_onnx.seal import read_seal
+from dovetail_onnx.skeleton import skeleton_of
+
+if TYPE_CHECKING:
+    from dovetail.compiled import CompiledModel
+
+
+def save_result(
+    compiled: CompiledModel,
+    folder: Path,
+    *,
+    external: bool | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> None:
+    """Write `compiled` into `folder`; see `CompiledModel.save`."""
+    check_folder(folder)
+    _keep_source(compiled.source, folder)
+    if external is None and _is_there(compiled, folder):
+        return
+    saved = _origin(compiled)
+    with staged(folder) as staging, _digest_of(compiled.source) as source:
+        whole = external is None and saved is not None and not compiled.edited and _copied(compiled, saved, staging)
+        if not whole:
+            _save_model(compiled, staging, external, progress)
+        seal = read_seal(staging.path / MODEL)
+        if whole and saved.found is not None and not saved.found.altered:
+            for name, content in saved.found.texts.items():
+                staging.write(name, content.decode())
+        else:
+            if source is not None:
+                compiled.plan.model |= {"path": compiled.source.name, "sha256": source.result()}
+            compiled.plan.model["result"] = seal
+            _write_texts(compiled, staging)
+        for name, path in attached_files(compiled, saved).items():
+            staging.copy(name, path)
+        if compiled.artifacts is not None:
+            for name, path in compiled.artifacts.files():
+                staging.copy(f"{ARTIFACTS}/{name}", path)
+            if saved is not None and saved.found is not None:
+                # They stay altered: the new manifest names them with the digest that they do not have any more.
+                staging.files |= {name: saved.found.manifest.files[name] for name in _altered_artifacts(saved.found)}
+        staging.commit(Manifest(seal, staging.files, compiled.placements(), compiled.coverage()))
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse what no result can be written to, before anything is compiled for it.
+
+    Raises:
+        DovetailError: It is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise DovetailError(f"{folder} is a file", "name a folder to write to")
+
+
+def _origin(compiled: CompiledModel) -> SavedFolder | None:
+    """Where a result was read from; None for a new one, and for one that another store has read."""
+    return compiled.saved if isinstance(compiled.saved, SavedFolder) else None
+
+
+def _keep_source(source: Path | None, folder: Path) -> None:
+    target = folder / MODEL
+    if source is not None and target.exists() and source.exists() and target.samefile(source):
+        raise DovetailError(
+            f"the result would replace its own source {source}", "name another folder, or give the source another name"
+        )
+
+
+def _is_there(compiled: CompiledModel, folder: Path) -> bool:
+    """Whether `folder` holds this result already, with everything that belongs to it."""
+    saved = _origin(compiled)
+    if (
+        saved is None
+        or compiled.edited
+        or not (folder / MANIFEST).is_file()
+        or saved.file.parent.resolve() != folder.resolve()
+    ):
+        return False
+    with contextlib.suppress(DovetailError):
+        found = find_result(folder)
+        return found is not None and not found.altered and found.manifest.seal == seal_of(compiled.model) != ""
+    return False
+
+
+@contextlib.contextmanager
+def _digest_of(source: Path | None) -> Iterator[Future[str] | None]:
+    """The digest of the source model, taken while the result is written: a gigabyte takes more than half a second."""
+    if source is None:
+        yield None
+        return
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(_digest, source)
+
+
+def _digest(source: Path) -> str:
+    """The digest of the source model; empty if it has gone, which does not matter to the result."""
+    try:
+        return file_sha256(source)
+    except OSError:
+        return ""
+
+
+def _save_model(compiled: CompiledModel, staging: Staging, external: bool | None, progress) -> None:
+    if compiled.edited:
+        # What somebody changed afterwards is not what was compiled for the request.
+        compiled.model.ir.metadata_props.pop(STAMP, None)
+    staging.add(*save_model(compiled.model, staging.path / MODEL, external=external, progress=progress, seal=True))
+    _add_losses(compiled)
+
+
+def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bool:
+    """Copy the file that the model was opened from; False if it has gone, or is another one by now."""
+    # A graph that was run, and not edited, is still what the file holds.
+    seal = saved.found.manifest.seal if saved.found is not None else seal_of(compiled.model)
+    if not seal or not saved.file.is_file() or read_seal(saved.file) != seal:
+        return False
+    weights = skeleton_of(compiled.model).weights.values()
+    data = {Path(tensor.path) for tensor in weights if getattr(tensor, "path", None)}
+    sources = (*((file, file.name) for file in sorted(data)), (saved.file, MODEL))
+    try:
+        files = [_copy(file, staging.path / name) for file, name in sources]
+    except FileNotFoundError:  # another writer has replaced the result in this moment
+        return False
+    if read_seal(staging.path / MODEL) != seal:
+        return False
+    staging.add(*files)
+    return True
+
+
+def _altered_artifacts(found: FoundResult) -> list[str]:
+    return [name for name in found.altered if name.startswith(f"{ARTIFACTS}/")]
+
+
+def _copy(source: Path, target: Path) -> SavedFile:
+    record = copied(source, target)
+    return SavedFile(target, record.size, record.sha256)
+
+
+def _add_losses(compiled: CompiledModel) -> None:
+    """Remark on what converting the weights could not keep; that is only known once they are written."""
+    known = {(remark.rule, remark.why) for remark in compiled.plan.remarks if remark.rule == "losses"}
+    for value in compiled.model.graph.initializers.values():
+        losses = getattr(value.const_value, "losses", None)
+        if losses:
+            why = f"weight '{value.name}' in {value.const_value.dtype.name.lower()}: {losses}"
+            if ("losses", why) not in known:
+                compiled.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))
+
+
+def _write_texts(compiled: CompiledModel, staging: Staging) -> None:
+    staging.write(REMARKS, remarks_text(compiled.remarks))
+    where = {"file": REMARKS, "sha256": staging.files[REMARKS].sha256}
+    staging.write(PLAN, plan_text(compiled.plan, where))
+    saved = _origin(compiled)
+    texts = saved.found.texts if saved is not None and saved.found is not None else {}
+    kept = {name: content.decode() for name, content in texts.items() if name not in (PLAN, REMARKS)}
+    for name, text in {**kept, **compiled.files}.items():
+        staging.write(name, text)

@@ -1,0 +1,124 @@
+"""Writing a result into a staging folder, from which it is committed as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dovetail.errors import DovetailError
+
+from dovetail_onnx.files.ownership import hold
+from dovetail_onnx.files.writing import created_folders, named, replacing, write_text
+from dovetail_onnx.results.committing import commit, is_decided
+from dovetail_onnx.results.manifest import MANIFEST, FileRecord, Manifest
+from dovetail_onnx.saving import SavedFile
+
+_CHUNK = 1 << 22  # bytes
+
+
+@dataclass
+class Staging:
+    """A result that is being written.
+
+    Attributes:
+        folder: Where it will be.
+        path: The folder to write its files to.
+        files: The files written so far.
+    """
+
+    folder: Path
+    path: Path
+    files: dict[str, FileRecord] = field(default_factory=dict)
+    _copies: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def add(self, *files: SavedFile) -> None:
+        """Say that `files` were written."""
+        for file in files:
+            self.files[file.path.name] = FileRecord(file.size, file.sha256)
+
+    def copy(self, name: str, source: Path) -> None:
+        """Copy one file; `name` may have folders in it.
+
+        What has two names in the source, as engines have that several readers look for, has them here, too.
+        """
+        target, status = self.path / name, source.stat()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        first = self._copies.setdefault((status.st_dev, status.st_ino), name)
+        if first != name:
+            with contextlib.suppress(OSError):
+                os.link(self.path / first, target)
+                self.files[name] = self.files[first]
+                return
+        self.files[name] = copied(source, target)
+
+    def write(self, name: str, text: str) -> None:
+        """Write one text.
+
+        Raises:
+            DovetailError: A pass wants it to be called as nothing in a result can be called.
+        """
+        taken = name in self.files or name == MANIFEST or name.endswith(".data")
+        if taken or name.startswith(".") or Path(name).name != name:
+            raise DovetailError(f"a pass wants to write '{name}' beside the model", "it must take another plain name")
+        write_text(self.path / name, text)
+        content = text.encode()
+        self.files[name] = FileRecord(len(content), hashlib.sha256(content).hexdigest())
+
+    def commit(self, manifest: Manifest) -> None:
+        """Put the result in the place of what the folder holds."""
+        commit(self.folder, self.path, manifest)
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Staging]:
+    """A result to write; what the block does not commit leaves no trace.
+
+    Raises:
+        DovetailError: The folder cannot be written to, or the disk is full.
+    """
+    with named(folder), created_folders(folder):
+        path, descriptor = _new_staging(folder)
+        try:
+            yield Staging(folder, path)
+        except DovetailError as error:
+            # Nobody outside has heard of the staging folder.
+            message = error.message.replace(f"{path}{os.sep}", f"{folder}{os.sep}")
+            raise DovetailError(message, error.hint) from error
+        finally:
+            if not is_decided(folder, path):
+                shutil.rmtree(path, ignore_errors=True)
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def copied(source: Path, target: Path) -> FileRecord:
+    """Copy a file, and return its size and digest."""
+    digest, size = hashlib.sha256(), 0
+    with replacing(target) as out, source.open("rb") as original:
+        while chunk := original.read(_CHUNK):
+            out.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+    return FileRecord(size, digest.hexdigest())
+
+
+def _new_staging(folder: Path) -> tuple[Path, int | None]:
+    """A new folder that only this user can look into, held until its descriptor is closed."""
+    while True:
+        path = folder / f".dovetail-{secrets.token_hex(8)}"
+        # Until it is held, another writer may take it for an orphan; and one that failed may remove the folder itself.
+        with contextlib.suppress(FileNotFoundError):
+            folder.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)
+            if os.name == "nt":
+                return path, None
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            if hold(descriptor) is not False and path.exists():
+                return path, descriptor
+            os.close(descriptor)

@@ -1,0 +1,90 @@
+"""The regions of a compiled model as the source model computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.planning.identity import decided_key
+from dovetail.planning.placement import PART, get_placement
+from dovetail_transforms.regions.extraction import extract
+from dovetail_transforms.regions.regions import Region, reads_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail_transforms.regions.regions import Reads
+
+
+def source_regions(decided: Model, regions: Sequence[Region]) -> Iterator[tuple[int, Model]]:
+    """Yield each region, by its index, with the nodes and values that the source model has there.
+
+    A node is found by the key that it kept from when it was decided on, so renamed values make no difference. A node
+    of which a region has a copy, such as shape arithmetic, is in both sources. A node that was merged into another one
+    is where its readers are. Regions of conversions alone have no source and are left out.
+
+    Args:
+        decided: The model as it was decided on, before anything was carried out.
+        regions: Regions of the model that was made of it.
+    """
+    reads = reads_of(decided.graph)
+    homes = _homes(decided.graph, regions, reads)
+    nodes: dict[int, list[ir.Node]] = {}
+    inputs: dict[int, dict[ir.Value, None]] = {}
+    leaving: dict[int, dict[ir.Value, None]] = {}
+    for node in decided.graph:
+        for home in homes.get(node, ()):
+            nodes.setdefault(home, []).append(node)
+    for node, values in reads.items():
+        own = homes.get(node, ())
+        for value in values:
+            made = homes.get(value.producer(), ())
+            outside = [home for home in own if home not in made]
+            if not value.is_initializer():
+                for home in outside:
+                    inputs.setdefault(home, {})[value] = None
+            if made and (outside or not own):
+                leaving.setdefault(made[0], {})[value] = None
+    for value in decided.graph.outputs:
+        for home in homes.get(value.producer(), ())[:1]:
+            leaving.setdefault(home, {})[value] = None
+    for region in regions:
+        if region.index in nodes:
+            own = nodes[region.index]
+            kept = leaving.get(region.index, {})
+            outputs = tuple(value for node in own for value in node.outputs if value in kept)
+            entering = tuple(inputs.get(region.index, ()))
+            yield region.index, extract(decided, Region(region.index, region.backend, tuple(own), entering, outputs))
+
+
+def _homes(graph: ir.Graph, regions: Sequence[Region], reads: Reads) -> dict[ir.Node, list[int]]:
+    """The regions that each node of the source is in; the first one is where the plan has it, others have copies."""
+    by_key: dict[str, dict[int, bool]] = {}
+    backend_of = {}
+    for region in regions:
+        backend_of[region.index] = region.backend
+        for node in region.nodes:
+            key = decided_key(node)
+            if not key:
+                continue
+            known = by_key.setdefault(key, {})
+            # A copy is marked as a part of its original; so are the nodes that one node became, but never all of them.
+            known[region.index] = known.get(region.index, False) or PART not in node.metadata_props
+    ordered = {key: sorted(known, key=known.__getitem__, reverse=True) for key, known in by_key.items()}
+    homes = {node: ordered[key] for node in graph if (key := decided_key(node)) in ordered}
+    for node in reversed(list(graph)):
+        if node not in homes and (found := _merged_into(node, homes, backend_of)):
+            homes[node] = found
+    return homes
+
+
+def _merged_into(node: ir.Node, homes: dict[ir.Node, list[int]], backend_of: dict[int, str]) -> Collection[int]:
+    """The region of the only readers of a node that is gone, if they are on its backend."""
+    placement = get_placement(node)
+    if placement is None or any(value.is_graph_output() for value in node.outputs):
+        return []
+    readers = [reader for value in node.outputs for reader, _ in value.uses()]
+    found = dict.fromkeys(home for reader in readers for home in homes.get(reader, (-1,)))
+    if len(found) == 1 and backend_of.get(next(iter(found))) == placement.backend:
+        return list(found)
+    return []

@@ -1,0 +1,1 @@
+"""Kernels: what computes single operators, chosen by device, layout and element type."""

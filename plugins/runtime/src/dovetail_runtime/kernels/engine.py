@@ -1,0 +1,110 @@
+"""The engine `kernels`: runs nodes that have kernels, and hands the rest of a region to the host's engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from dovetail.plugin import Availability, Engine, Reads, RegionModel, SelectiveEngine
+from dovetail.plugin.engine import make_engine
+
+from dovetail_runtime.kernels.lowered import ENGINE, is_copy, is_lowered
+from dovetail_runtime.kernels.select_kernels import lower_to_kernels
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.plugin.registry import Registry
+
+    from dovetail_runtime.kernels.kernel_call import KernelSession
+    from dovetail_runtime.kernels.library import KernelLibrary
+    from dovetail_runtime.kernels.program import Instruction, Program
+
+
+_OTHERS = "onnxruntime-cpu"
+
+
+class KernelEngine(SelectiveEngine):
+    """Runs operators by the kernels that plugins register.
+
+    Nodes that `select-kernels` gave a kernel run on that. Where it did not run, as in a source model that a result is
+    compared with, kernels are selected here, of any device. Nodes without a kernel run on ONNX Runtime, in parts
+    as large as can be; bodies of If, Loop and Scan are prepared once.
+
+    Args:
+        registry: Everything that plugins registered.
+    """
+
+    name = ENGINE
+
+    def __init__(self, registry: Registry):
+        self._registry = registry
+
+    @classmethod
+    def of(cls, registry: Registry) -> KernelEngine:
+        """Make the engine."""
+        return cls(registry)
+
+    def takes(self, node: ir.Node) -> bool:
+        """Whether a kernel computes a node that has no other implementation."""
+        if is_lowered(node):
+            return True
+        if not len(self._registry.kernel) or node.domain in ("", "ai.onnx"):
+            return False
+        return bool(self._library().of(node))
+
+    def available(self) -> Availability:
+        """Always."""
+        return Availability(True)
+
+    @property
+    def reads(self) -> Reads:
+        """What the engine of the other nodes reads."""
+        return self._others().reads
+
+    def load(self, region: RegionModel, options: Mapping[str, object]) -> KernelSession:
+        """Prepare all instructions.
+
+        Raises:
+            EngineError: A kernel is not installed, or another engine refuses the rest.
+        """
+        from dovetail_runtime.kernels.control_flow import control_flow
+        from dovetail_runtime.kernels.device_copies import device_copy
+        from dovetail_runtime.kernels.kernel_call import KernelSession, kernel_call
+        from dovetail_runtime.kernels.program import Program, holds
+
+        library, model = self._library(), region.model
+        if not any(is_lowered(node) for node in model.nodes()):
+            model = _typed(model)
+            lower_to_kernels(model, library, library.nearest_device, lambda node, choice: None)
+        others = self._others()
+
+        def make(node: ir.Node, program_of: Callable[[ir.Graph], Program]) -> Instruction | None:
+            if is_copy(node):
+                return device_copy(node, library)
+            if is_lowered(node):
+                return kernel_call(node, library)
+            return control_flow(node, program_of) if holds(node, is_lowered) else None
+
+        program = Program(model, make, lambda part: others.load(part, options))
+        return KernelSession(program)
+
+    def _library(self) -> KernelLibrary:
+        from dovetail_runtime.kernels.library import kernels_of
+
+        return kernels_of(self._registry)
+
+    def _others(self) -> Engine:
+        return make_engine(self._registry, _OTHERS)
+
+
+def _typed(model: Model) -> Model:
+    """A copy of a model in which values have the types that follow from its inputs."""
+    import onnx
+    from dovetail_onnx.skeleton import skeleton_of
+
+    copy = model.clone()
+    skeleton = skeleton_of(copy)
+    skeleton.proto = onnx.shape_inference.infer_shapes(skeleton.proto, data_prop=True)
+    copy.rebuild(skeleton)
+    return copy

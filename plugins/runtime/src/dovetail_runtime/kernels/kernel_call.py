@@ -1,0 +1,162 @@
+"""A session of the engine `kernels`, and the instruction that calls a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dovetail.errors import DovetailError
+from dovetail.plugin import EngineError, Executed, Session
+from dovetail.plugin.isolation import described, foreign_output
+
+from dovetail_runtime.declared import Declared, declared
+from dovetail_runtime.kernels.device_copies import DeviceValue, downloaded, uploaded
+from dovetail_runtime.kernels.library import KernelLibrary, RegisteredKernel, RegisteredMemory
+from dovetail_runtime.kernels.lowered import KERNEL, KEY, operator_of
+from dovetail_runtime.kernels.program import Environment, Instruction, Program, fails, names_read
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail_schemas.operator_files.entries import Entry
+
+
+class KernelSession(Session):
+    """A region as a program."""
+
+    def __init__(self, program: Program):
+        self._program = program
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute all outputs by name."""
+        return self._program.run({name: inputs[name] for name in self._program.inputs if name in inputs})
+
+    def executed(self) -> dict[str, Executed]:
+        """How every node was executed: those with kernels in the type of their key."""
+        return self._program.executed()
+
+
+class _KernelCall(Instruction):
+    """A node computed by its kernel."""
+
+    def __init__(
+        self,
+        node: ir.Node,
+        registered: RegisteredKernel,
+        key: str,
+        entry: Entry | None,
+        memory: RegisteredMemory | None,
+    ):
+        self.node, self._registered, self._key, self._memory = node, registered, key, memory
+        # What leaves the region is an array wherever the next one runs.
+        self._leaving = {value.name for value in node.outputs if value.is_graph_output()}
+        self._inputs = tuple(value.name if value is not None else "" for value in node.inputs)
+        self._declared = [declared(value) for value in node.outputs]
+        self._attributes = _attributes(node, entry)
+        self.title, self.about = node.name or registered.name, {"kernel": registered.name, "key": key}
+        self.reads = names_read(node)
+        self.writes = tuple(value.name for value in node.outputs if value.name)
+        self._overwritten = _overwritten(node, entry)
+
+    def run(self, values: Environment, dying: frozenset[str]) -> None:
+        given = [self._given(values[name]) if name else None for name in self._inputs]
+        kernel = self._registered.kernel
+        in_place = bool(self._overwritten) and self._overwritten <= dying and all(map(_is_alone, self._mine(values)))
+        try:
+            with foreign_output(self._registered.title):
+                made = (kernel.run_in_place if in_place else kernel.run)(given, self._attributes)
+            # What is no list stands for its only output, and is refused with its type if it is no array.
+            results = list(made) if isinstance(made, Iterable) and not isinstance(made, (np.ndarray, str)) else [made]
+        except (DovetailError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise fails(self.node, f"{self._who} fails: {described(error)}") from error
+        if len(results) < len(self._declared):
+            raise fails(self.node, f"{self._who} gives {len(results)} of {len(self._declared)} outputs")
+        for expected, result in zip(self._declared, results, strict=False):
+            if expected.name and self._memory is not None:
+                kept = DeviceValue(self._memory, result)
+                leaves = expected.name in self._leaving
+                values[expected.name] = self._checked(expected, downloaded(kept, self.node)) if leaves else kept
+            elif expected.name:
+                array = self._checked(expected, result)
+                # What returns its input gives a second name to the same memory, and neither may be overwritten.
+                shared = not in_place and any(array is one for one in given)
+                values[expected.name] = array.view() if shared else array
+
+    def executed(self) -> dict[str, Executed]:
+        type_ = self._key.strip("<>").rpartition(", ")[2]
+        return {self.node.name or self.writes[0]: Executed("" if type_ == "any" else type_, "reported")}
+
+    def _given(self, value: object) -> object:
+        """What the kernel takes of a value: an array, or a buffer of its device."""
+        if self._memory is not None:
+            return uploaded(value, self._memory, self.node).buffer
+        return downloaded(value, self.node)
+
+    def _mine(self, values: Environment) -> list[object]:
+        return [values[name] for name in self._overwritten]
+
+    @property
+    def _who(self) -> str:
+        return f"{self._registered.title} {self._key}"
+
+    def _checked(self, expected: Declared, result: object) -> np.ndarray:
+        """An output, if it has the declared type and shape.
+
+        Raises:
+            EngineError: It has not.
+        """
+        if not isinstance(result, (np.ndarray, np.generic)):
+            raise fails(self.node, f"{self._who} gives {type(result).__name__} for '{expected.name}', and no array")
+        array = np.asarray(result)
+        if not expected.has_type_of(array):
+            text = f"gives '{expected.name}' as {array.dtype.name}, the model declares {expected.type}"
+            raise fails(self.node, f"{self._who} {text}")
+        if not expected.has_shape(array.shape):
+            text = f"gives '{expected.name}' the shape {list(array.shape)}, the model declares {expected.shape}"
+            raise fails(self.node, f"{self._who} {text}")
+        return array
+
+
+def _is_alone(array: object) -> bool:
+    """Whether an array owns its memory, and may be changed."""
+    return isinstance(array, np.ndarray) and array.base is None and array.flags.writeable
+
+
+def kernel_call(node: ir.Node, library: KernelLibrary) -> Instruction:
+    """The instruction of a node that has its kernel.
+
+    Raises:
+        EngineError: The kernel is not installed.
+    """
+    name, key = node.attributes[KERNEL].as_string(), node.attributes[KEY].as_string()
+    registered = library.named(name)
+    domain, operator = operator_of(node)
+    if registered is None:
+        error = fails(node, f"the kernel '{name}' of '{domain}::{operator}' is not installed")
+        raise EngineError(
+            error.message, "install the distribution that brings it, or compile the model again", node.name
+        )
+    found, kernel = library.operators.get(domain, operator), registered.kernel
+    memory = library.memories[kernel.device] if kernel.in_device_memory else None
+    return _KernelCall(node, registered, key, found.entry if found is not None else None, memory)
+
+
+def _attributes(node: ir.Node, entry: Entry | None) -> dict[str, object]:
+    """All attributes by name, with the defaults of the entry."""
+    given = {name: attribute.value for name, attribute in node.attributes.items() if name not in (KERNEL, KEY)}
+    defaults = {arg.name: arg.default for arg in entry.attributes if arg.has_default} if entry is not None else {}
+    return {**defaults, **given}
+
+
+def _overwritten(node: ir.Node, entry: Entry | None) -> frozenset[str]:
+    """The inputs that a kernel may overwrite by the entry; empty if one of them is a constant."""
+    if entry is None or not entry.inplace:
+        return frozenset()
+    ports = {arg.name: index for index, arg in enumerate(entry.inputs)}
+    indices = [ports[name] for name, _ in entry.inplace if name in ports and ports[name] < len(node.inputs)]
+    values = [node.inputs[index] for index in indices]
+    if not values or any(value is None for value in values):
+        return frozenset()
+    return frozenset(value.name for value in values)

@@ -1,0 +1,124 @@
+"""Kernel keys: device, layout and element type, and which key a node asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.ir.types import FLOATS, dtype_name, promote
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail_schemas.operator_files.entries import Candidates, Entry
+
+
+ANY = "any"
+LAYOUTS = (ANY, "NCHW", "NHWC")
+_INTEGERS = ("int8", "int16", "int32", "int64")
+_COMPLEX = {"float32": "complex64", "float64": "complex128"}
+_PADDLE_TYPES = {"float": "float32", "double": "float64"}
+
+
+class KernelKey(NamedTuple):
+    """What kernels of one operator are told apart by.
+
+    Attributes:
+        device: Where it computes, as backends have it under `device:`.
+        layout: `NCHW`, `NHWC` or `any`.
+        type: Name of an element type; `any` if no tensor decides about it.
+    """
+
+    device: str
+    layout: str = ANY
+    type: str = ANY
+
+    def __str__(self) -> str:
+        return f"<{self.device}, {self.layout}, {self.type}>"
+
+
+def key_of(node: ir.Node, entry: Entry | None, device: str) -> KernelKey:
+    """The key that a node asks for.
+
+    The type is that of the first of the entry's `data_type` candidates that is known (`x > y`), or what all of them
+    promote to (`x, y`); without candidates all inputs count, and without inputs the first output. Device and layout
+    follow from theirs likewise, else they are those of the backend and `any`.
+
+    Source: Paddle's lowering to kernels (`GetKernelKey` in pd_op_to_kernel_pass).
+
+    Args:
+        node: The node.
+        entry: What an operator file says of the operator; None if none has it.
+        device: The device of the node's backend.
+    """
+    kernel = entry.kernel if entry is not None else None
+    if kernel is None:
+        return KernelKey(device, ANY, _promoted(map(_type, node.inputs)) or _result_type(node))
+    reader = _Reader(node, entry)
+    wanted = reader.decide(kernel.data_type, reader.type) or _promoted(map(_type, node.inputs)) or _result_type(node)
+    forced = reader.attribute(kernel.force_backend) if kernel.force_backend else ""
+    place = forced or reader.decide(kernel.backend, reader.word) or device
+    layout = reader.decide(kernel.layout, reader.word).upper()
+    return KernelKey(place.lower(), layout if layout in LAYOUTS else ANY, wanted)
+
+
+def wider_types(name: str) -> tuple[str, ...]:
+    """The element types that hold all values of `name`, nearest first: `float32`, `float64` for `float16`."""
+    if name in FLOATS:
+        return tuple(other for other in FLOATS if other in FLOATS[name] and other != name)
+    if name in _INTEGERS:
+        return _INTEGERS[_INTEGERS.index(name) + 1 :]
+    return ()
+
+
+class _Reader:
+    """Looks up the candidates of an entry for one node."""
+
+    def __init__(self, node: ir.Node, entry: Entry):
+        self._node = node
+        self._ports = {arg.name: index for index, arg in enumerate(entry.inputs)}
+        self._defaults = {arg.name: arg.default for arg in entry.attributes if arg.has_default}
+
+    def decide(self, candidates: Candidates, read: object) -> str:
+        known = [found for found in map(read, candidates.names) if found]
+        if not known:
+            return ""
+        return known[0] if candidates.ordered else _promoted(known)
+
+    def type(self, name: str) -> str:
+        """The element type that a candidate stands for; empty if it is not known."""
+        if name.startswith("complex(") and name.endswith(")"):
+            inner = self.type(name[len("complex(") : -1].strip())
+            return _COMPLEX.get(inner, inner)
+        if name in self._ports:
+            index = self._ports[name]
+            return _type(self._node.inputs[index]) if index < len(self._node.inputs) else ""
+        found = self.word(name).lower()
+        return _PADDLE_TYPES.get(found, found)
+
+    def word(self, name: str) -> str:
+        """What a literal (`DataLayout::NHWC`) or an attribute says; empty if it says nothing definite."""
+        found = name.rpartition("::")[2] if "::" in name else self.attribute(name)
+        return "" if found.upper() in ("", "ANY", "UNDEFINED", "ALL_LAYOUT") else found
+
+    def attribute(self, name: str) -> str:
+        given = self._node.attributes.get(name)
+        found = self._defaults.get(name) if given is None else given.value
+        return str(found) if isinstance(found, str) else ""
+
+
+def _type(value: ir.Value | None) -> str:
+    return dtype_name(value.dtype) if value is not None and value.dtype is not None else ""
+
+
+def _result_type(node: ir.Node) -> str:
+    return next(filter(None, map(_type, node.outputs)), ANY)
+
+
+def _promoted(names: object) -> str:
+    """The type that all of `names` are converted to: a float wins over integers, a wider type over a narrow one."""
+    found = [name for name in names if name]
+    if floats := [name for name in found if name in FLOATS]:
+        return promote(*floats)
+    integers = [name for name in found if name in _INTEGERS]
+    if integers:
+        return max(integers, key=_INTEGERS.index)
+    return found[0] if found else ""

@@ -1,0 +1,251 @@
+"""All kernels that plugins register, and which of them a node gets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir.types import from_name
+from dovetail.plugin import DeviceMemory, Kernel
+from dovetail.plugin.isolation import calling
+from dovetail.suggestions import did_you_mean
+from dovetail_schemas.operator_files.library import OperatorLibrary
+from dovetail_schemas.operator_files.library import library_of as operators_of
+
+from dovetail_runtime.kernels.keys import ANY, LAYOUTS, KernelKey, key_of, wider_types
+from dovetail_runtime.kernels.lowered import HOST_DEVICE
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.plugin.registry import Registry
+    from dovetail_schemas.operator_files.entries import Entry
+
+
+_DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class RegisteredKernel:
+    """A kernel with its name.
+
+    Attributes:
+        name: The name it is registered under.
+        title: Name and distribution, for messages.
+        kernel: The kernel.
+    """
+
+    name: str
+    title: str
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
+class RegisteredMemory:
+    """The memory of a device, with its name.
+
+    Attributes:
+        device: The device.
+        title: Device and distribution, for messages.
+        memory: What copies to it and back.
+    """
+
+    device: str
+    title: str
+    memory: DeviceMemory
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a node gets.
+
+    Attributes:
+        registered: The kernel.
+        key: The key that it runs with.
+        wanted: The key that the node asks for.
+    """
+
+    registered: RegisteredKernel
+    key: KernelKey
+    wanted: KernelKey
+
+    @property
+    def fallback(self) -> str:
+        """In which respect the kernel is not what the node asks for, and why; empty if it is."""
+        parts = []
+        if self.key.device != self.wanted.device:
+            parts.append(f"computes on {self.key.device}, as {self.wanted.device} has no kernel for it")
+        if self.key.type != self.wanted.type:
+            parts.append(f"computes in {self.key.type}, as there is no kernel for {self.wanted.type}")
+        if self.wanted.layout not in (ANY, self.key.layout) and self.key.layout != ANY:
+            parts.append(f"computes in {self.key.layout}, as there is no kernel for {self.wanted.layout}")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class KernelLibrary:
+    """Kernels by the function that they compute.
+
+    Attributes:
+        kernels: The kernels.
+        operators: What operator files say.
+        memories: The memories of devices, by device.
+    """
+
+    operators: OperatorLibrary
+    kernels: dict[str, list[RegisteredKernel]] = field(default_factory=dict)
+    memories: dict[str, RegisteredMemory] = field(default_factory=dict)
+
+    def entry(self, node: ir.Node) -> Entry | None:
+        """What an operator file says of the operator of a node; None if none has it."""
+        found = self.operators.get(node.domain, node.op_type)
+        return found.entry if found is not None else None
+
+    def of(self, node: ir.Node) -> list[RegisteredKernel]:
+        """The kernels that compute the operator of a node; empty without one."""
+        return self.kernels.get(function_of(node, self.entry(node)), []) if self.kernels else []
+
+    def named(self, name: str) -> RegisteredKernel | None:
+        """The kernel of a name; None if there is none."""
+        return next((one for those in self.kernels.values() for one in those if one.name == name), None)
+
+    def nearest_device(self, node: ir.Node) -> str:
+        """The host's device if it has a kernel for a node, else another one that has."""
+        devices = [one.kernel.device for one in self.of(node)]
+        return HOST_DEVICE if HOST_DEVICE in devices or not devices else devices[0]
+
+    def choose(self, node: ir.Node, device: str) -> Choice:
+        """The kernel of a node: the first that fits, by device, then type, then layout.
+
+        Tried in this order: the device that the node asks for, then the host's; its type, then wider ones; its layout,
+        `any`, then the other ones.
+
+        Raises:
+            DovetailError: No kernel fits.
+        """
+        wanted = key_of(node, self.entry(node), device)
+        known = self.of(node)
+        for key in _acceptable(wanted):
+            for one in known:
+                if _fits(one.kernel, key):
+                    return Choice(one, key, wanted)
+        there = ", ".join(
+            f"{one.name} <{one.kernel.device}, {one.kernel.layout}, {_types(one.kernel)}>" for one in known
+        )
+        who = f"node '{node.name}': no kernel of '{function_of(node, self.entry(node))}' computes {wanted}"
+        raise DovetailError(
+            f"{who}{f'; there are {there}' if there else ''}", "register one that does; see docs/kinds/running.md"
+        )
+
+
+def function_of(node: ir.Node, entry: Entry | None) -> str:
+    """The function that computes a node, with its domain: that of the entry's kernel, else the operator itself."""
+    name = node.op_type
+    if entry is not None and entry.kernel is not None and entry.kernel.functions:
+        dense = [func for func, kinds in entry.kernel.functions if not kinds or "dense" in kinds]
+        name = (dense or [entry.kernel.functions[0][0]])[0]
+    return name if node.domain in _DOMAINS else f"{node.domain}::{name}"
+
+
+def kernels_of(registry: Registry) -> KernelLibrary:
+    """The kernels of everything that is registered.
+
+    Raises:
+        DovetailError: One cannot be loaded, or breaks its contract.
+    """
+    entries = tuple((entry.name, entry.target, entry.owner) for entry in registry.kernel.entries)
+    others = (*registry.operators.entries, *registry.device_memory.entries)
+    return _library(entries, tuple((entry.name, entry.target, entry.owner) for entry in others), _Ignored(registry))
+
+
+class _Ignored:
+    """A registry in a cache key: what is registered decides, and not which object says so."""
+
+    def __init__(self, registry: Registry):
+        self.registry = registry
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ignored)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=8)
+def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored: _Ignored) -> KernelLibrary:
+    del others  # part of the key
+    registry = ignored.registry
+    memories = {name: _memory(registry, name) for name in registry.device_memory}
+    library = KernelLibrary(operators_of(registry), memories=memories)
+    for name, _, _ in entries:
+        made = registry.kernel[name]
+        title = registry.kernel.title(name)
+        if not isinstance(made, type) or not issubclass(made, Kernel):
+            raise DovetailError(f"{title} is no class based on dovetail.plugin.Kernel", "see docs/kinds/running.md")
+        with calling(title):
+            kernel = made()
+        _check(kernel, title, memories)
+        library.kernels.setdefault(kernel.function, []).append(RegisteredKernel(name, title, kernel))
+    return library
+
+
+def _memory(registry: Registry, device: str) -> RegisteredMemory:
+    """The memory of a device.
+
+    Raises:
+        DovetailError: It cannot be loaded, or breaks its contract.
+    """
+    made, title = registry.device_memory[device], registry.device_memory.title(device)
+    if not isinstance(made, type) or not issubclass(made, DeviceMemory):
+        raise DovetailError(f"{title} is no class based on dovetail.plugin.DeviceMemory", "see docs/kinds/running.md")
+    with calling(title):
+        return RegisteredMemory(device, title, made())
+
+
+def _check(kernel: Kernel, title: str, memories: Collection[str]) -> None:
+    """Refuse a kernel whose key is not well-formed.
+
+    Raises:
+        DovetailError: It is not.
+    """
+    if not isinstance(vars(type(kernel)).get("function"), str) or not kernel.function:
+        raise DovetailError(
+            f"{title} has no `function`", "name the operator that it computes: function = 'acme::scale'"
+        )
+    if kernel.in_device_memory and kernel.device not in memories:
+        near = did_you_mean(kernel.device, memories)
+        raise DovetailError(
+            f"{title} computes in the memory of '{kernel.device}', which no distribution brings{near}",
+            f'registry.device_memory("{kernel.device}", "module:Class") does',
+        )
+    if kernel.layout not in LAYOUTS:
+        near = did_you_mean(str(kernel.layout), LAYOUTS)
+        raise DovetailError(f"{title}: there is no layout {kernel.layout!r}{near}", f"layouts are {', '.join(LAYOUTS)}")
+    for one in kernel.types:
+        try:
+            from_name(one)
+        except KeyError:
+            raise DovetailError(
+                f"{title}: there is no element type {one!r}", "types are called as float32, int8"
+            ) from None
+
+
+def _acceptable(wanted: KernelKey) -> Iterator[KernelKey]:
+    """The keys that compute what a node asks for, the best one first."""
+    layouts = dict.fromkeys((wanted.layout, *LAYOUTS))
+    for device in dict.fromkeys((wanted.device, HOST_DEVICE)):
+        for type_ in (wanted.type, *wider_types(wanted.type)):
+            for layout in layouts:
+                yield KernelKey(device, layout, type_)
+
+
+def _fits(kernel: Kernel, key: KernelKey) -> bool:
+    return (
+        kernel.device == key.device and kernel.layout == key.layout and (not kernel.types or key.type in kernel.types)
+    )
+
+
+def _types(kernel: Kernel) -> str:
+    return "/".join(kernel.types) or ANY

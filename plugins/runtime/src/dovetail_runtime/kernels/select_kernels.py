@@ -1,0 +1,131 @@
+"""The `select-kernels` pass: every node that a kernel computes gets its kernel, with a key and conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.passes import Pass
+from dovetail.planning.placement import HOST, get_placement
+
+from dovetail_runtime.kernels.lowered import DOMAIN, ENGINE, HOST_DEVICE, KERNEL, KEY, is_lowered
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+    from dovetail_runtime.kernels.library import Choice, KernelLibrary
+
+
+@dataclass(frozen=True)
+class SelectKernels(Pass):
+    """Give every node that a kernel computes its kernel, with a key, and the conversions that it needs.
+
+    Given:  y = acme.scale <factor = 2.0> (x) on a backend whose engine is `kernels`, with %x in float16
+    Result: %x/float32 = Cast(%x)
+            %y/float32 = kernel.acme.scale <kernel_name = "acme-scale", kernel_key = "<cpu, any, float32>"> (%x/float32)
+            y = Cast(%y/float32)
+
+    A kernel that is not what the node asks for, such as one in a wider type, leaves a remark.
+    """
+
+    name = "select-kernels"
+    stage = "outline"
+    before = ("form-regions",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Select the kernels of all nodes that the host or a backend with the engine `kernels` has.
+
+        Raises:
+            DovetailError: A node of such a backend has no kernel for its key.
+        """
+        if not len(ctx.registry.kernel):
+            return False
+        from dovetail_runtime.kernels.library import kernels_of
+
+        library = kernels_of(ctx.registry)
+        devices = {backend.name: backend.device for backend in ctx.backends if ENGINE in backend.engines}
+        devices[HOST] = HOST_DEVICE
+
+        def device_of(node: ir.Node) -> str | None:
+            placement = get_placement(node)
+            return devices.get(placement.backend if placement is not None else HOST)
+
+        def said(node: ir.Node, choice: Choice) -> None:
+            why = f"{choice.registered.title} computes it, {choice.key}"
+            if choice.fallback:
+                ctx.remark("missed", node, "kernel-fallback", f"{why}: {choice.fallback}")
+            else:
+                ctx.remark("passed", node, "kernel", why)
+
+        selected, transfers = lower_to_kernels(model, library, device_of, said)
+        ctx.count("kernels selected", selected)
+        ctx.count("conversions for kernels", transfers)
+        return bool(selected)
+
+
+def lower_to_kernels(
+    model: Model,
+    library: KernelLibrary,
+    device_of: Callable[[ir.Node], str | None],
+    said: Callable[[ir.Node, Choice], None],
+) -> tuple[int, int]:
+    """Select kernels and insert conversions, in the graph and all bodies.
+
+    Args:
+        model: The model, which is changed.
+        library: The kernels.
+        device_of: The device of a node's backend; None where kernels have no part in it.
+        said: Told every choice.
+
+    Returns:
+        How many nodes got a kernel, and how many conversions there are.
+
+    Raises:
+        DovetailError: A node has no kernel for its key, and nothing else computes it.
+    """
+    from dovetail_runtime.kernels.transfers import Transfers
+
+    functions = model.ir.functions
+    chosen: list[tuple[ir.Node, Choice]] = []
+    problems: list[str] = []
+    for node in model.nodes():
+        device = device_of(node)
+        if device is None or is_lowered(node) or node.op_identifier() in functions or not library.of(node):
+            continue
+        if not node.domain and device == HOST_DEVICE:
+            continue  # the other engines of the host have kernels of their own for ONNX's operators
+        try:
+            chosen.append((node, library.choose(node, device)))
+        except DovetailError as error:
+            problems.append(error.message)
+            hint = error.hint
+    if problems:
+        raise DovetailError("\n  ".join(problems), hint)
+    if not chosen:
+        return 0, 0
+    transfers = Transfers(FreshNames.of(model.graph))
+    imports = model.ir.opset_imports
+    for node, choice in chosen:
+        said(node, choice)
+        entry = library.entry(node)
+        transfers.around(node, entry, choice)
+        _mark(node, choice)
+        imports.setdefault(node.domain, 1)
+        if choice.registered.kernel.in_device_memory:
+            imports.setdefault(DOMAIN, 1)
+    transfers.remove_unread()
+    model.touch()
+    return len(chosen), transfers.count
+
+
+def _mark(node: ir.Node, choice: Choice) -> None:
+    import onnx_ir as ir
+
+    node.domain = f"{DOMAIN}.{node.domain}" if node.domain else DOMAIN
+    node.attributes[KERNEL] = ir.AttrString(KERNEL, choice.registered.name)
+    node.attributes[KEY] = ir.AttrString(KEY, str(choice.key))

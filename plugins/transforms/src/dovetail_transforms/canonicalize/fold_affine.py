@@ -1,0 +1,190 @@
+"""The `fold-affine` pass: fold constant scales and shifts into the preceding product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.passes import Pass
+from dovetail.planning.placement import origin_of, set_origin
+
+from dovetail_transforms.canonicalize.products import product_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+
+_SCALES, _SHIFTS, _BOTH = ("Mul", "Div"), ("Add", "Sub"), "BatchNormalization"
+_OPERATORS = (*_SCALES, *_SHIFTS, _BOTH)
+# Constants beyond these could push weights or biases out of the range of float16.
+_SMALLEST_SCALE, _LARGEST_SCALE, _LARGEST_SHIFT = 2.0**-8, 2.0**8, 2.0**13
+_MOST_ELEMENTS = 65536
+
+
+@dataclass(frozen=True)
+class FoldAffine(Pass):
+    """Fold Mul, Div, Add and Sub by constants into the convolution, Gemm or MatMul before them, and so
+    BatchNormalization where `fold-batchnorm` found no convolution right before it.
+
+    Given:  %1 = Conv(%x, %w, %b)   %2 = Mul(%1, k)   %3 = Add(%2, c)
+    Result: %3 = Conv(%x, %w * k, %b * k + c)
+
+    k and c are scalars, or have one element per channel. New constants are computed in float64 and rounded once: a
+    separately rounded scale would bias every element the same way.
+
+    A scale is not folded into the product behind it. It often belongs to an activation that engines fuse, such as 1/6
+    in a hard-swish, and divided weights may become subnormal in float16.
+    """
+
+    name = "fold-affine"
+    stage = "normalise"
+    after = ("normalise", "fold-constants", "fold-batchnorm")
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Fold in graph order, so that chains fold into their product one by one."""
+        changed = False
+        overridable = {id(value) for value in model.graph.inputs}
+        for _, graph in model.graphs():
+            for node in graph:
+                if node.op_type not in _OPERATORS or node.domain not in ("", "ai.onnx"):
+                    continue
+                affine = _affine(node, overridable)
+                into = affine and _fold(affine, graph, overridable, ctx.analysis(FreshNames, model))
+                if into:
+                    ctx.remark("passed", into, "fold-affine", f"'{node.name}' is folded into it")
+                    ctx.count("folded")
+                    changed = True
+        return changed
+
+
+@dataclass(slots=True)
+class _Affine:
+    """A node that scales and shifts one value by constants, in float64.
+
+    Attributes:
+        node: The node.
+        value: The input that it scales and shifts.
+        scale: What it multiplies by; None if it only shifts.
+        shift: What it adds then; None if it only scales.
+    """
+
+    node: ir.Node
+    value: ir.Value
+    scale: np.ndarray | None
+    shift: np.ndarray | None
+
+    def along(self, constant: np.ndarray, axis: int, channels: int) -> np.ndarray | None:
+        """Return a constant with one element per channel along `axis` (from the end); None if it has another form."""
+        import numpy as np
+
+        shape = constant.shape
+        if not self._keeps_rank(shape):
+            return None
+        if constant.size == 1:
+            return np.full(channels, constant.reshape(()))
+        position = len(shape) + axis
+        fits = constant.size == channels and position >= 0 and shape[position] == channels
+        return constant.reshape(-1) if fits else None
+
+    def _keeps_rank(self, shape: tuple[int, ...]) -> bool:
+        """Whether the result has the rank of the value: a constant of higher rank would broadcast it."""
+        rank = self.value.shape
+        return not shape or rank is not None and len(shape) <= len(rank)
+
+
+def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
+    import numpy as np
+
+    if node.op_type == _BOTH:
+        return _normalisation(node, overridable)
+    for own, other in ((0, 1), (1, 0)):
+        if own == 1 and node.op_type in ("Div", "Sub"):
+            break  # c / x and c - x are not affine in this form
+        value, array = node.inputs[own], _constant(node.inputs[other], overridable)
+        if array is None or value is None or value.is_initializer():
+            continue
+        if node.op_type in _SCALES:
+            sizes = np.abs(array)
+            # Comparisons with NaN are false.
+            if not (sizes.min() >= _SMALLEST_SCALE and sizes.max() <= _LARGEST_SCALE):
+                return None
+            return _Affine(node, value, 1 / array if node.op_type == "Div" else array, None)
+        if not np.abs(array).max() <= _LARGEST_SHIFT:
+            return None
+        return _Affine(node, value, None, -array if node.op_type == "Sub" else array)
+    return None
+
+
+def _normalisation(node: ir.Node, overridable: set[int]) -> _Affine | None:
+    """Batch normalisation with constant statistics is a scale and a shift of each channel, the second axis."""
+    import numpy as np
+
+    value, *rest = node.inputs
+    arrays = [_constant(one, overridable) for one in rest]
+    trains = node.attributes.get_int("training_mode", 0) or len(node.outputs) > 1
+    if trains or value is None or value.shape is None or len(value.shape) < 2 or any(one is None for one in arrays):
+        return None
+    scale, shift, mean, variance = arrays
+    scale = scale / np.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
+    form = (-1, *[1] * (len(value.shape) - 2))
+    return _Affine(node, value, scale.reshape(form), (shift - mean * scale).reshape(form))
+
+
+def _constant(value: ir.Value | None, overridable: set[int]) -> np.ndarray | None:
+    """The content of a small float constant in float64; None for every other value."""
+    import numpy as np
+
+    tensor = value.const_value if value is not None and value.is_initializer() else None
+    if tensor is None or id(value) in overridable or tensor.dtype.name not in ("FLOAT", "DOUBLE"):
+        return None
+    return tensor.numpy().astype(np.float64) if 0 < tensor.size <= _MOST_ELEMENTS else None
+
+
+def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshNames) -> ir.Node | None:
+    """Fold into the product that computes the value, if this is its only reader."""
+    product = product_of(affine.value.producer(), overridable)
+    if product is None or product.node.graph is not graph or not _read_once(affine.value):
+        return None
+    scale = affine.scale if affine.scale is None else affine.along(affine.scale, product.channel, product.channels)
+    shift = affine.shift if affine.shift is None else affine.along(affine.shift, product.channel, product.channels)
+    if (scale is None) != (affine.scale is None) or (shift is None) != (affine.shift is None):
+        return None
+    bias = product.bias
+    if bias is None and shift is not None:
+        return None  # MatMul has no bias
+    if shift is not None:
+        bias = shift + (bias if scale is None else bias * scale)
+    elif not product.has_bias:
+        bias = None
+    else:
+        bias = bias * scale
+    product.fold_in(graph, names, affine.node.name, scale, bias)
+    _merge_origins(product.node, affine.node)
+    _replace(graph, affine.node, affine.value)
+    return product.node
+
+
+def _read_once(value: ir.Value) -> bool:
+    return len(value.uses()) == 1 and not value.is_graph_output()
+
+
+def _merge_origins(product: ir.Node, node: ir.Node) -> None:
+    set_origin(product, (*origin_of(product), *origin_of(node)))
+
+
+def _replace(graph: ir.Graph, node: ir.Node, value: ir.Value) -> None:
+    """Replace the result of `node` by `value`, which takes its name if it is an output."""
+    result = node.outputs[0]
+    name, is_output = result.name, result.is_graph_output()
+    for index, output in enumerate(graph.outputs):
+        if output is result:
+            graph.outputs[index] = value
+    result.replace_all_uses_with(value)
+    graph.remove(node, safe=True)
+    if is_output:
+        result.name = None  # its node is gone, and gives the name up
+        value.name = name

@@ -1,0 +1,225 @@
+"""The `fold-constants` pass: evaluate nodes with constant inputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.passes import Pass
+from dovetail.plugin import EngineError
+from dovetail.plugin.engine import evaluator_of
+
+from dovetail_transforms.canonicalize.declared_outputs import correct_outputs
+from dovetail_transforms.rewriting.node_inference import refine_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.plugin import Evaluator, Registry
+
+
+_REFERENCE = "reference"
+"""The engine that evaluates single nodes."""
+
+# Not pure functions of their inputs, or part of the form of quantised models.
+_NEVER = frozenset({
+    "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Scan", "SequenceMap",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Evaluate nodes with constant inputs, and turn Constant nodes into initializers.
+
+    Given:  %s = Shape(%x) with the extents of %x known, or %c = Add(1, 2), or %l = CastLike(3, %x)
+    Result: %s, %c and %l are initializers.
+
+    Options:
+        limit: The largest result to fold, in bytes; larger ones would increase the size of the model.
+    """
+
+    name = "fold-constants"
+    stage = "normalise"
+    after = ("normalise",)
+
+    limit: int = 65536
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Fold in graph order, so that folded results can feed later nodes."""
+        changed = computed = False
+        overridable = {id(value) for value in model.graph.inputs}
+        news: set[int] = set()  # values of which more is known than normalise could infer
+        evaluator = _evaluator(ctx.registry)
+        if evaluator is None:
+            why = "only constants and extents are folded: no engine here evaluates single nodes"
+            ctx.remark("missed", "", "no-evaluator", why, suggest="pip install dovetail-host")
+        for _, graph in model.graphs():
+            for node in graph:
+                changed |= _cast_to_known(node) | _more_is_known(node, news, model.ir.opset_imports)
+                results = self._fold(node, model, overridable, evaluator)
+                if results is None:
+                    continue
+                names = ctx.analysis(FreshNames, model)
+                for value, tensor in zip(node.outputs, results, strict=False):
+                    news.add(_become_initializer(graph, value, tensor, names))
+                if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+                    graph.remove(node, safe=True)
+                ctx.count("folded")
+                changed = True
+                computed |= node.op_type != "Constant"
+        # Folding may have made shapes known, so outputs are compared with their declarations again.
+        if computed:
+            correct_outputs(model, ctx)
+        return changed
+
+    def _fold(
+        self, node: ir.Node, model: Model, overridable: set[int], evaluator: Evaluator | None
+    ) -> list[ir.TensorProtocol] | None:
+        import onnx_ir as ir
+
+        if node.domain not in ("", "ai.onnx") or node.op_type in _NEVER:
+            return None
+        if node.op_type == "Constant":
+            tensor = _constant(node)
+            return None if tensor is None or node.outputs[0].is_graph_output() else [tensor]
+        if any(value.is_graph_output() for value in node.outputs):
+            return None
+        if node.op_type in ("Shape", "Size"):
+            return _shape(node)
+        # Nearly all nodes end here.
+        if any(value is not None and value.const_value is None for value in node.inputs) or self._too_large(node):
+            return None
+        inputs = []
+        for value in node.inputs:
+            array = None if value is None else _constant_array(value, overridable, 16 * self.limit)
+            if value is not None and array is None:
+                return None
+            inputs.append(array)
+        if not inputs or evaluator is None:
+            return None
+        try:
+            arrays = evaluator.evaluate(node, inputs, model.ir.opset_imports)
+        except EngineError:
+            return None
+        if sum(array.nbytes for array in arrays) > self.limit:
+            return None
+        return [ir.tensor(array) for array in arrays]
+
+    def _too_large(self, node: ir.Node) -> bool:
+        """Whether the declared results exceed the limit, known without evaluating."""
+        size = 0
+        for value in node.outputs:
+            known = value.shape is not None and value.dtype is not None and value.shape.is_static()
+            if known and value.dtype.name != "STRING":
+                size += math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
+        return size > self.limit
+
+
+def _more_is_known(node: ir.Node, news: set[int], opsets: Mapping[str, int]) -> bool:
+    """Infer open extents of a node again where an input became a constant, or has extents that it had not.
+
+    Behind `x[:, x.shape[1] // 2:]`, say, the extents follow from constants that inference did not see as such.
+    """
+    # With `ceil_mode`, onnx infers wrong extents: see `pooling_extents`.
+    wrong = node.op_type in _NEVER or "ceil_mode" in node.attributes and bool(node.attributes.get_int("ceil_mode"))
+    if wrong or not any(id(value) in news for value in node.inputs):
+        return False
+    open_ones = [value for value in node.outputs if value.name and (value.shape is None or not value.shape.is_static())]
+    if not open_ones or not refine_shapes(node, opsets.get(node.domain, 1)):
+        return False
+    news.update(map(id, open_ones))
+    return True
+
+
+def _cast_to_known(node: ir.Node) -> bool:
+    """Make a CastLike a Cast where the type is known: it then depends on one value only, and backends know it."""
+    import onnx_ir as ir
+
+    if node.op_type != "CastLike" or node.domain not in ("", "ai.onnx") or node.inputs[1] is None:
+        return False
+    dtype = node.inputs[1].dtype
+    if dtype is None:
+        return False
+    node.op_type = "Cast"
+    node.replace_input_with(1, None)
+    node.resize_inputs(1)
+    node.attributes["to"] = ir.AttrInt64("to", dtype.value)
+    return True
+
+
+def _constant_array(value: ir.Value, overridable: set[int], limit: int) -> np.ndarray | None:
+    """The array of an initializer of at most `limit` bytes; None for everything else.
+
+    Args:
+        value: The value.
+        overridable: Ids of graph inputs: an initializer among them is only a default.
+        limit: Bytes.
+    """
+    tensor = value.const_value
+    if tensor is None or not value.is_initializer() or id(value) in overridable:
+        return None
+    if tensor.dtype.name == "STRING" or tensor.nbytes > limit:
+        return None
+    return tensor.numpy()
+
+
+def _constant(node: ir.Node) -> ir.TensorProtocol | None:
+    import numpy as np
+    import onnx_ir as ir
+
+    for name, make in (
+        ("value", lambda value: value),
+        ("value_int", lambda value: ir.tensor(np.int64(value))),
+        ("value_float", lambda value: ir.tensor(np.float32(value))),
+        ("value_ints", lambda value: ir.tensor(np.array(value, np.int64))),
+        ("value_floats", lambda value: ir.tensor(np.array(value, np.float32))),
+        ("value_string", lambda value: ir.tensor([value], dtype=ir.DataType.STRING)),
+        ("value_strings", lambda value: ir.tensor(list(value), dtype=ir.DataType.STRING)),
+    ):
+        if name in node.attributes and not node.attributes[name].is_ref():
+            if name == "value_string":
+                return None  # scalar strings are rare and not folded
+            return make(node.attributes[name].value)
+    return None
+
+
+def _shape(node: ir.Node) -> list[ir.TensorProtocol] | None:
+    import numpy as np
+    import onnx_ir as ir
+
+    shape = node.inputs[0].shape
+    if shape is None:
+        return None
+    start, end = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(shape))
+    extents = list(shape)[start:end] if node.op_type == "Shape" else list(shape)
+    if not all(isinstance(extent, int) for extent in extents):
+        return None
+    numbers = np.array(extents, np.int64)
+    return [ir.tensor(numbers if node.op_type == "Shape" else np.int64(math.prod(extents)))]
+
+
+def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol, names: FreshNames) -> int:
+    """Let an initializer take the place of a value; returns its identity."""
+    import onnx_ir as ir
+
+    if not value.uses():
+        return id(value)
+    name = value.name
+    value.name = names.fresh(f"{name}_unfolded")
+    constant = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+    tensor.name = name
+    graph.register_initializer(constant)
+    value.replace_all_uses_with(constant)
+    return id(constant)
+
+
+def _evaluator(registry: Registry) -> Evaluator | None:
+    """The engine `reference`, if it is installed and evaluates single nodes."""
+    return evaluator_of(registry, _REFERENCE)

@@ -1,0 +1,137 @@
+"""Infer types behind operators that only ONNX Runtime knows, such as those of `com.microsoft`.
+
+onnx infers nothing behind an operator without a schema. ONNX Runtime infers the types when it loads a model of that one
+node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dovetail_transforms.canonicalize.names import all_nodes
+
+if TYPE_CHECKING:
+    import onnx
+
+
+_STANDARD = ("", "ai.onnx")
+_CONSTANT = 1024  # bytes; larger ones are weights, of which inference needs only the type
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+
+
+def infer_with_runtime(proto: onnx.ModelProto) -> int:
+    """Add types of values that onnx could not infer behind operators of other domains.
+
+    Args:
+        proto: Changed in place; its nodes are in topological order.
+
+    Returns:
+        The number of values that got a type.
+    """
+    if all(node.domain in _STANDARD for node in all_nodes(proto.graph)):
+        return 0
+    return _Inference(proto).graph(proto.graph, {})
+
+
+class _Inference:
+    def __init__(self, proto: onnx.ModelProto):
+        self._opsets = list(proto.opset_import)
+        self._ir_version = proto.ir_version
+        self._known: dict[bytes, list[onnx.TypeProto | None]] = {}
+
+    def graph(self, graph: onnx.GraphProto, outer: Mapping[str, onnx.TypeProto]) -> int:
+        import onnx
+
+        types = dict(outer)
+        for value in (*graph.value_info, *graph.output, *graph.input):
+            if value.type.WhichOneof("value"):
+                types[value.name] = value.type
+        constants = {}
+        for tensor in graph.initializer:
+            types[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+            if tensor.ByteSize() <= _CONSTANT and tensor.data_location != onnx.TensorProto.EXTERNAL:
+                constants[tensor.name] = tensor
+        outputs = {value.name: value for value in graph.output}
+        found = 0
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    found += self.graph(attribute.g, types)
+            missing = [name for name in node.output if name and name not in types]
+            if not missing or any(name and name not in types for name in node.input):
+                continue
+            for name, type_ in zip(node.output, self._outputs(node, types, constants)):
+                if name in missing and type_ is not None:
+                    types[name] = type_
+                    target = outputs[name] if name in outputs else graph.value_info.add(name=name)
+                    target.type.CopyFrom(type_)
+                    found += 1
+        return found
+
+    def _outputs(self, node: onnx.NodeProto, types: Mapping, constants: Mapping) -> list[onnx.TypeProto | None]:
+        """Return the types of a node's outputs, cached by operator, attributes and input types."""
+        given = {name: types[name] for name in node.input if name}
+        data = {name: constants[name] for name in given if name in constants}
+        key = _question(node, given, data)
+        if key not in self._known:
+            ask = self._by_onnx if node.domain in _STANDARD else self._by_runtime
+            try:
+                self._known[key] = ask(node, given, data)
+            except Exception:  # C++ exceptions of any kind; the value stays untyped
+                self._known[key] = [None] * len(node.output)
+        return self._known[key]
+
+    def _by_onnx(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
+        import onnx
+
+        version = next((entry.version for entry in self._opsets if entry.domain in _STANDARD), 1)
+        schema = onnx.defs.get_schema(node.op_type, version, "")
+        inferred = onnx.shape_inference.infer_node_outputs(
+            schema, node, dict(given), dict(data), opset_imports=self._opsets, ir_version=self._ir_version
+        )
+        return [inferred.get(name) for name in node.output]
+
+    def _by_runtime(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
+        import onnx
+        import onnxruntime as ort
+
+        graph = onnx.GraphProto(name="inference", node=[node], initializer=list(data.values()))
+        graph.input.extend(
+            onnx.ValueInfoProto(name=name, type=type_) for name, type_ in given.items() if name not in data
+        )
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
+        model = onnx.ModelProto(ir_version=self._ir_version, graph=graph, opset_import=self._opsets)
+        settings = ort.SessionOptions()
+        settings.log_severity_level = 4
+        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = ort.InferenceSession(model.SerializeToString(), settings, ["CPUExecutionProvider"])
+        told = {output.name: _type_of(output) for output in session.get_outputs()}
+        return [told.get(name) for name in node.output]
+
+
+def _type_of(output) -> onnx.TypeProto | None:
+    """Return the type that ONNX Runtime reports for an output; unnamed dimensions stay unknown."""
+    import onnx
+
+    tensor = _TENSOR.fullmatch(output.type)
+    if tensor is None:
+        return None
+    element = onnx.TensorProto.DataType.Value(tensor[1].upper())
+    # ONNX Runtime reports an empty shape for scalars and for unknown ranks alike.
+    return onnx.helper.make_tensor_type_proto(element, output.shape or None)
+
+
+def _question(node: onnx.NodeProto, given: Mapping, data: Mapping) -> bytes:
+    """Return a cache key of everything that the output types of a node depend on, without value names."""
+    import onnx
+
+    places = {name: str(index) for index, name in enumerate(dict.fromkeys(node.input))}
+    plain = onnx.NodeProto(op_type=node.op_type, domain=node.domain, attribute=node.attribute)
+    plain.input.extend(places[name] for name in node.input)
+    plain.output.extend("o" if name else "" for name in node.output)
+    parts = [plain.SerializeToString(deterministic=True)]
+    parts += [places[name].encode() + type_.SerializeToString(deterministic=True) for name, type_ in given.items()]
+    parts += [places[name].encode() + tensor.raw_data + bytes(repr(tensor), "utf-8") for name, tensor in data.items()]
+    return b"|".join(parts)

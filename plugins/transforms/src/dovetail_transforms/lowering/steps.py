@@ -1,0 +1,162 @@
+"""Lowering of single nodes, one version of their operator at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.ir.bodies import body_nodes
+
+from dovetail_transforms.lowering.conditions import CONDITIONS
+from dovetail_transforms.lowering.functions import function_body
+from dovetail_transforms.lowering.node_facts import UNRELATED, attribute
+from dovetail_transforms.lowering.rules.all_rules import RULES
+from dovetail_transforms.lowering.schemas import is_default, version_of, why_not_as_written, write_changed_defaults
+from dovetail_transforms.lowering.table import ANY, Row, load_table
+from dovetail_transforms.rewriting import rewrite_node
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.fresh_names import FreshNames
+
+
+_HINT = "use operators of the older opset in the model, or leave this node to a backend that reads its opset"
+
+
+class NodeRefused(Exception):
+    """A node cannot be lowered.
+
+    Attributes:
+        node: Its name.
+        why: One sentence that names the operator, both opsets and the reason.
+        hint: What the user can do.
+    """
+
+    def __init__(self, node: str, why: str, hint: str):
+        super().__init__(why)
+        self.node, self.why, self.hint = node, why, hint
+
+
+class Step(NamedTuple):
+    """One change of a node on its way down.
+
+    Attributes:
+        node: The name of the node.
+        rule: The name of the rule.
+        text: What was done.
+    """
+
+    node: str
+    rule: str
+    text: str
+
+
+def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Iterator[Step]:
+    """Lower one node, without the nodes in its bodies, to `target`; nodes that replace it are lowered in turn.
+
+    Args:
+        node: A node of a graph. It may be replaced.
+        opset: The opset that it is written in, unless it says so itself.
+        target: The opset to lower it to.
+        names: Names for new nodes and values.
+
+    Yields:
+        Each change; none for a node that `target` takes as it is written.
+
+    Raises:
+        NodeRefused: Nothing brings it to `target`.
+    """
+    name = node.name or node.op_type
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if not is_default(current.domain):
+            continue
+        current.version = current.version or opset
+        while True:
+            version = version_of(current.op_type, current.version)
+            if version is None:
+                raise _refused(name, current, opset, target, f"opset {current.version} has no such operator", Row())
+            if version <= target:
+                current.version = target
+                break
+            step, made = _one_version(name, current, version, opset, target, names)
+            if step is not None:
+                yield step
+            for new in reversed(made):
+                inside = list(body_nodes(new))
+                for inner in inside:
+                    inner.version = new.version
+                waiting.extend(reversed(inside))
+                waiting.append(new)
+            if made or current.graph is None:
+                break
+
+
+def _one_version(
+    name: str, node: ir.Node, version: int, opset: int, target: int, names: FreshNames
+) -> tuple[Step | None, Sequence[ir.Node]]:
+    """Take `node` to the version before `version`, and return what was done and the nodes that replace it, if any."""
+    row = load_table().get((node.op_type, version), Row())
+    if row.refuse:
+        raise _refused(name, node, opset, target, row.refuse, row)
+    before = version_of(node.op_type, version - 1)
+    affected = row.changed and not (row.unless and CONDITIONS[row.unless](node))
+    why, dropped = _written_for_older(node, row) if before is not None else ("", [])
+    if before is None:
+        why = f"it came with opset {version}"
+    elif affected:
+        why = why or row.changed
+    else:
+        write_changed_defaults(node, version, before)
+        while node.inputs and node.inputs[-1] is None:
+            node.resize_inputs(len(node.inputs) - 1)
+        why = why or why_not_as_written(node, before)
+    if not why:
+        node.version = before
+        text = f"{node.op_type} of opset {version} is written for opset {before}: {', '.join(dropped)}"
+        return (Step(name, "attributes", text) if dropped else None), []
+    rule = RULES[row.rewrite] if row.rewrite else function_body(node.op_type, version) if row.function else None
+    if rule is None:
+        raise _refused(name, node, opset, target, why, row)
+    op_type = node.op_type
+    outcome = rewrite_node(rule, node, names, version - 1)
+    if outcome.why:
+        raise _refused(name, node, opset, target, why if outcome.why == UNRELATED else outcome.why, row)
+    made = ", ".join(dict.fromkeys(new.op_type for new in outcome.nodes))
+    return Step(name, rule.name, f"{op_type} of opset {version} becomes {made}"), outcome.nodes
+
+
+def _written_for_older(node: ir.Node, row: Row) -> tuple[str, list[str]]:
+    """Drop and rename what the older version writes otherwise.
+
+    Returns:
+        Why a value has no older form, or an empty text; and what was changed.
+    """
+    import onnx_ir as ir
+
+    why, changed = "", []
+    for name, neutral in row.drop.items():
+        if name not in node.attributes:
+            continue
+        value = attribute(node, name)
+        if neutral == ANY or (all(one == neutral for one in value) if isinstance(value, list) else value == neutral):
+            node.attributes.pop(name)
+            changed.append(f"without {name}")
+        else:
+            why = why or f"{name} is {value}"
+    for name, others in row.values.items():
+        value = attribute(node, name)
+        if value in others:
+            node.attributes[name] = ir.convenience.convert_attribute(name, others[value])
+            changed.append(f"{name} is {others[value]}")
+    for name, known in row.only.items():
+        if name in node.attributes and attribute(node, name) not in known:
+            why = why or f"{name} is {attribute(node, name)}"
+    return why, changed
+
+
+def _refused(name: str, node: ir.Node, opset: int, target: int, why: str, row: Row) -> NodeRefused:
+    inside = "" if name in (node.name, node.op_type) else f" (in what replaces '{name}')"
+    text = f"{node.op_type} of opset {opset}{inside} has no form in opset {target}: {why}"
+    return NodeRefused(name, text, row.hint or _HINT)

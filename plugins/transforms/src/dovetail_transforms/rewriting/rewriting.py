@@ -1,0 +1,213 @@
+"""Rewrites: local changes of the graph, each made of a pattern, a replacement and a check."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from dovetail.gc_pause import gc_paused
+from dovetail.ir.fresh_names import FreshNames
+from dovetail.planning.placement import origin_of, set_origin
+
+from dovetail_transforms.rewriting.node_inference import infer_outputs
+from dovetail_transforms.rewriting.patterns import Match, Operator, match, pattern_of
+from dovetail_transforms.rewriting.replacement import Replacement
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes.context import Context
+
+
+_MOST = 100  # rewrites of one node and of what replaces it; a rule may make what it matches
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A pattern, what replaces it, and a check.
+
+    The pattern is a function of `op` and of the values that it reads; one with the default None may be absent:
+
+        def pattern(op, x, w, bias=None):
+            return op.Relu(op.Conv(x, w, bias, called="convolution"))
+
+    Check and replacement take any of these names, the names after `called`, and `node`, which computes the result.
+
+    Attributes:
+        name: The rule in remarks, in kebab case.
+        pattern: Returns the operators that must be there. Only the last may have readers outside.
+        replacement: Returns the value, or values, that replace the first outputs of `node`. Its first argument, `op`,
+            makes the new nodes (see `Replacement`).
+        check: Returns why a match cannot be replaced, or an empty text.
+        done: Says in a remark what was done, with names in braces.
+    """
+
+    name: str
+    pattern: Callable[..., Any]
+    replacement: Callable[..., ir.Value | Sequence[ir.Value]]
+    check: Callable[..., str] | None = None
+    done: str = "it replaces '{node}'"
+
+    @cached_property
+    def root(self) -> Operator:
+        """The operator that computes the result of the pattern."""
+        return pattern_of(self.pattern)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a node that a rewrite was tried on.
+
+    Attributes:
+        why: Why it was not rewritten; empty if it was.
+        nodes: The new nodes, in order.
+        done: What was done, for a remark.
+    """
+
+    why: str = ""
+    nodes: Sequence[ir.Node] = field(default_factory=tuple)
+    done: str = ""
+
+
+def rewrite_model(model: Model, ctx: Context, rewrites: Iterable[Rewrite], *, explain: bool = False) -> bool:
+    """Apply rewrites in graph order to the model and to all bodies; new nodes are rewritten as well.
+
+    Of several rewrites with the same last operator, the first that matches is applied.
+
+    Args:
+        model: The model.
+        ctx: Gets a remark and a count for each rewritten node.
+        rewrites: The rewrites.
+        explain: Whether failed matches get a remark with the reason, too.
+
+    Returns:
+        Whether anything changed.
+    """
+    by_operator: dict[str, list[Rewrite]] = {}
+    for rewrite in rewrites:
+        for op_type in rewrite.root.op_types:
+            by_operator.setdefault(op_type, []).append(rewrite)
+    names, widely_read, changed = ctx.analysis(FreshNames, model), set(), False
+
+    def apply_first(node: ir.Node) -> Sequence[ir.Node] | None:
+        for rewrite in by_operator.get(node.op_type, ()):
+            if not rewrite.root.is_operator_of(node):
+                continue
+            outcome = rewrite_node(rewrite, node, names, model.opset, widely_read)
+            if not outcome.why:
+                ctx.remark("passed", outcome.nodes[-1] if outcome.nodes else "", rewrite.name, outcome.done)
+                ctx.count(rewrite.name)
+                return outcome.nodes
+            if explain:
+                ctx.remark("missed", node, rewrite.name, f"not applied: {outcome.why}")
+        return None
+
+    with gc_paused():
+        for _, graph in model.graphs():
+            for first in graph:
+                waiting, left = [first], _MOST
+                while waiting and left:
+                    made = apply_first(waiting.pop())
+                    if made is not None:
+                        waiting.extend(reversed(made))
+                        left, changed = left - 1, True
+    if changed:
+        model.touch()
+    return changed
+
+
+def rewrite_node(
+    rewrite: Rewrite, node: ir.Node, names: FreshNames, version: int, widely_read: set[int] | None = None
+) -> Outcome:
+    """Rewrite `node`, or leave everything as it was.
+
+    The new results take names, types and placement of those that they replace; other new nodes get fresh names.
+
+    Args:
+        rewrite: The rewrite; the last operator of its pattern is that of `node`.
+        node: The node.
+        names: Names for new nodes and values.
+        version: The version of the default domain that new nodes are written in.
+        widely_read: A set that is kept over many calls; it holds the `id`s of values with many readers.
+    """
+    found = match(rewrite.root, node, set() if widely_read is None else widely_read)
+    if why := found.why or (_call(rewrite.check, found.bound) if rewrite.check else ""):
+        return Outcome(why)
+    op = Replacement(node, names, version)
+    returned = _call(rewrite.replacement, found.bound, op)
+    values = list(returned) if isinstance(returned, Sequence) else [returned]
+    if why := _obstacle(node, values, op):
+        for made in op.nodes:
+            for index in range(len(made.inputs)):
+                made.replace_input_with(index, None)
+        return Outcome(why)
+    done = rewrite.done.format(**{name: (part and part.name) or "" for name, part in found.bound.items()})
+    _splice(found, values, op, names)
+    return Outcome("", op.nodes, done)
+
+
+def _call(function: Callable[..., Any], bound: dict[str, Any], *first: Any) -> Any:
+    return function(*first, **{name: bound[name] for name in _parameters(function)[len(first) :]})
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+def _obstacle(node: ir.Node, values: Sequence[ir.Value | None], op: Replacement) -> str:
+    """Return why `values` cannot stand for the outputs of `node`; empty if they can."""
+    made = {id(output) for new in op.nodes for output in new.outputs}
+    for index, result in enumerate(node.outputs):
+        value = values[index] if index < len(values) else None
+        if value is None and (result.uses() or result.is_graph_output()):
+            return f"its output {index} is read, which the replacement does not compute"
+        # The name of an output of the graph must stay, and an existing value has a name of its own.
+        if id(value) not in made and result.is_graph_output():
+            return "it computes an output of the graph"
+        made.discard(id(value))
+    return ""
+
+
+def _splice(found: Match, values: Sequence[ir.Value | None], op: Replacement, names: FreshNames) -> None:
+    """Put the new nodes in place of the matched ones."""
+    node, graph = op.node, op.node.graph
+    origin = tuple(source for matched in reversed(found.nodes) for source in origin_of(matched))
+    made = {id(output) for new in op.nodes for output in new.outputs}
+    held: set[str | None] = set()
+    for new in op.nodes:  # several may be like one node
+        new.name = None if new.name in held else new.name
+        held.add(new.name)
+    name = None if node.name in held else node.name
+    for result, value in zip(node.outputs, values):
+        if id(value) in made:
+            value.name, result.name = result.name, None  # its node will be gone, and gives the name up
+            value.type = value.type if result.type is None else result.type
+            value.shape = value.shape if result.shape is None else result.shape
+            value.meta.update(result.meta)
+            producer = value.producer()
+            producer.name, name = producer.name or name, None
+    for new in op.nodes:
+        new.meta.update(node.meta)
+        set_origin(new, origin)
+        # Named before they enter the graph, which would give them names that are taken elsewhere in the model.
+        new.name = new.name or names.fresh(f"{origin[-1] if origin else node.op_type}_{new.op_type}")
+        for value in new.outputs:
+            value.name = value.name or names.fresh(f"{new.name}_out")
+        infer_outputs(new, new.version or op.version)
+    for value in op.initializers:
+        graph.register_initializer(value)
+    graph.insert_before(node, op.nodes)
+    for result, value in zip(node.outputs, values):
+        if value is None:
+            continue
+        if result.is_graph_output():
+            for index, output in enumerate(graph.outputs):
+                if output is result:
+                    graph.outputs[index] = value
+        result.replace_all_uses_with(value)
+    for matched in found.nodes:
+        graph.remove(matched, safe=True)

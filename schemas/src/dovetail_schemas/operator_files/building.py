@@ -1,0 +1,106 @@
+"""Functions that build nodes of operators that files define: `operators("acme").scaled_swish(builder, x, beta=2.0)`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, UsageError
+from dovetail.suggestions import did_you_mean
+
+from dovetail_schemas.operator_files.entries import Argument, Entry
+from dovetail_schemas.operator_files.library import OperatorLibrary, library_of
+
+if TYPE_CHECKING:
+    from dovetail.plugin.loader import PluginSet
+
+
+class OperatorFunctions:
+    """A function for every operator of a domain, each with the signature of its entry behind the builder.
+
+    Args:
+        domain: The domain.
+        library: Has its operators.
+    """
+
+    def __init__(self, domain: str, library: OperatorLibrary):
+        self._domain = domain
+        self._made = {
+            name: _function(definition.entry, domain)
+            for (own, name), definition in library.definitions.items()
+            if own == domain
+        }
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_") or name not in self._made:
+            raise AttributeError(f"domain '{self._domain}' has no operator '{name}'{did_you_mean(name, self._made)}")
+        return self._made[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._made)
+
+
+def operators(domain: str, plugins: PluginSet | None = None) -> OperatorFunctions:
+    """The functions that build nodes of the operators of a domain.
+
+    Args:
+        domain: The domain of a file of operators.
+        plugins: Have the files; by default all that are installed.
+
+    Raises:
+        DovetailError: No file defines operators of this domain, or one is at fault.
+    """
+    from dovetail.plugin.loader import load_plugins
+
+    plugins = plugins or load_plugins()
+    plugins.prepare()
+    library = library_of(plugins.registry)
+    if domain not in library.versions:
+        known = ", ".join(sorted(library.versions)) or "none"
+        raise DovetailError(
+            f"no file of operators has the domain '{domain}'{did_you_mean(domain, library.versions)}",
+            f"installed: {known}; another one comes with the distribution that brings it",
+        )
+    return OperatorFunctions(domain, library)
+
+
+def _function(entry: Entry, domain: str) -> Callable[..., Any]:
+    signature = inspect.Signature([_parameter("builder"), *map(_parameter_of, _ordered(entry))])
+
+    def build(*given: Any, **named: Any) -> Any:
+        try:
+            bound = signature.bind(*given, **named)
+        except TypeError as error:
+            raise UsageError(f"{domain}::{entry.name} {error}", f"its signature: {signature}") from None
+        bound.apply_defaults()
+        values = dict(bound.arguments)
+        builder = values.pop("builder")
+        inputs: list[Any] = []
+        for arg in entry.inputs:
+            inputs += values[arg.name] if arg.is_list else [values[arg.name]]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        attributes = {arg.name: values[arg.name] for arg in entry.attributes}
+        return builder.op(entry.name, inputs, attributes, outputs=len(entry.outputs), domain=domain)
+
+    outputs = ", ".join(output.name for output in entry.outputs)
+    build.__name__ = build.__qualname__ = entry.name
+    build.__signature__ = signature
+    build.__doc__ = f"Append {domain}::{entry.name}, defined in {entry.where}, and give {outputs}."
+    return build
+
+
+def _ordered(entry: Entry) -> list[tuple[Argument, bool]]:
+    """The arguments, each with whether it may be left out; those that may come last, as Python wants it."""
+    args = [(arg, arg.has_default or arg.name in entry.optional) for arg in entry.args]
+    return sorted(args, key=lambda pair: pair[1])
+
+
+def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+
+
+def _parameter_of(arg: tuple[Argument, bool]) -> inspect.Parameter:
+    argument, is_optional = arg
+    return _parameter(argument.name, argument.default if is_optional else inspect.Parameter.empty)

@@ -1,0 +1,181 @@
+"""All operators that plugins define: entries by name, with their schemas and decompositions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError
+
+from dovetail_schemas.operator_files.bodies import function_of
+from dovetail_schemas.operator_files.entries import Argument, Entry, OperatorFile
+from dovetail_schemas.operator_files.flattening import flattened
+from dovetail_schemas.operator_files.inference import inference_of, inference_of_body
+from dovetail_schemas.operator_files.reading import read_operators
+from dovetail_schemas.operator_files.schemas import schema_of
+
+if TYPE_CHECKING:
+    import onnx
+    from dovetail.plugin.registry import Registry
+
+    from dovetail_schemas import OperatorFacts
+
+
+Infer = Callable[[Any], None]
+_WAY_OUT = "uninstall one of them, or leave one out with --no-plugin"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What follows from one entry.
+
+    Attributes:
+        entry: The entry.
+        owner: The distribution that brings its file.
+        schema: Its ONNX schema.
+        function: Its decomposition; None without one.
+        infer: How onnx infers its results; None if its file says nothing about them.
+    """
+
+    entry: Entry
+    owner: str
+    schema: onnx.defs.OpSchema
+    function: onnx.FunctionProto | None
+    infer: Infer | None
+
+    def in_domain(self, domain: str, more: tuple[Argument, ...]) -> onnx.defs.OpSchema:
+        """The schema of the same operator in another domain, with further attributes."""
+        entry = replace(self.entry, args=(*self.entry.inputs, *more, *self.entry.attributes))
+        return _with_inference(schema_of(entry, domain, 1), self.infer)
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorLibrary:
+    """Definitions by domain and name.
+
+    Attributes:
+        definitions: The definitions.
+        versions: The version of every domain.
+        facts: What strategies know of the operators, one for each file that says something.
+    """
+
+    definitions: dict[tuple[str, str], Definition] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    facts: list[OperatorFacts] = field(default_factory=list)
+
+    def enter(self, file: OperatorFile, owner: str) -> None:
+        """Add the operators of a file.
+
+        Raises:
+            DovetailError: Another distribution defines one of them, or an entry is at fault.
+        """
+        made = defined(file)
+        if file.facts is not None:
+            self.facts.append(file.facts)
+        self.versions[file.domain] = max(file.version, self.versions.get(file.domain, 1))
+        for entry, schema, function, infer in made:
+            key = file.domain, entry.name
+            other = self.definitions.get(key)
+            if other is not None:
+                raise DovetailError(
+                    f"operator '{file.domain}::{entry.name}' is defined by {other.owner} ({other.entry.where}) and by "
+                    f"{owner} ({entry.where})",
+                    _WAY_OUT,
+                )
+            self.definitions[key] = Definition(entry, owner, schema, function, infer)
+
+    def get(self, domain: str, name: str) -> Definition | None:
+        """The definition of an operator; None if no file has it."""
+        return self.definitions.get((domain, name))
+
+
+def defined(
+    file: OperatorFile,
+) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.FunctionProto | None, Infer | None]]:
+    """Schema, decomposition and inference of every entry of a file.
+
+    Raises:
+        DovetailError: One cannot be made; all problems are named, a line each.
+    """
+    made, problems = [], []
+    functions = _functions(file, problems)
+    for entry in file.entries.values():
+        lists = [arg.name for arg in entry.inputs[:-1] if arg.is_list]
+        if lists:
+            problems.append(
+                f"{entry.where}: '{entry.name}': only the last input may be a list, and '{lists[0]}' is one"
+            )
+            continue
+        function = functions.get((file.domain, entry.name))
+        if entry.body and function is None:
+            continue
+        try:
+            infer = inference_of(entry, file) or (inference_of_body(entry, function) if function else None)
+        except ValueError as error:
+            problems.append(f"{entry.where}: '{entry.name}': {error}")
+            continue
+        made.append((entry, _with_inference(schema_of(entry, file.domain, file.version), infer), function, infer))
+    if problems:
+        raise DovetailError("\n  ".join(problems), "correct the file; every line above names a place in it")
+    return made
+
+
+def _with_inference(schema: onnx.defs.OpSchema, infer: Infer | None) -> onnx.defs.OpSchema:
+    if infer is not None:
+        schema.set_type_and_shape_inference_function(infer)
+    return schema
+
+
+def _functions(file: OperatorFile, problems: list[str]) -> dict[tuple[str, str], onnx.FunctionProto]:
+    """The decompositions of a file, none of which calls another one."""
+    found: dict[tuple[str, str], onnx.FunctionProto] = {}
+    for entry in file.entries.values():
+        if entry.body:
+            try:
+                found[file.domain, entry.name] = function_of(entry, file)
+            except ValueError as error:
+                problems.append(f"{entry.where}: '{entry.name}': {error}")
+    flat: dict[tuple[str, str], onnx.FunctionProto] = {}
+    for key, function in found.items():
+        try:
+            flat[key] = flattened(function, found)
+        except ValueError as error:
+            entry = file.entries[key[1]]
+            problems.append(f"{entry.where}: '{entry.name}': {error}")
+    return flat
+
+
+def library_of(registry: Registry) -> OperatorLibrary:
+    """The operators of everything that is registered.
+
+    Raises:
+        DovetailError: A file is at fault, or two distributions define one operator.
+    """
+    return _library(tuple((entry.name, entry.target, entry.owner) for entry in registry.operators.entries), registry)
+
+
+class _Ignored:
+    """A registry in a cache key: what is registered decides, and not which object says so."""
+
+    def __init__(self, registry: Registry):
+        self.registry = registry
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ignored)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=8)
+def _read(entries: tuple[tuple[str, str, str], ...], ignored: _Ignored) -> OperatorLibrary:
+    library = OperatorLibrary()
+    for name, _, owner in entries:
+        library.enter(read_operators(ignored.registry.operators[name], name), owner)
+    return library
+
+
+def _library(entries: tuple[tuple[str, str, str], ...], registry: Registry) -> OperatorLibrary:
+    return _read(entries, _Ignored(registry))

@@ -1,0 +1,94 @@
+"""What operator files add to models: schemas before one is opened, and decompositions as functions of it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from dovetail_schemas.operator_files.library import OperatorLibrary, library_of
+from dovetail_schemas.operator_files.schemas import attribute_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import onnx
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.plugin.registry import Registry
+
+
+def register_schemas(registry: Registry) -> None:
+    """Register the schemas of all operator files with onnx, whose checks and inference are then those of the model.
+
+    onnx has one table in a process; a schema there that another set of plugins brought is replaced.
+
+    Raises:
+        DovetailError: A file is at fault, or two distributions define one operator.
+    """
+    if len(registry.operators):
+        register(definition.schema for definition in library_of(registry).definitions.values())
+
+
+def register(schemas: Iterable[onnx.defs.OpSchema]) -> None:
+    """Register schemas with onnx; one that differs from what is there replaces it."""
+    import onnx
+    from dovetail_onnx.signatures import find
+
+    schemas = list(schemas)
+    if not all(onnx.defs.has(schema.name, schema.since_version, schema.domain) for schema in schemas):
+        # onnx's reference takes its own list of schemas when it is imported, and fails if two domains share a name.
+        importlib.import_module("onnx.reference.op_run")
+    changed = False
+    for schema in schemas:
+        if onnx.defs.has(schema.name, schema.since_version, schema.domain):
+            known = onnx.defs.get_schema(schema.name, schema.since_version, schema.domain)
+            if known.doc == schema.doc and _ports(known) == _ports(schema):
+                continue
+            onnx.defs.deregister_schema(schema.name, known.since_version, schema.domain)
+        onnx.defs.register_schema(schema)
+        changed = True
+    if changed:
+        find.cache_clear()
+
+
+def add_functions(model: Model, registry: Registry) -> None:
+    """Give a model the decompositions of the operators that it uses, as local functions: so it runs everywhere."""
+    if not len(registry.operators):
+        return
+    library = library_of(registry)
+    built = not model.untouched or model.unbuilt is None
+    nodes = model.nodes() if built else model.unbuilt.nodes()
+    used = {(node.domain, node.op_type) for node in nodes} & library.definitions.keys()
+    wanted = sorted(key for key in used if library.definitions[key].function is not None)
+    if not wanted or built and all((*key, "") in model.ir.functions for key in wanted):
+        return
+    import onnx_ir as ir
+
+    for node in model.nodes():
+        _complete(node, library)
+    functions, imports = model.ir.functions, model.ir.opset_imports
+    for domain, name in wanted:
+        if (domain, name, "") in functions:
+            continue  # a model may bring its own
+        function = library.definitions[domain, name].function
+        made = functions[domain, name, ""] = ir.serde.deserialize_function(function)
+        for node in made:
+            _complete(node, library)
+        for imported in function.opset_import:
+            imports.setdefault(imported.domain, imported.version)
+    model.touch()
+
+
+def _complete(node: ir.Node, library: OperatorLibrary) -> None:
+    """Write out the attributes that a node leaves to their defaults: onnx's inliner would lose them."""
+    import onnx_ir as ir
+
+    definition = library.get(node.domain, node.op_type)
+    for arg in definition.entry.attributes if definition is not None else ():
+        if arg.has_default and arg.name not in node.attributes:
+            node.attributes[arg.name] = ir.serde.deserialize_attribute(attribute_of(arg, arg.default))
+
+
+def _ports(schema: object) -> tuple[object, ...]:
+    attributes = sorted(schema.attributes)
+    return [port.name for port in schema.inputs], [port.name for port in schema.outputs], attributes
