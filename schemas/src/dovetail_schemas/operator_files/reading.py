@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
 
-from dovetail_schemas import parse_operator_facts
 from dovetail_schemas.errors import SchemaError, near_miss
+from dovetail_schemas.operator_facts import parse_operator_facts
 from dovetail_schemas.operator_files.checks import entry_problems, gradient_problems
 from dovetail_schemas.operator_files.entries import Call, Candidates, Entry, InferMeta, Kernel, OperatorFile
 from dovetail_schemas.operator_files.signatures import (
