@@ -71,7 +71,6 @@ def test_saving_a_model_needs_a_front_end(core):
     "call",
     [
         "dovetail.load('out')",
-        "dovetail.compile(MODEL, 'host', plan='plan.yaml')",
         "dovetail.explain('plan.yaml')",
         "Plan.load('plan.yaml')",
         "Plan().save('plan.yaml')",

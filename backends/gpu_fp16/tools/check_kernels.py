@@ -14,7 +14,9 @@ from pathlib import Path
 
 from dovetail_schemas import Backend, load_backend
 
-SCHEMAS = Path(__file__).parents[3] / "schemas" / "src" / "dovetail_schemas"
+ROOT = Path(__file__).parents[3]
+FILE = ROOT / "backends" / "gpu_fp16" / "src" / "dovetail_gpu_fp16" / "gpu_fp16.yaml"
+POLICIES = ROOT / "schemas" / "src" / "dovetail_schemas" / "policies"
 SECTION = "## Operators implemented by CUDAExecutionProvider"
 FLOATS = {"tensor(float16)": "float16", "tensor(float)": "float32", "tensor(double)": "float64"}
 # Accepted without a kernel: ONNX Runtime computes the function body or folds the node.
@@ -41,9 +43,9 @@ def main() -> int:
     """Print what differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("list", type=Path)
-    parser.add_argument("file", type=Path, nargs="?", default=SCHEMAS / "backends" / "gpu_fp16.yaml")
+    parser.add_argument("file", type=Path, nargs="?", default=FILE)
     options = parser.parse_args()
-    policies = lambda kind, name: SCHEMAS / "policies" / f"{name}.yaml" if kind == "policy" else None  # noqa: E731
+    policies = lambda kind, name: POLICIES / f"{name}.yaml" if kind == "policy" else None  # noqa: E731
     found = differences(kernels(options.list.read_text()), load_backend(options.file, policies))
     print("\n".join(found) or "nothing differs")
     return int(bool(found))

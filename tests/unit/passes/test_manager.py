@@ -63,7 +63,7 @@ class Hooks:
         self.calls = []
         self.plugins = []
 
-    def call(self, hook, **arguments):
+    def call(self, hook, *_, **arguments):
         self.calls.append((hook, arguments["pass_"].name))
 
 

@@ -104,14 +104,14 @@ def test_a_plugin_may_refuse_a_request(load):
         plugins.configure(Pipeline(), Request())
 
 
-def test_calls_nest(install, plugin):
+def test_hooks_run_in_the_order_of_names(install, plugin):
     for name in ("acme", "brick"):
         body = f"model.append('{name}')"
         install(name, {name: f"{name}_plugin"}, {f"{name}_plugin.py": plugin(before_pass=body, after_pass=body)})
     plugins, order = load_plugins(strict=True), []
     plugins.call("before_pass", pass_=Other(), model=order)
     plugins.call("after_pass", pass_=Other(), model=order, result=None)
-    assert order == ["acme", "brick", "brick", "acme"]
+    assert order == ["acme", "brick", "acme", "brick"]
 
 
 def test_a_plugin_of_the_program_itself():

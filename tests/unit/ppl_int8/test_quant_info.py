@@ -29,7 +29,7 @@ def digits(tmp_path_factory):
 
 
 def test_the_operators_are_those_of_ppq_for_ppl_cuda_int8():
-    backend = load_backend(ROOT / "schemas" / "src" / "dovetail_schemas" / "backends" / "ppl_int8.yaml")
+    backend = load_backend(ROOT / "backends" / "ppl_int8" / "src" / "dovetail_ppl_int8" / "ppl_int8.yaml")
     known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
     assert {operator for operator in known if backend.lists("", operator)} == set(OPERATORS)
 

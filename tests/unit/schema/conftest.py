@@ -29,6 +29,14 @@ def backend_file():
     return lambda name: REPOSITORY / f"backends/{name}/src/dovetail_{name}/{name}.yaml"
 
 
+@pytest.fixture(scope="session")
+def shipped() -> list[Path]:
+    """The backend files that are shipped."""
+    return sorted(
+        path for path in REPOSITORY.glob("backends/*/src/*/*.yaml") if path.stem not in ("conformance", "latency")
+    )
+
+
 @pytest.fixture
 def recorded() -> Path:
     """Recorded answers of other systems."""

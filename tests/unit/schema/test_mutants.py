@@ -46,10 +46,10 @@ def validator(repository):
 
 
 @pytest.fixture(scope="module")
-def sound(repository):
+def sound(repository, shipped):
     """Sound files: those that are shipped, that of a vendor, and drafts that use every key."""
     files = (
-        *repository.glob("backends/*/src/*/*.yaml"),
+        *shipped,
         *repository.glob("tests/example_vendor/src/*/*.backend.yaml"),
         *repository.glob("tests/unit/schema/data/*.yaml"),
     )
@@ -73,9 +73,9 @@ def read(repository):
     package, data = repository / "schemas/src/dovetail_schemas", repository / "tests/unit/schema/data"
 
     def find(kind, name):
-        folders = (package / "policies",) if kind == "policy" else (package / "backends", data)
-        files = (folder / f"{name.replace('-', '_')}.yaml" for folder in folders)
-        return next((file for file in files if file.is_file()), None)
+        own = repository.glob(f"backends/*/src/*/{'policies/' * (kind == 'policy')}{name.replace('-', '_')}.yaml")
+        shared = (package / "policies" if kind == "policy" else data) / f"{name.replace('-', '_')}.yaml"
+        return next((file for file in (shared, *own) if file.is_file()), None)
 
     def read_file(path):
         tree = load_tree(path)

@@ -10,7 +10,7 @@ from dovetail.cli.common import PlainCommand, no_arguments, plugins_of
 from dovetail.cli.output import columns, print_json
 
 if TYPE_CHECKING:
-    from dovetail.plugin.loader import PluginRecord
+    from dovetail.plugin.discovery import PluginRecord
     from dovetail.plugin.registry import Registry
 
 

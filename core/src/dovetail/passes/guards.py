@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -46,20 +47,25 @@ def _difference(what: str, before: list[str], after: list[str]) -> str:
     return f"the graph's {what}s are {after}, and were {before}"
 
 
-def call_hook(plugins: PluginSet | None, hook: str, model: Model, **arguments: object) -> None:
-    """Call a hook that observes a model, and check that it did not change it.
+def observe(plugins: PluginSet, own: Callable[..., None], *, model: Model, **arguments: object) -> None:
+    """Call a hook that observes a model, and check that no plugin changed it.
+
+    Args:
+        plugins: The plugins.
+        own: Takes part in the call, and names the hook.
+        model: The model.
+        arguments: The other arguments of the hook.
 
     Raises:
         DovetailError: A plugin changed the model.
     """
-    if plugins is None:
-        return
+    hook = own.__name__
     titles = [record for record in plugins.plugins if hook in record.hooks and record.status == "ok"]
     if not titles:
-        plugins.call(hook, model=model, **arguments)
+        plugins.call(hook, own, model=model, **arguments)
         return
     before, untouched = _state(model), model.untouched
-    plugins.call(hook, model=model, **arguments)
+    plugins.call(hook, own, model=model, **arguments)
     # If the hook built the graph of an untouched model, only counts can be compared.
     if (_state(model) != before) if model.untouched == untouched else (_numbers(model) != before[-1]):
         names = " or ".join(sorted({record.distribution for record in titles}))

@@ -13,9 +13,8 @@ from dovetail.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes.result import Result
-
-__all__ = ["ALL", "Instrumentation", "Progress"]
+    from dovetail.passes.base import Pass
+    from dovetail.passes.result import PassResult, Result
 
 ALL = "all"
 
@@ -64,8 +63,35 @@ class Instrumentation:
             if name not in names and (name != ALL or name == self.stop_after):
                 raise UsageError(f"the pipeline has no pass {name!r}{did_you_mean(name, names)}")
 
-    def print(self, when: str, name: str, model: Model) -> None:
-        """Print the model under a heading."""
-        out = self.out or sys.stderr
-        out.write(f"// ----- {when} {name} -----\n{str(model).rstrip()}\n")
+
+class Printer:
+    """Prints the model as an instrumentation says; its methods take part in the calls of the hooks of these names.
+
+    Attributes:
+        where: The region that a nested pipeline is in, for headings; empty in the whole model.
+    """
+
+    def __init__(self, watch: Instrumentation):
+        self._watch = watch
+        self.where = ""
+
+    def before_pass(self, pass_: Pass, model: Model) -> None:
+        """Print the model before a pass, where that is asked for."""
+        if {pass_.name, ALL} & set(self._watch.print_before):
+            self._print("before", pass_, model)
+
+    def after_pass(self, pass_: Pass, model: Model, result: PassResult) -> None:
+        """Print the model after a pass, where that is asked for."""
+        watch = self._watch
+        if {pass_.name, ALL} & set(watch.print_after) or (watch.print_on_change and result.changed):
+            self._print("after", pass_, model)
+
+    def pass_failed(self, pass_: Pass, model: Model) -> None:
+        """Print what a failing pass left, where that is asked for."""
+        if self._watch.print_on_failure:
+            self._print("failed in", pass_, model)
+
+    def _print(self, when: str, pass_: Pass, model: Model) -> None:
+        out = self._watch.out or sys.stderr
+        out.write(f"// ----- {when} {pass_}{self.where} -----\n{str(model).rstrip()}\n")
         out.flush()

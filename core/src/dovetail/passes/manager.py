@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.frontends import give_dialect
 from dovetail.passes.base import Pass
-from dovetail.passes.guards import Interface, call_hook
-from dovetail.passes.instrumentation import ALL, Instrumentation
+from dovetail.passes.guards import Interface, observe
+from dovetail.passes.instrumentation import Instrumentation, Printer
 from dovetail.passes.nested import check_anchors, regions_under
 from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
 from dovetail.passes.steps import Fixpoint, Nested, Step, passes_in
 from dovetail.planning.remark import Remark
 from dovetail.plugin.isolation import described, foreign_output
+from dovetail.plugin.loader import PluginSet
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -44,10 +45,11 @@ class Manager:
         self._pipeline = pipeline
         self._ctx = context
         self._watch = instrumentation or Instrumentation()
+        self._printer = Printer(self._watch)
+        self._plugins = context.plugins or PluginSet()
         self._stopped_after = ""
         self._position = 0
         self._handed_on = False
-        self._where = ""  # of the region that a nested pipeline is in, for messages
 
     def run(self, model: Model, start: int = 0, stop: int | None = None) -> Result:
         """Run the steps from `start` to `stop` over `model`, in place.
@@ -131,12 +133,12 @@ class Manager:
 
     def _region(self, nested: Nested, region: Any, regions: Regions) -> PassResult:
         model, part = self._model, regions.take(region)
-        where = self._where = f" in region {region.index} of {nested.backend}"
+        where = self._printer.where = f" in region {region.index} of {nested.backend}"
         self._model = self._ctx.model = part
         try:
             result = PassResult.of(f"region {region.index}", self._steps(nested.steps))
         finally:
-            self._model, self._ctx.model, self._where = model, model, ""
+            self._model, self._ctx.model, self._printer.where = model, model, ""
         if result.changed:
             try:
                 regions.put_back(region, part)
@@ -167,9 +169,7 @@ class Manager:
         watch, ctx, model = self._watch, self._ctx, self._model
         result = PassResult(pass_.name)
         first_remark = len(ctx.remarks)
-        if {pass_.name, ALL} & set(watch.print_before):
-            watch.print("before", f"{pass_}{self._where}", model)
-        self._hook("before_pass", pass_)
+        observe(self._plugins, self._printer.before_pass, pass_=pass_, model=model)
         ctx.current_pass, ctx.counts = pass_.name, result.counts
         interface = Interface(model)
         start, revision = time.perf_counter(), model.revision
@@ -202,9 +202,7 @@ class Manager:
                 raise self._failure(pass_, error, invalid=True) from error
             result.verify_seconds = time.perf_counter() - start
         result.remarks = ctx.remarks[first_remark:]
-        self._hook("after_pass", pass_, result=result)
-        if {pass_.name, ALL} & set(watch.print_after) or (watch.print_on_change and result.changed):
-            watch.print("after", f"{pass_}{self._where}", model)
+        observe(self._plugins, self._printer.after_pass, pass_=pass_, model=model, result=result)
         if pass_.name == watch.stop_after:
             self._stopped_after = pass_.name
         return result
@@ -213,9 +211,6 @@ class Manager:
         """Return the distribution that registered a pass; the module of an unregistered one."""
         table = self._ctx.registry.pass_
         return table.entry(pass_.name).owner if pass_.name in table else type(pass_).__module__
-
-    def _hook(self, hook: str, pass_: Pass, **arguments: object) -> None:
-        call_hook(self._ctx.plugins, hook, self._model, pass_=pass_, **arguments)
 
     def _failure(
         self, pass_: Pass, error: BaseException, invalid: bool = False, judge_source: bool = True
@@ -228,9 +223,8 @@ class Manager:
             invalid: It returned normally and left an invalid model.
             judge_source: The source model may be at fault, and is checked.
         """
-        if self._watch.print_on_failure:
-            self._watch.print("failed in", f"{pass_}{self._where}", self._model)
-        self._hook("pass_failed", pass_, error=error)
+        observe(self._plugins, self._printer.pass_failed, pass_=pass_, model=self._model, error=error)
+        where = self._printer.where
         if isinstance(error, DovetailError) and not invalid:
             return error
         if isinstance(error, OSError) and error.errno in _NO_SPACE:
@@ -241,12 +235,12 @@ class Manager:
         what = f"left an invalid model: {error}" if invalid else f"failed: {described(error)}"
         if judge_source and self._source is not None and (fault := self._source.fault()):
             message = f"{self._source.name}: the model is not correct: {fault}"
-            return DovetailError(message, f"found because pass {pass_.name!r}{self._where} {what}")
+            return DovetailError(message, f"found because pass {pass_.name!r}{where} {what}")
         hint = "this is a defect of the pass, not of the model"
         if self._watch.reproducer:
             path, weights = self._watch.reproducer, self._watch.reproducer_weights
             hint += f"; {describe_saved(path, self._source, self._pipeline, self._ctx, what, weights)}"
-        return DovetailError(f"pass {pass_.name!r} of {owner}{self._where} {what}", hint)
+        return DovetailError(f"pass {pass_.name!r} of {owner}{where} {what}", hint)
 
 
 class _Verified:

@@ -27,6 +27,7 @@ from dovetail.plugin.backend import (
     Source as Source,
 )
 from dovetail.plugin.commands import Command as Command
+from dovetail.plugin.discovery import PluginRecord as PluginRecord
 from dovetail.plugin.emitter import (
     Artifact as Artifact,
     Call as Call,
@@ -54,11 +55,7 @@ from dovetail.plugin.frontend import (
 from dovetail.plugin.hookspecs import API_VERSION as API_VERSION, hookimpl as hookimpl, hookspec as hookspec
 from dovetail.plugin.isolation import PluginWarning as PluginWarning
 from dovetail.plugin.kernel import DeviceMemory as DeviceMemory, Kernel as Kernel
-from dovetail.plugin.loader import (
-    PluginRecord as PluginRecord,
-    PluginSet as PluginSet,
-    load_plugins as load_plugins,
-)
+from dovetail.plugin.loader import PluginSet as PluginSet, load_plugins as load_plugins
 from dovetail.plugin.options import (
     Asked as Asked,
     CompileJob as CompileJob,
