@@ -44,9 +44,10 @@ def run(args: argparse.Namespace) -> int:
     goals = goals_of(args)
     from dovetail_verify.functions import bisect
 
+    existing(args.model)
     with Progress() as progress:
         ranking = bisect(
-            cast("Path", existing(args.model)),
+            args.model,
             **request_of(args),
             **option_keywords(args),
             **goals,
