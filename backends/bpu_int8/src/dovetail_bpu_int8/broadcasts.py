@@ -23,7 +23,7 @@ def broadcast_first_axis(node: ir.Node) -> bool | None:
     if flags is None:
         return None
     operands = [extents_of(value) for value in node.inputs if value is not None]
-    numbers = [all(extent == 1 for extent in extents) for extents in operands]
+    numbers = [extents is not None and all(extent == 1 for extent in extents) for extents in operands]
     return any(axes[0] for axes, number in zip(flags, numbers, strict=True) if axes and not number)
 
 
@@ -64,8 +64,9 @@ def listed_broadcast(node: ir.Node) -> bool | None:
 def _broadcast(node: ir.Node) -> list[list[bool]] | None:
     """For every operand, whether it is broadcast, axis by axis of the result."""
     after = extents_of(node.outputs[0])
-    operands = [extents_of(value) for value in node.inputs if value is not None]
-    if after is None or any(extents is None or len(extents) > len(after) for extents in operands):
+    read = [value for value in node.inputs if value is not None]
+    operands = [extents for value in read if (extents := extents_of(value)) is not None]
+    if after is None or len(operands) < len(read) or any(len(extents) > len(after) for extents in operands):
         return None
     padded = [[1] * (len(after) - len(extents)) + extents for extents in operands]
     return [[one == 1 and other != 1 for one, other in zip(extents, after, strict=True)] for extents in padded]

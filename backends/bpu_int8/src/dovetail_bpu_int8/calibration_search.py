@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.driver import Driver
 from dovetail.passes import Context
@@ -15,6 +15,7 @@ from dovetail.planning.remark import Remark
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.passes import Request
+    from dovetail.planning.observers import ObserverChoice
     from dovetail.plugin import CompileJob
     from dovetail_verify.compare import Run
 
@@ -55,12 +56,12 @@ def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
     found: dict[str, float] = {}
     requests: dict[str, Request] = {}
     original = Remembered(reference(job.original, job.ctx))
-    compare_observers(job.ctx, [_choice(_with(job.request, options)).observer for options in CANDIDATES])
+    compare_observers(job.ctx, [_observer(_with(job.request, options)) for options in CANDIDATES])
     for number, options in enumerate(CANDIDATES, start=1):
         if job.progress:
             job.progress("choose an observer", number, len(CANDIDATES))
         request = _with(job.request, options)
-        name = str(_choice(request).observer)
+        name = str(_observer(request))
         cosine = _cosine(job, _with(request, _FLOATS), original)
         if cosine is None:
             return job.request, {}
@@ -82,6 +83,11 @@ def remark_of(compiled: CompiledModel, found: dict[str, float]) -> None:
 
 def _choice(request: Request) -> BackendChoice | None:
     return next((one for one in request.backends if one.name == _BACKEND), None)
+
+
+def _observer(request: Request) -> ObserverChoice:
+    """The observer that one of the candidates has chosen."""
+    return cast("ObserverChoice", cast("BackendChoice", _choice(request)).observer)
 
 
 def _with(request: Request, options: dict[str, str]) -> Request:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import input_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -25,7 +27,7 @@ def in_gelu(node: ir.Node) -> bool:
     if add is None or add.op_type != "Add" or not any(_number(value) == 1 for value in add.inputs):
         return False
     product = _only_reader(add)
-    scaled = node.inputs[0].producer()
+    scaled = input_of(node, 0).producer()
     if product is None or product.op_type != "Mul" or scaled is None or scaled.op_type not in ("Div", "Mul"):
         return False
     root = _number(scaled.inputs[1])

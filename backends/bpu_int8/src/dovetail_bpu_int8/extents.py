@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 def extents_of(value: ir.Value | None) -> list[int] | None:
     """The extents of a value; None if there is no value, or one of them is not known before run time."""
-    if value is None or value.shape is None or not all(isinstance(extent, int) for extent in value.shape):
-        return None
-    return list(value.shape)
+    shape = None if value is None else value.shape
+    return list(shape.numpy()) if shape is not None and all(isinstance(extent, int) for extent in shape) else None
 
 
 def all_extents(node: ir.Node) -> list[list[int]] | None:
     """The extents of the floats that a node reads and gives, without constants; None if one is not known."""
     read = [value for value in node.inputs if value is not None and value.const_value is None]
-    shapes = [extents_of(value) for value in (*read, *node.outputs) if _holds_floats(value)]
-    return None if any(shape is None for shape in shapes) else shapes
+    floats = [value for value in (*read, *node.outputs) if _holds_floats(value)]
+    shapes = [shape for value in floats if (shape := extents_of(value)) is not None]
+    return shapes if len(shapes) == len(floats) else None
 
 
 def product(extents: Sequence[int]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from dovetail.ir.required import input_of
 
 from dovetail_bpu_int8.extents import all_extents, extents_of, product
 
@@ -109,8 +110,8 @@ def image_width(node: ir.Node) -> int | None:
 
 def same_ranks(node: ir.Node) -> bool | None:
     """Whether all inputs have as many axes."""
-    shapes = [None if value is None else value.shape for value in node.inputs]
-    return None if any(shape is None for shape in shapes) else len({len(shape) for shape in shapes}) == 1
+    shapes = [value.shape for value in node.inputs if value is not None and value.shape is not None]
+    return None if len(shapes) < len(node.inputs) else len(set(map(len, shapes))) == 1
 
 
 def largest_matrix_extent(node: ir.Node) -> int | None:
@@ -134,8 +135,8 @@ def changed_extents(node: ir.Node) -> int | None:
 def indivisible_parts(node: ir.Node) -> int | None:
     """How many parts of a Split have an extent of which that of the whole is no multiple."""
     before = extents_of(node.inputs[0])
-    parts = [extents_of(value) for value in node.outputs]
-    if before is None or any(part is None or len(part) != len(before) for part in parts):
+    parts = [part for value in node.outputs if (part := extents_of(value)) is not None]
+    if before is None or len(parts) < len(node.outputs) or any(len(part) != len(before) for part in parts):
         return None
     return sum(any(whole % max(extent, 1) for whole, extent in zip(before, part, strict=True)) for part in parts)
 
@@ -149,7 +150,7 @@ def only_gemms_read(node: ir.Node) -> bool:
 
 def output_layout(node: ir.Node) -> bool:
     """Whether a Transpose to channels last gives an output of the model, of what a convolution computes."""
-    value, before = node.outputs[0], node.inputs[0].producer()
+    value, before = node.outputs[0], input_of(node, 0).producer()
     if node.op_type != "Transpose" or tuple(node.attributes.get_ints("perm", ())) != _CHANNELS_LAST:
         return False
     return value.is_graph_output() and not value.uses() and before is not None and before.op_type in _CONVOLUTIONS
@@ -168,7 +169,7 @@ def _image(node: ir.Node) -> tuple[int, int, int] | None:
     read = extents_of(node.inputs[0])
     if read is None:
         return None
-    before = node.inputs[0].producer()
+    before = input_of(node, 0).producer()
     if before is not None and before.op_type in _FLATTENING:
         image = extents_of(before.inputs[0])
         if image is not None and len(image) == 4 and image[0] == read[0]:
@@ -177,10 +178,13 @@ def _image(node: ir.Node) -> tuple[int, int, int] | None:
 
 
 def _largest(values: Iterable[ir.Value | None], part: slice) -> int | None:
-    shapes = [extents_of(value) for value in values]
-    if any(shape is None for shape in shapes):
-        return None
-    return max((extent for shape in shapes for extent in shape[part]), default=1)
+    extents: list[int] = []
+    for value in values:
+        shape = extents_of(value)
+        if shape is None:
+            return None
+        extents += shape[part]
+    return max(extents, default=1)
 
 
 def _constant(value: ir.Value | None) -> np.ndarray | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError, GoalError, UsageError
 from dovetail.passes import Context
@@ -14,6 +14,7 @@ from dovetail.text import pluralize
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
     from dovetail.plugin import CompileJob, Proceed
+    from dovetail_verify.compare import Verification
     from dovetail_verify.layers import Layer
 
 
@@ -40,7 +41,7 @@ def checked_goal(given: object) -> float | None:
     if given is None or given is False:
         return None
     try:
-        goal = GOAL if given is True else float(given)
+        goal = GOAL if given is True else float(cast("float | str", given))
     except (TypeError, ValueError):
         goal = -1.0
     if not 0 < goal <= 1:
@@ -139,7 +140,8 @@ def _worst_cosine(compiled: CompiledModel) -> float:
     Raises:
         DovetailError: There is none.
     """
-    outputs = compiled.verification.outputs if compiled.verification is not None else ()
+    verification = cast("Verification | None", compiled.verification)
+    outputs = verification.outputs if verification is not None else ()
     found = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
     if not found:
         raise DovetailError("--ladder: the model has no float output to measure", "choose nodes with --int16")

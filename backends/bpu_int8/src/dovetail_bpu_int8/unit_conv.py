@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import onnx_ir as ir
 from dovetail.ir.editing import insert_beside
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import shape_of
 from dovetail.plugin import DovetailError, Editor
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def why_no_unit_conv(node: ir.Node, side: str) -> str:
     """Why no unit convolution can stand on a side of a node; empty if one can."""
     value = _value(node, side)
     shape = None if value is None else value.shape
-    if shape is None or len(shape) != 4 or not isinstance(shape[1], int):
+    if value is None or shape is None or len(shape) != 4 or not isinstance(shape[1], int):
         found = "an unknown shape" if shape is None else f"shape {shape}"
         return f"has {found}; a convolution takes images, N C H W, with a known number of channels"
     return "" if value.dtype == ir.DataType.FLOAT else "holds no floats"
@@ -42,16 +43,17 @@ class UnitConv(Editor):
         Raises:
             DovetailError: There is no float image with a known number of channels on that side.
         """
-        value = _value(node, side)
-        if why := why_no_unit_conv(node, side):
+        value, why = _value(node, side), why_no_unit_conv(node, side)
+        if value is None or why:
             where = f"bpu-unit-conv {side} '{node.name}': '{'' if value is None else value.name}'"
             raise DovetailError(f"{where} {why}", "name a node that computes images of floats, or the other side")
-        shape = value.shape
+        shape = shape_of(value)
+        channels = cast("int", shape[1])
         names = ctx.analysis(FreshNames, model)
-        weight = self._weight(model, names.fresh(f"{value.name}_unit"), shape[1])
+        weight = self._weight(model, names.fresh(f"{value.name}_unit"), channels)
 
         def convolution(read: ir.Value) -> ir.Node:
-            made = ir.node("Conv", [read, weight], {"group": shape[1]}, name=names.fresh(f"{node.name}_unit"))
+            made = ir.node("Conv", [read, weight], {"group": channels}, name=names.fresh(f"{node.name}_unit"))
             made.outputs[0].name = names.fresh(f"{value.name}_same")
             made.outputs[0].type, made.outputs[0].shape = value.type, shape
             return made
@@ -59,7 +61,7 @@ class UnitConv(Editor):
         return [insert_beside(node, side, convolution)]
 
     def _weight(self, model: Model, name: str, channels: int) -> ir.Value:
-        kernel = ir.tensor(np.ones((channels, 1, 1, 1), np.float32), name=name)
+        kernel = ir.Tensor(np.ones((channels, 1, 1, 1), np.float32), name=name)
         weight = ir.Value(name=name, type=ir.TensorType(kernel.dtype), shape=kernel.shape, const_value=kernel)
         model.graph.register_initializer(weight)
         return weight

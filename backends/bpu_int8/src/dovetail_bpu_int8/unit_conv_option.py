@@ -97,7 +97,7 @@ class UnitConvs:
 
     def keep(self, places: Sequence[Place], backend: str) -> None:
         """Keep what the places of one round bring."""
-        notes: dict[str, str] = {}
+        notes: dict[str | None, str] = {}
         for place in places:
             names = ", ".join(f"'{node.name}'" for node in place.brought[:_NAMED])
             more = ", ..." if len(place.brought) > _NAMED else ""

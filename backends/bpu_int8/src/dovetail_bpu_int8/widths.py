@@ -96,8 +96,8 @@ class _Narrowing:
         key = (id(claim.ports), f"{width};{chosen}")
         if key not in self._known:
             # The ports are kept beside the answer: otherwise others could get their id.
-            after = {port: _narrowed(formats, widths.get(port, width)) for port, formats in claim.ports.items()}
-            self._known[key] = claim.ports, after
+            ports = claim.ports.items()
+            self._known[key] = claim.ports, {port: _narrowed(held, widths.get(port, width)) for port, held in ports}
         before, after = self._known[key]
         return claim if after == before else replace(claim, ports=after)
 
@@ -159,7 +159,7 @@ class _Widths:
         self._view, self._claims, self._wishes, self._quiet = view, claims, wishes, quiet
         self._signatures = Signatures(view.model.ir.opset_imports)
         self._narrowing = _Narrowing()
-        self._back: dict[str, None] = {}
+        self._back: dict[str | None, None] = {}
         self._halves = {id(claim.node) for claim in claims if self._is_half(claim)}
         self._slots: dict[int, list[_Slot]] = {}
         self._tie([*pinned, *claims])
@@ -251,13 +251,14 @@ class _Widths:
     def _remark(self, claim: Claim, slots: Sequence[_Slot]) -> None:
         wide = [slot for slot in slots if slot.root in self._wide]
         if wide:
-            asked = next((slot for slot in wide if slot.wish is not None), None)
+            asked = next((slot.wish for slot in wide if slot.wish is not None), None)
             ports = ", ".join(slot.port for slot in wide)
             first = self._wide[wide[0].root]
+            because: tuple[ir.Node, ...] = ()
             if asked is not None:
-                why, because = f"{ports} in {WIDE}, as {asked.wish.asked} says", ()
+                why = f"{ports} in {WIDE}, as {asked.asked} says"
             elif first.claim.node is claim.node:
-                why, because = f"{ports} in {WIDE}, {claim.because}", ()
+                why = f"{ports} in {WIDE}, {claim.because}"
             else:
                 why = f"{ports} in {WIDE} with '{first.claim.node.name}', which holds the same values"
                 because = (first.claim.node,)

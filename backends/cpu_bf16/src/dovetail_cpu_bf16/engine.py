@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.plugin import Availability, Engine, Reads, RegionModel
 from dovetail_runtime.serialise import source_of
@@ -49,17 +49,14 @@ class OpenVinoCpu(Engine):
     """
 
     name = "openvino-cpu"
+    reads = Reads(opset=26, ir_version=13, types=_TYPES)
+    """What OpenVINO's ONNX frontend accepts; operators newer than it knows are refused one by one."""
 
     def available(self) -> Availability:
         """Whether OpenVINO is installed; with a caveat if the CPU has no bfloat16 instructions."""
         if importlib.util.find_spec("openvino") is None:
             return Availability(False, "openvino is not installed (pip install openvino)")
         return Availability(True, _CAVEAT if _has_bfloat16() is False else "")
-
-    @property
-    def reads(self) -> Reads:
-        """What OpenVINO's ONNX frontend accepts; operators newer than it knows are refused one by one."""
-        return Reads(opset=26, ir_version=13, types=_TYPES)
 
     def load(self, region: RegionModel, options: Mapping[str, object]) -> OpenVinoSession:
         """Compile a region.
@@ -74,8 +71,8 @@ class OpenVinoCpu(Engine):
         region, files = prepare_for_frontend(region)
         config = dict(_CONFIGURATION)
         for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
-            if int(options.get(option, 0)):
-                config[key] = int(options[option])
+            if count := int(cast("int | str", options.get(option, 0))):
+                config[key] = count
         source = source_of(region)
         try:
             model, compiled = _read(source), None

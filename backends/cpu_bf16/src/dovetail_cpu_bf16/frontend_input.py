@@ -56,8 +56,9 @@ def _misread(model: Model) -> Iterator[tuple[ir.Value | ir.Node, ir.TensorProtoc
     """Yield the constants that would be misread, each with the value or the node that holds it."""
     for _, graph in model.graphs():
         for value in graph.initializers.values():
-            if _is_misread(value.const_value):
-                yield value, value.const_value
+            tensor = value.const_value
+            if tensor is not None and _is_misread(tensor):
+                yield value, tensor
         for node in graph:
             for attribute in node.attributes.values():
                 if not attribute.is_ref() and attribute.type.name == "TENSOR" and _is_misread(attribute.value):
@@ -73,7 +74,7 @@ def _left_out(model: Model) -> Iterator[tuple[ir.Node, ir.Attr]]:
         name = _OTHER_DEFAULTS.get(node.op_type)
         if name is not None and not node.domain and name not in node.attributes:
             schema = onnx.defs.get_schema(node.op_type, model.opset, "")
-            yield node, ir.from_proto(schema.attributes[name].default_value)
+            yield node, ir.serde.deserialize_attribute(schema.attributes[name].default_value)
 
 
 def _is_misread(tensor: ir.TensorProtocol | None) -> bool:

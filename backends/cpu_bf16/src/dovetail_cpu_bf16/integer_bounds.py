@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import dtype_of, input_of
 from dovetail_precision.ranges.integer_intervals import integer_interval, is_integer
 from dovetail_precision.ranges.range import Range
 
@@ -74,7 +75,7 @@ class _Bounds:
             return self.of(inputs[0]) if is_integer(inputs[0]) else _UNKNOWN
         if operator in _COUNTS:
             terms = self.of(inputs[0])
-            count = _elements(inputs[0])
+            count = _elements(input_of(node, 0))
             return Range(min(terms.low, 0.0) * count, max(terms.high, 0.0) * count)
         if operator == "Mod" and not node.attributes.get_int("fmod", 0):
             divisor = self.of(inputs[1])
@@ -86,7 +87,7 @@ class _Bounds:
             return _UNKNOWN
         found = integer_interval(node, self.of)
         # What 32 bits, or an unsigned type, cannot hold has wrapped around by then.
-        wrapped = not _fits(found) or found.low < 0 and value.dtype.name == "UINT64"
+        wrapped = not _fits(found) or found.low < 0 and dtype_of(value).name == "UINT64"
         return _UNKNOWN if wrapped else found
 
     @staticmethod

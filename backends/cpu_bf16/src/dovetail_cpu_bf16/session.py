@@ -13,6 +13,7 @@ import numpy as np
 import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
+from dovetail.ir.required import input_of, name_of
 from dovetail.plugin import Executed, RegionModel, Session
 from dovetail_transforms.regions.extraction import extract_body
 
@@ -50,7 +51,7 @@ class OpenVinoSession(Session):
         self._idle: deque[ov.InferRequest] = deque([compiled.create_infer_request()])
         self._model = region.model
         self._inputs = _input_names(compiled, region.model.graph)
-        self._outputs = [value.name for value in region.model.graph.outputs]
+        self._outputs = list(map(name_of, region.model.graph.outputs))
         if len(self._outputs) != len(compiled.outputs):
             raise DovetailError(
                 f"openvino-cpu gives {len(compiled.outputs)} outputs, the region has {len(self._outputs)}"
@@ -119,7 +120,7 @@ def _input_names(compiled: ov.CompiledModel, graph: ir.Graph) -> list[str]:
         while name not in wanted:
             if name not in produced:
                 raise DovetailError(f"openvino-cpu has an input {sorted(names)} that the region does not have")
-            name = produced[name].inputs[0].name
+            name = name_of(input_of(produced[name], 0))
         found.append(name)
     return found
 

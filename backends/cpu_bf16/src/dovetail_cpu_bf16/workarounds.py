@@ -90,8 +90,10 @@ def _keep_reduced_axes(operations: list[ov.Node]) -> None:
     }
     for node in operations:
         make = makers.get(node.get_type_name())
-        rank = node.input(0).get_partial_shape().rank if make is not None else None
-        if make is None or rank.is_static and rank.get_length() != 3:
+        if make is None:
+            continue
+        rank = node.input(0).get_partial_shape().rank
+        if rank.is_static and rank.get_length() != 3:
             continue
         name, data, axes = node.get_friendly_name(), node.input_value(0), node.input_value(1)
         readers = node.output(0).get_target_inputs()

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from dovetail.ir.bodies import bodies
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import graph_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning.placement import get_placement, origin_of, set_origin, set_placement
 
@@ -39,21 +40,23 @@ class GuardCapturedValues(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Insert one Max for each such value."""
         found = [(value, readers) for value in _moved(model) if (readers := _in_bodies(value))]
-        names = ctx.analysis(FreshNames, model) if found else None
+        if not found:
+            return False
+        names = ctx.analysis(FreshNames, model)
         for value, readers in found:
-            producer = value.producer()
+            producer = producer_of(value)
             guard = ir.node("Max", [value], name=names.fresh(f"guard_{value.name}"))
             result = guard.outputs[0]
             result.name, result.shape, result.type = names.fresh(f"{value.name}_captured"), value.shape, value.type
             set_placement(guard, get_placement(producer))
             set_origin(guard, origin_of(producer))
-            insert_after_value(producer.graph, value, guard)
+            insert_after_value(graph_of(producer), value, guard)
             for node, index in readers:
                 node.replace_input_with(index, result)
             ctx.remark(
                 "passed", guard, "captured", f"ONNX Runtime cannot convert '{value.name}' for bodies that read it"
             )
-        return bool(found)
+        return True
 
 
 def _moved(model: Model) -> Iterator[ir.Value]:
@@ -74,13 +77,13 @@ def _moved(model: Model) -> Iterator[ir.Value]:
         for node, _ in value.uses():
             if node.domain in ("", "ai.onnx") and node.op_type in (*PROPAGATED, "Identity"):
                 waiting.append((node.outputs[0], moved or node.op_type != "Identity"))
-        holder = holders.get(value.producer().graph)
+        graph = graph_of(producer_of(value))
+        holder = holders.get(graph)
         if holder is not None and value.is_graph_output():
-            outputs = value.producer().graph.outputs
-            waiting += [(holder.outputs[at], moved) for at, output in enumerate(outputs) if output is value]
+            waiting += [(holder.outputs[at], moved) for at, output in enumerate(graph.outputs) if output is value]
 
 
 def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
     """The uses of a value in bodies of other nodes than those of its own graph."""
-    home = value.producer().graph
+    home = producer_of(value).graph
     return [(node, index) for node, index in value.uses() if node.graph is not home]

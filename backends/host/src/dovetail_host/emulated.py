@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value, replace_uses_except
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import producer_of
 
 from dovetail_host.rounded import EXACT
 
@@ -84,7 +85,7 @@ def _round(graph: ir.Graph, value: ir.Value, names: FreshNames, exact: bool, out
     name = value.name
     narrow = _cast(graph, value, _BFLOAT16, names.fresh(f"{name}/narrow"))
     wide = _cast(graph, narrow, _FLOAT, names.fresh(f"{name}/rounded"))
-    replace_uses_except(value, wide, (narrow.producer(),))
+    replace_uses_except(value, wide, (producer_of(narrow),))
     for index, output in enumerate(graph.outputs):
         if output is value:
             graph.outputs[index] = narrow if outermost else wide
@@ -98,7 +99,7 @@ def _read_widened(graph: ir.Graph, value: ir.Value, names: FreshNames) -> None:
     if not _is_low(value) or not value.uses():
         return
     wide = _cast(graph, value, _FLOAT, names.fresh(f"{value.name}/wide"))
-    replace_uses_except(value, wide, (wide.producer(),))
+    replace_uses_except(value, wide, (producer_of(wide),))
 
 
 def _cast(graph: ir.Graph, value: ir.Value, to: int, name: str) -> ir.Value:

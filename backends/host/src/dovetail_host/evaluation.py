@@ -40,7 +40,7 @@ def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping
         declared = [
             onnx.helper.make_tensor_value_info(name, ir.DataType.from_numpy(array.dtype), array.shape)
             for name, array in zip(names, inputs, strict=True)
-            if name
+            if array is not None
         ]
         wanted = [onnx.ValueInfoProto(name=name) for name in proto.output if name]
         graph = onnx.helper.make_graph([proto], "fold", declared, wanted)

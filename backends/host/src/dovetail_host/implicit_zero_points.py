@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from dovetail.ir.required import dtype_of, input_of, name_of
 from dovetail.passes import Pass
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ class ImplicitZeroPoints(Pass):
             return False
         changed = [node for node in model.nodes() if _is_repeated(node)]
         for node in changed:
-            zero = node.inputs[2]
+            zero = input_of(node, 2)
             node.replace_input_with(2, None)
             node.resize_inputs(2)
             if zero.is_initializer() and not zero.uses() and not zero.is_graph_output() and not zero.is_graph_input():
-                del zero.graph.initializers[zero.name]
+                del cast("ir.Graph", zero.graph).initializers[name_of(zero)]
         if changed:
             ctx.count("zero points left out", len(changed))
             model.touch()
@@ -59,7 +60,7 @@ def _is_repeated(node: ir.Node) -> bool:
     if node.op_type != "DequantizeLinear" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 3:
         return False
     zero = node.inputs[2]
-    if zero is None or zero.const_value is None or zero.dtype.name != "INT8" or zero.const_value.numpy().any():
+    if zero is None or zero.const_value is None or dtype_of(zero).name != "INT8" or zero.const_value.numpy().any():
         return False
     moving = [reader for reader, _ in node.outputs[0].uses() if reader.op_type in PROPAGATED]
     return any(value.is_graph_output() or not _only_quantized(value) for value in _results(moving))

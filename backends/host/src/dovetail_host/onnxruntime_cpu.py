@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
@@ -56,6 +56,8 @@ class OnnxRuntimeCpu(Engine):
     """
 
     name = "onnxruntime-cpu"
+    reads = Reads(opset=26, ir_version=13, types=TENSOR_TYPES)
+    """What ONNX Runtime 1.31 accepts."""
     providers: tuple[str, ...] = (CPU,)
 
     def available(self) -> Availability:
@@ -63,11 +65,6 @@ class OnnxRuntimeCpu(Engine):
         if importlib.util.find_spec("onnxruntime") is None:
             return Availability(False, "onnxruntime is not installed (pip install onnxruntime)")
         return Availability(True)
-
-    @property
-    def reads(self) -> Reads:
-        """The opset, IR version and types that ONNX Runtime 1.31 accepts."""
-        return Reads(opset=26, ir_version=13, types=TENSOR_TYPES)
 
     def load(self, region: RegionModel, options: Mapping[str, object]) -> OnnxRuntimeSession:
         """Load a region.
@@ -79,7 +76,7 @@ class OnnxRuntimeCpu(Engine):
 
         settings = ort.SessionOptions()
         settings.log_severity_level = 4
-        settings.intra_op_num_threads = int(options.get("threads", 0))
+        settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
         if not options.get("spin", True):
             settings.add_session_config_entry("session.force_spinning_stop", "1")
         # Products with weights of 4 bits in float32, as the model says; by default activations are rounded to int8.
@@ -98,13 +95,13 @@ class OnnxRuntimeCpu(Engine):
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
         self._demand(ort.get_available_providers())
-        source, files, kept = self._source(region, bool(options.get("share_weights")))
+        found, files, kept = self._source(region, bool(options.get("share_weights")))
         weights = {}
-        if isinstance(source, tuple):
-            source, arrays = source
+        content, arrays = found if isinstance(found, tuple) else (found, {})
+        if isinstance(found, tuple):
             weights = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
             settings.add_external_initializers(list(weights), list(weights.values()))
-        source = source if isinstance(source, bytes) else str(source)
+        source = content if isinstance(content, bytes) else str(content)
         try:
             session = ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=kept)
         except Exception as error:  # the binding's exceptions share no base class below Exception

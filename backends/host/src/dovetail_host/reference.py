@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.plugin import Availability, Evaluator, Executed, Reads, RegionModel, Session
 from dovetail_runtime.reporting import NOT_REPORTED, node_key
 from dovetail_runtime.serialise import source_of
@@ -35,7 +36,7 @@ class ReferenceEngine(Evaluator):
         return Availability(True, "slow: every operator is a NumPy expression")
 
     @property
-    def reads(self) -> Reads:
+    def reads(self) -> Reads:  # type: ignore[override]  # nobody sets it
         """The opset, IR version and types of the installed onnx package."""
         import onnx
 
@@ -79,7 +80,7 @@ class ReferenceSession(Session):
         self._profile = profile
         self._computed: dict[str, str] = {}
         self._running = threading.Lock()
-        self._types = {value.name: value_type(value) for value in region.model.graph.outputs}
+        self._types = {name_of(value): value_type(value) for value in region.model.graph.outputs}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; calls from several threads take turns."""
@@ -91,13 +92,13 @@ class ReferenceSession(Session):
             raise DovetailError(f"reference fails: {type(error).__name__}: {_first_sentence(error)}") from error
         return {name: _checked(name, results[name], declared) for name, declared in self._types.items()}
 
-    def _results(self, inputs: dict[str, np.ndarray]) -> dict[str, object]:
+    def _results(self, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
         """Return the outputs; with a profile, all values."""
         import numpy as np
 
         if not self._profile:
             return dict(zip(self._types, self._evaluator.run(list(self._types), inputs)))
-        results = self._evaluator.run(None, inputs, intermediate=True)
+        results = cast("dict[str, Any]", self._evaluator.run(None, inputs, intermediate=True))
         self._computed = {k: v.dtype.name for k, v in results.items() if isinstance(v, (np.ndarray, np.generic))}
         return results
 
@@ -110,7 +111,7 @@ class ReferenceSession(Session):
         return answers
 
 
-def _checked(name: str, result: object, declared: str) -> object:
+def _checked(name: str, result: Any, declared: str) -> Any:
     """Return a result as an array after checking its type: a few operators return float32 instead of bfloat16."""
     import numpy as np
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from onnx import helper
@@ -18,11 +19,16 @@ from onnx.reference.ops import op_resize
 
 from dovetail_host import reference_arithmetic
 
+if TYPE_CHECKING:
+    from onnx.reference import ReferenceEvaluator
+
 
 class _WithBody(OpRun):
     """An operator that runs the graph `body` repeatedly."""
 
     op_domain = ""
+    body: ReferenceEvaluator
+    _run_body: Callable[..., list[Any]]
 
     def need_context(self) -> bool:
         """The body may read any value computed so far."""
@@ -36,7 +42,7 @@ class _WithBody(OpRun):
         """Stack the results of all iterations along a new axis; without iterations, an empty array of declared type."""
         if results:
             return np.stack(results, axis=axis)
-        declared = self.body.output_types_[index].tensor_type
+        declared = cast("list[Any]", self.body.output_types_)[index].tensor_type
         extents = [dim.dim_value for dim in declared.shape.dim]
         if not declared.HasField("shape") or not declared.elem_type:
             name = self.body.output_names[index]
@@ -167,7 +173,7 @@ class MaxPool(OpRun):
         return (best,) if len(self.output) == 1 or not self.output[1] else (best, found.astype(np.int64))
 
 
-def _padding(options: Mapping[str, object], spatial, reach, strides) -> list[int]:
+def _padding(options: Mapping[str, Any], spatial, reach, strides) -> list[int]:
     """Return the begin and end padding of all spatial axes."""
     automatic = options.get("auto_pad") or "NOTSET"
     if automatic == "NOTSET":

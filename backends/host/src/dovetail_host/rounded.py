@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import graph_of
 
 from dovetail_host.widened import fails, widen
 
@@ -38,7 +39,7 @@ def rounded(model: Model) -> Model | None:
         if fails(node):
             widen(node, names)
         for value in _results(node):
-            _hold(node.graph, value, names)
+            _hold(graph_of(node), value, names)
     work.touch()
     return work
 

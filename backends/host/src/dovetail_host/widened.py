@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import graph_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.fresh_names import FreshNames
@@ -42,9 +44,10 @@ def widen(node: ir.Node, names: FreshNames) -> None:
     for reader, index in list(result.uses()):
         if reader is not back:
             reader.replace_input_with(index, given)
-    for index, output in enumerate(node.graph.outputs):
+    graph = graph_of(node)
+    for index, output in enumerate(graph.outputs):
         if output is result:
-            node.graph.outputs[index] = given
+            graph.outputs[index] = given
     given.name, result.name = result.name, names.fresh(f"{node.name}/wide")
     result.type = ir.TensorType(ir.DataType.FLOAT)
     node.append(back)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import onnx_ir as ir
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import dtype_of, input_of, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning.identity import keep_key
 from dovetail.planning.placement import get_placement, origin_of, set_origin, set_placement
@@ -77,7 +78,7 @@ class _Clips:
         (quantize,) = readers
         bounds = _quantised_bounds(node, quantize)
         integers = None if bounds is None else self._input_of(node, quantize)
-        if integers is None:
+        if bounds is None or integers is None:
             return
         self._insert(node, quantize, integers, bounds)
         self._ctx.remark("passed", node, "clipped-in-integers", "it is computed on integers: both sides have one scale")
@@ -85,7 +86,7 @@ class _Clips:
 
     def _input_of(self, node: ir.Node, quantize: ir.Node) -> ir.Value | None:
         """The input of an activation in the integers of its result; None if it cannot be had in these."""
-        value = node.inputs[0]
+        value = input_of(node, 0)
         producer = value.producer()
         if producer is not None and producer.op_type == "DequantizeLinear":
             return producer.inputs[0] if _same_parameters(producer, quantize) else None
@@ -94,15 +95,14 @@ class _Clips:
         if len(value.uses()) > 1:  # counting takes time, so each value is counted once
             self._widely_read.add(value)
             return None
-        moved = ir.node(
-            "QuantizeLinear", [value, *quantize.inputs[1:]], quantize.attributes, name=self._names.fresh(quantize.name)
-        )
+        name = self._names.fresh(cast("str", quantize.name))
+        moved = ir.node("QuantizeLinear", [value, *quantize.inputs[1:]], quantize.attributes, name=name)
         self._describe(moved, quantize)
         insert_after_value(self._graph, value, moved)
         return moved.outputs[0]
 
     def _insert(self, node: ir.Node, quantize: ir.Node, integers: ir.Value, bounds: tuple[int | None, ...]) -> None:
-        held = [None if bound is None else self._bound(bound, integers.dtype) for bound in bounds]
+        held = [None if bound is None else self._bound(bound, dtype_of(integers)) for bound in bounds]
         clip = ir.node("Clip", [integers, *held], name=node.name)
         self._describe(clip, quantize)
         set_placement(clip, get_placement(node))
@@ -110,7 +110,7 @@ class _Clips:
         keep_key(clip, node)
         self._graph.insert_after(quantize, clip)
         quantize.outputs[0].replace_all_uses_with(clip.outputs[0])
-        source, result = node.inputs[0].producer(), node.outputs[0]
+        source, result = producer_of(input_of(node, 0)), node.outputs[0]
         self._graph.remove([quantize, node], safe=True)
         # Refusals find a node by the name of its result.
         clip.outputs[0].name, result.name = result.name, None
@@ -124,7 +124,7 @@ class _Clips:
     def _describe(self, made: ir.Node, quantize: ir.Node) -> None:
         """Give a node that computes integers the type, shape and place of those that `quantize` computes."""
         result = quantize.outputs[0]
-        made.outputs[0].name = self._names.fresh(result.name)
+        made.outputs[0].name = self._names.fresh(name_of(result))
         made.outputs[0].type, made.outputs[0].shape = result.type, result.shape
         set_placement(made, get_placement(quantize))
 
@@ -132,7 +132,7 @@ class _Clips:
         """An initializer with one integer, shared by all nodes that clip there."""
         key = (number, dtype.name)
         if key not in self._bounds:
-            tensor = ir.tensor(np.array(number, dtype.numpy()))
+            tensor = ir.Tensor(np.array(number, dtype.numpy()))
             name = self._names.fresh(f"clip_at_{number}")
             value = ir.Value(name=name, type=ir.TensorType(dtype), shape=tensor.shape, const_value=tensor)
             self._graph.register_initializer(value)
@@ -142,7 +142,7 @@ class _Clips:
 
 def _quantised_bounds(node: ir.Node, quantize: ir.Node) -> tuple[int | None, ...] | None:
     """The bounds of an activation as integers, as QuantizeLinear rounds them; None if they are not known."""
-    scale, zero_point = (_constant(value) for value in quantize.inputs[1:3])
+    scale, zero_point = (_constant(input_of(quantize, index)) for index in (1, 2))
     if scale is None or zero_point is None or scale.size > 1:
         return None
     if node.op_type == "Relu":
@@ -164,10 +164,12 @@ def _quantised(number: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) ->
 
 def _same_parameters(first: ir.Node, second: ir.Node) -> bool:
     pairs = zip(first.inputs[1:3], second.inputs[1:3])
-    return all(
-        one is other or one is not None and other is not None and np.array_equal(_constant(one), _constant(other))
-        for one, other in pairs
-    )
+    return all(one is other or one is not None and other is not None and _same(one, other) for one, other in pairs)
+
+
+def _same(first: ir.Value, second: ir.Value) -> bool:
+    one, other = _constant(first), _constant(second)
+    return one is not None and other is not None and np.array_equal(one, other)
 
 
 def _constant(value: ir.Value) -> np.ndarray | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import onnx_ir as ir
+from dovetail.ir.required import input_of
 from dovetail.passes import Pass
 from dovetail_transforms.rewriting import Rewrite, rewrite_model
 
@@ -50,8 +51,13 @@ def _constant(value: ir.Value | None) -> np.ndarray | None:
     return value.const_value.numpy()
 
 
+def _known(value: ir.Value) -> np.ndarray:
+    """The numbers of a constant in float32, which it has been found to be."""
+    return cast("np.ndarray", _constant(value))
+
+
 def _shift(op: Replacement, x: ir.Value, c: ir.Value) -> ir.Value:
-    return op.Add(x, op.constant(ir.tensor(-_constant(c)), "shift"))
+    return op.Add(x, op.constant(ir.tensor(-_known(c)), "shift"))
 
 
 def _shifts(x: ir.Value, c: ir.Value) -> str:
@@ -64,7 +70,9 @@ def _bounded(node: ir.Node) -> tuple[ir.Value, ir.Value] | None:
         return None
     for value, bound in (tuple(node.inputs), tuple(reversed(node.inputs))):
         number = _constant(bound)
-        if number is not None and number.size == 1 and value is not None and _constant(value) is None:
+        if value is None or bound is None or _constant(value) is not None:
+            continue
+        if number is not None and number.size == 1:
             # A bound of higher rank would raise that of the result.
             return (value, bound) if value.shape is not None and number.ndim <= len(value.shape) else None
     return None
@@ -75,14 +83,14 @@ def _bounds(node: ir.Node) -> str:
 
 
 def _clip(op: Replacement, node: ir.Node) -> ir.Value:
-    value, bound = _bounded(node)
-    scalar = op.constant(ir.tensor(_constant(bound).reshape(())), "bound")
+    value, bound = cast("tuple[ir.Value, ir.Value]", _bounded(node))
+    scalar = op.constant(ir.tensor(_known(bound).reshape(())), "bound")
     return op.Clip(value, scalar) if node.op_type == "Max" else op.Clip(value, None, scalar)
 
 
 def _order(transpose: ir.Node) -> tuple[int, ...] | None:
     """The permutation of a Transpose; None if the rank is not known."""
-    given, shape = transpose.attributes.get_ints("perm", None), transpose.inputs[0].shape
+    given, shape = transpose.attributes.get_ints("perm", None), input_of(transpose, 0).shape
     if given is not None:
         return tuple(given)
     return None if shape is None else tuple(reversed(range(len(shape))))
@@ -98,18 +106,18 @@ def _before(c: ir.Value, transpose: ir.Node) -> np.ndarray | None:
 
 
 def _moves(c: ir.Value, transpose: ir.Node) -> str:
-    if transpose.inputs[0].producer() is None:
+    if input_of(transpose, 0).producer() is None:
         return "nothing is computed in front of the Transpose"
     return "it has no constant in float32 that can be transposed" if _before(c, transpose) is None else ""
 
 
 def _move(op: Replacement, node: ir.Node, x: ir.Value, c: ir.Value, transpose: ir.Node) -> ir.Value:
-    turned = op.constant(ir.tensor(_before(c, transpose)), "turned")
+    turned = op.constant(ir.tensor(cast("np.ndarray", _before(c, transpose))), "turned")
     return op.like(transpose, op.like(node, x, turned))
 
 
 def _activations(transpose: ir.Node) -> str:
-    return "" if transpose.inputs[0].producer() is not None else "nothing is computed in front of the Transpose"
+    return "" if input_of(transpose, 0).producer() is not None else "nothing is computed in front of the Transpose"
 
 
 def _activate(op: Replacement, node: ir.Node, x: ir.Value, transpose: ir.Node) -> ir.Value:

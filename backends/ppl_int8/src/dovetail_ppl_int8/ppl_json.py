@@ -37,7 +37,8 @@ class PplJson(Emitter):
         Raises:
             EngineError: A value has two scales.
         """
-        highest, notes = region.backend.opset[1], ()
+        highest = region.backend.opset[1]
+        notes: tuple[str, ...] = ()
         try:
             model = lower(region.source, highest).model
         except DovetailError as error:

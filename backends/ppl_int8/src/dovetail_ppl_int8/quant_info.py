@@ -7,13 +7,15 @@ what is held here as uint8 with a zero point of 128.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from dovetail.ir.required import name_of
 from dovetail.planning.placement import get_placement
 from dovetail.plugin import EngineError
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.planning.holdings import Parameters
     from dovetail.plugin import EmittedRegion, Holding
 
 
@@ -50,11 +52,11 @@ def quant_info(region: EmittedRegion) -> dict[str, dict[str, Any]]:
 
 def op_info(model: Model, backend: str) -> dict[str, dict[str, str]]:
     """The nodes of a model that `backend` computes in int8; all others are left out."""
-    found = {}
+    found: dict[str, dict[str, str]] = {}
     for node in model.graph:
         placement = get_placement(node)
         if placement is not None and placement.backend == backend:
-            found[node.name] = {"data_type": "INT8"}
+            found[cast("str", node.name)] = {"data_type": "INT8"}
     return found
 
 
@@ -67,13 +69,13 @@ def _fused_values(region: EmittedRegion) -> set[str]:
             result = node.outputs[0]
             readers = [reader for reader, _ in result.uses()]
             if len(readers) == 1 and readers[0].op_type in _ACTIVATIONS and readers[0].name in own:
-                found |= set() if result.is_graph_output() else {result.name}
+                found |= set() if result.is_graph_output() else {name_of(result)}
     return found
 
 
 def _entry(holding: Holding, number: int, dominator: int) -> dict[str, Any]:
     per_channel = holding.format.axis is not None
-    scale = list(holding.parameters.scale)
+    scale = list(_scale(holding))
 
     def one_or_all(numbers: Iterable[float]) -> float | list[float]:
         numbers = list(numbers)
@@ -95,8 +97,13 @@ def _entry(holding: Holding, number: int, dominator: int) -> dict[str, Any]:
     }
 
 
+def _scale(holding: Holding) -> tuple[float, ...]:
+    """The scales of a value, which one in 8 bits has."""
+    return cast("Parameters", holding.parameters).scale
+
+
 def _numbers(holding: Holding) -> Mapping[str, Any]:
-    return {"scale": holding.parameters.scale, "axis": holding.format.axis}
+    return {"scale": _scale(holding), "axis": holding.format.axis}
 
 
 def _reader(holding: Holding, region: EmittedRegion) -> str:

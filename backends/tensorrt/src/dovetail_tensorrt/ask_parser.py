@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.driver import Driver
 from dovetail.errors import DovetailError
@@ -20,6 +20,7 @@ from dovetail_tensorrt.parser import ParsedModel, parse
 from dovetail_tensorrt.table import refusals_as_typed
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail_schemas.backend import Backend
     from dovetail_transforms.regions.regions import Region
@@ -83,7 +84,7 @@ def answers(
     """
     compiled = _compiled(model, ctx)
     for region in _parts(compiled, backend.name, planned):
-        names = {node.name: node.op_type for node in region.nodes}
+        names = {cast("str", node.name): node.op_type for node in region.nodes}
         try:
             part = extract(compiled, region)
         except DovetailError as error:  # a value at its border has no type, so nobody can be asked
@@ -92,8 +93,8 @@ def answers(
         table = _by_top_level(part, refusals_as_typed(part, backend, ctx.registry))
         parsed = parse(part, library)
         said: dict[str, str] = {}
-        for error in parsed.verdict.errors:
-            said.setdefault(error.node, error.text)
+        for one in parsed.verdict.errors:
+            said.setdefault(one.node, one.text)
         built = _not_built(parsed) if table and not said and len(names) == 1 else ""
         for name, operator in names.items():
             # What the parser says of a region without naming a node, it says of each.
@@ -121,7 +122,9 @@ def _compiled(model: Model, ctx: Context) -> Model:
 
 def _parts(model: Model, backend: str, planned: Collection[str]) -> Iterator[Region]:
     """The regions of the backend, and every other node of the plan as a region of its own."""
-    groups, rest, places = [], [], []
+    groups: list[list[ir.Node]] = []
+    rest: list[ir.Node] = []
+    places: list[str] = []
     for region in annotated_regions(model.graph):
         if region.backend == backend:
             yield region
@@ -144,7 +147,8 @@ def _by_top_level(part: Model, said: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in part.graph:
         inner = (inside.name for body in bodies(node) for inside in all_nodes(body))
-        reason = next((said[name] for name in (node.name, *inner) if name in said), "")
+        own = cast("str", node.name)
+        reason = next((said[name] for name in (own, *inner) if name is not None and name in said), "")
         if reason:
-            found[node.name] = reason
+            found[own] = reason
     return found

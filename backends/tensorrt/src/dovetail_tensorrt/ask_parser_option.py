@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.planning.remark import Remark
 from dovetail.plugin.options import Option
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.plan import Plan
+    from dovetail_schemas.backend import Backend as FileBackend
 
 
 _KEYWORD = "ask_parser"
@@ -60,7 +61,7 @@ class AskParserOption(Option):
         """
         if not keywords.get(_KEYWORD):
             return
-        backend = engine_backend(ctx.backends, "--ask-parser")
+        backend = cast("FileBackend", engine_backend(ctx.backends, "--ask-parser"))
         found = library()
         from dovetail_tensorrt.ask_parser import answers
 

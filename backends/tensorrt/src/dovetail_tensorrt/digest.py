@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail_onnx.saving import tensor_chunks
 
@@ -93,9 +93,9 @@ class _Content:
     def _tensor(self, tensor: ir.TensorProtocol) -> None:
         import onnx_ir as ir
 
-        self.add("tensor", tensor.dtype.name, [int(extent) for extent in tensor.shape])
+        self.add("tensor", tensor.dtype.name, list(tensor.shape.numpy()))
         if tensor.dtype is ir.DataType.STRING:
-            self.add([bytes(text) for text in tensor.string_data()])
+            self.add([bytes(text) for text in cast("ir.StringTensor", tensor).string_data()])
             return
         for chunk in tensor_chunks(tensor):
             self.hash.update(chunk)

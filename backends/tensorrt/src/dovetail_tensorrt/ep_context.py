@@ -8,9 +8,10 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import name_of
 from dovetail.planning.placement import HOST, Placement, set_placement
 from dovetail.plugin import Artifact, Emitter
 from dovetail_onnx.saving import save_model
@@ -22,7 +23,9 @@ from dovetail_tensorrt.libraries import RTX
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.artifacts import ArtifactFolder
     from dovetail.ir.model import Model
+    from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion
     from dovetail_transforms.regions.regions import Region
 
@@ -49,7 +52,7 @@ class EPContext(Emitter):
 
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write the model; nothing, where no engine was built."""
-        root = region.context.artifacts.root / region.backend.name
+        root = cast("ArtifactFolder", cast("Context", region.context).artifacts).root / region.backend.name
         found = [one for one in annotated_regions(region.model.graph) if one.backend == region.backend.name]
         engines = {one.index: root / f"region_{one.index}" for one in found}
         engines = {index: path for index, path in engines.items() if (path / DESCRIPTION).is_file()}
@@ -166,7 +169,7 @@ def _bytes_as_attributes() -> Iterator[None]:
 def _remove_unread(model: Model) -> None:
     """Remove the weights that only engines read."""
     for value in list(_unread(model)):
-        del model.graph.initializers[value.name]
+        del model.graph.initializers[name_of(value)]
 
 
 def _unread(model: Model) -> Iterator[ir.Value]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
 from dovetail.plugin import EngineError
 from dovetail_onnx.files.digests import file_sha256
 from dovetail_onnx.files.writing import replacing
@@ -63,8 +64,8 @@ def make_engine(
         EngineError: The builder refuses it.
     """
     content = content or content_digest(region)
-    inputs = [value.name for value in region.graph.inputs if not value.is_initializer()]
-    outputs = [value.name for value in region.graph.outputs]
+    inputs = [name_of(value) for value in region.graph.inputs if not value.is_initializer()]
+    outputs = list(map(name_of, region.graph.outputs))
     points = {name: list(profile[name].texts()) for name in inputs if name in profile}
 
     def new(into: Path) -> EngineFile:

@@ -159,18 +159,18 @@ def _errors(parser: Any, nodes: list[ir.Node]) -> Iterable[ParserError]:
     home: dict[str, str] = {}
     for node in nodes if parser.num_errors else ():
         inner = [inside for body in bodies(node) for inside in all_nodes(body)]
-        for name in (node.name, *(one.name for one in inner)):
-            home.setdefault(name or "", node.name or "")
+        for held in (node.name, *(one.name for one in inner)):
+            home.setdefault(held or "", node.name or "")
     for index in range(parser.num_errors):
         error = parser.get_error(index)
         said, position = error.node_name(), error.node()
-        node = home.get(said, said) if said or not 0 <= position < len(nodes) else nodes[position].name or ""
+        name = home.get(said, said) if said or not 0 <= position < len(nodes) else nodes[position].name or ""
         operator, text = error.node_operator(), plain(error.desc())
         if text in ("", "false"):
             text = f"the parser has no {operator}" if operator else "the parser refuses it without a reason"
-        if (node, text) not in seen:
-            seen.add((node, text))
-            yield ParserError(node, operator, text)
+        if (name, text) not in seen:
+            seen.add((name, text))
+            yield ParserError(name, operator, text)
 
 
 def _tensor(tensor: Any) -> NetworkTensor:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import constant_of, dtype_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail_precision.source_quantisation import QdqNode, qdq_of
 
@@ -71,12 +72,13 @@ class _Rewriter:
         stored, result = qdq.integers, qdq.floats
         if not self._is_stored(stored) or result.is_graph_output() or any(qdq.parameters.zero_point):
             return
-        shape = [1] * len(stored.const_value.shape)
+        tensor = constant_of(stored)
+        shape = [1] * len(tensor.shape.numpy())
         if qdq.axis is not None:
             shape[qdq.axis % len(shape)] = -1
         scale = np.asarray(qdq.parameters.scale, np.float32).reshape(shape if qdq.axis is not None else ())
-        floats = (stored.const_value.numpy().astype(np.float32) * scale).astype(result.dtype.numpy())
-        result.replace_all_uses_with(self._constant(result.name, floats))
+        floats = (tensor.numpy().astype(np.float32) * scale).astype(dtype_of(result).numpy())
+        result.replace_all_uses_with(self._constant(name_of(result), floats))
         self._graph.remove(qdq.node, safe=True)
         self._ctx.count("biases in floats")
         self.changed = True
@@ -86,22 +88,23 @@ class _Rewriter:
         integers, node = qdq.integers, qdq.node
         ends = [node] if node.op_type == "QuantizeLinear" else []
         ends += [reader for reader, _ in integers.uses()]
-        qdq_nodes = [qdq_of(end) for end in ends]
+        qdq_nodes = [found for end in ends if (found := qdq_of(end)) is not None]
         given = integers.producer() is None and not self._is_stored(integers)
-        if given or integers.is_graph_output() or None in qdq_nodes or integers.producer() not in (None, node):
+        others = integers.producer() not in (None, node) or len(qdq_nodes) < len(ends)
+        if given or integers.is_graph_output() or others:
             return
-        others = sorted({zero for one in qdq_nodes for zero in one.parameters.zero_point} - {_MIDDLE})
-        if others:
-            what = f"'{integers.name}' is uint8 with the zero point {', '.join(map(str, others))}"
+        shifted = sorted({zero for one in qdq_nodes for zero in one.parameters.zero_point} - {_MIDDLE})
+        if shifted:
+            what = f"'{integers.name}' is uint8 with the zero point {', '.join(map(str, shifted))}"
             why = f"{what}; int8 of the same scale lacks some of its numbers, and TensorRT has no other integers"
             suggest = "compile the model as it was before it was quantised, with tensorrt:precision=int8 and --data"
             self._ctx.remark("missed", node, "unsigned", why, suggest=suggest)
             return
         for one in qdq_nodes:
-            zeros = np.zeros(one.node.inputs[_ZERO_POINT].const_value.shape, np.int8)
+            zeros = np.zeros(constant_of(input_of(one.node, _ZERO_POINT)).shape.numpy(), np.int8)
             one.node.replace_input_with(_ZERO_POINT, self._constant(f"{integers.name}_zero", zeros))
         if integers.producer() is None:
-            signed = (integers.const_value.numpy().astype(np.int16) - _MIDDLE).astype(np.int8)
+            signed = (constant_of(integers).numpy().astype(np.int16) - _MIDDLE).astype(np.int8)
             integers.const_value = ir.Tensor(signed, name=integers.name)
         integers.dtype = ir.DataType.INT8
         why = f"'{integers.name}' is int8 instead of uint8 with the zero point 128: the same numbers"

@@ -6,7 +6,7 @@ parser reads them, so that the answers can be compared with a parser's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.ir.bodies import all_nodes
 
@@ -36,5 +36,5 @@ def refusals_as_typed(model: Model, backend: Backend, registry: Registry) -> dic
     for node in all_nodes(model.graph):
         verdict = judge(node)
         if verdict.ok is False:
-            found[node.name] = str(verdict.reasons[0])
+            found[cast("str", node.name)] = str(verdict.reasons[0])
     return found

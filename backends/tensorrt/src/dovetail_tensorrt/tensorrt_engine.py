@@ -101,7 +101,7 @@ def _refusal(region: EmittedRegion, error: EngineError, found: Library) -> Engin
     first = next(iter(why), "")
     ctx = region.context
     for node in ctx.model.graph if ctx is not None and ctx.model is not None and len(why) > 1 else ():
-        if node.name in why and node.name != first:
+        if ctx is not None and node.name in why and node.name != first:
             text = f"the parser of {found.title} refuses it: {why[node.name]}"
             ctx.refuse(node, region.backend.name, text, rule="not-emitted", kind="failed")
     said = next((one for one in errors if one.node == first), errors[0])

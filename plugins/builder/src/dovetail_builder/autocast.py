@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import UsageError
 from dovetail.ir.types import float_name, from_name, promote
@@ -57,14 +57,15 @@ class autocast:  # noqa: N801  (used like a function, as in PyTorch)
         precision = self.precision or (outer.precision if outer else "bfloat16")
         policies = None
         if self.enabled:
-            same = outer is not None and outer.policies is not None and outer.precision == precision
-            policies = outer.policies if same else _load(precision, self._plugins)
+            policies = outer.policies if outer is not None and outer.precision == precision else None
+            if policies is None:
+                policies = _load(precision, self._plugins)
         region = Region(precision, policies, outer)
         _REGION.set(region)
         return region
 
     def __exit__(self, *_: object) -> None:
-        _REGION.set(_REGION.get().outer)
+        _REGION.set(cast("Region", _REGION.get()).outer)
 
 
 class Region:
@@ -92,19 +93,20 @@ class Region:
         self, builder: Builder, op_type: str, domain: str, inputs: Sequence[ir.Value | None]
     ) -> tuple[list[ir.Value | None], Callable[[ir.Value], ir.Value]]:
         """The inputs of an operator, cast as its policy says, and what to do with each of its outputs."""
-        policy = self.policies.policy.get((domain, op_type), "") if self.enabled else "none"
-        if policy in _UNTOUCHED:
+        policies = self.policies
+        policy = policies.policy.get((domain, op_type), "") if policies is not None else "none"
+        if policies is None or policy in _UNTOUCHED:
             return list(inputs), lambda value: value
         sig = find(domain, op_type, builder.opset)
-        keep = self.policies.keep.get((domain, op_type), frozenset())
+        keep = policies.keep.get((domain, op_type), frozenset())
         wanted = _wanted(policy, self.precision, sig, inputs, keep)
-        cast = [
-            value if kind is None else self._cast(builder, value, kind)
+        made = [
+            value if value is None or kind is None else self._cast(builder, value, kind)
             for value, kind in zip(inputs, wanted, strict=True)
         ]
         if policy != "fp32-round-trip" or not inputs or (back := _eligible(inputs[0])) is None:
-            return cast, lambda value: value
-        return cast, lambda value: self._cast(builder, value, back) if _eligible(value) else value
+            return made, lambda value: value
+        return made, lambda value: self._cast(builder, value, back) if _eligible(value) else value
 
     def _cast(self, builder: Builder, value: ir.Value, kind: str) -> ir.Value:
         if float_name(value) == kind:
@@ -136,9 +138,9 @@ def _eligible(value: ir.Value | None) -> str | None:
     return kind if kind in _ELIGIBLE else None
 
 
-def _is_scalar(value: ir.Value) -> bool:
+def _is_scalar(value: ir.Value | None) -> bool:
     """Whether a value has rank 0: PyTorch lets a scalar follow the tensors beside it, but no tensor of one element."""
-    return value.shape is not None and value.shape.rank() == 0
+    return value is not None and value.shape is not None and value.shape.rank() == 0
 
 
 def _wanted(
@@ -161,13 +163,15 @@ def _wanted(
             wanted.append(low)
         else:
             # What shares a type parameter has one type, the widest among them.
-            peers = [i for i, k in enumerate(kinds) if k and sig.input(i) and sig.input(i).parameter == port.parameter]
+            ports = map(sig.input, range(len(kinds)))
+            peers = [i for i, p in enumerate(ports) if kinds[i] and p and p.parameter == port.parameter]
             peers = [i for i in peers if not _is_scalar(inputs[i])] or peers
-            wanted.append(promote(*(kinds[i] for i in peers)))
+            wanted.append(promote(*(k for i in peers if (k := kinds[i]))))
     return [kind if kind is None or _takes(sig, index, kind) else "float32" for index, kind in enumerate(wanted)]
 
 
 def _takes(sig: Signature, index: int, kind: str) -> bool:
     """Whether the operator takes a type there at this version."""
     name = {"float32": "float"}.get(kind, kind)
-    return f"tensor({name})" in sig.input(index).allowed
+    port = sig.input(index)
+    return port is not None and f"tensor({name})" in port.allowed

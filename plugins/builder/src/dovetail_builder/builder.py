@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import name_of
 
 from dovetail_builder.autocast import current_region
 
@@ -50,7 +51,7 @@ class Builder:
 
         tensor = ir.tensor(array, name=self._names.fresh(name))
         value = ir.Value(
-            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor
+            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()), const_value=tensor
         )
         self._graph.register_initializer(value)
         return value
@@ -147,8 +148,12 @@ def _infer(node: ir.Node, opset: int) -> None:
     known = [value for value in node.inputs if value is not None]
     if any(value.type is None for value in known):
         return  # nothing says what an operator without inference gives
-    kinds = {value.name: _type_proto(value) for value in known}
-    data = {v.name: ir.to_proto(v.const_value) for v in known if v.const_value is not None and v.const_value.size < 64}
+    kinds = {name_of(value): _type_proto(value) for value in known}
+    data = {
+        name_of(value): ir.to_proto(tensor)
+        for value in known
+        if (tensor := value.const_value) is not None and tensor.size < 64
+    }
     try:
         found = onnx.shape_inference.infer_node_outputs(
             schema, ir.to_proto(node), kinds, data, opset_imports=[onnx.helper.make_opsetid("", opset)]

@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.output:
         check_store(args.output, plugins_of(args))
-    model = api.open(existing(path), plugins_of(args))
+    existing(path)
+    model = api.open(path, plugins_of(args))
     failure: ResultError | None = None
     with Progress() as progress:
 

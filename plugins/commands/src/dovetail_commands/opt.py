@@ -46,20 +46,24 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> Result:
     from dovetail.passes import Context, Pipeline, Request
 
-    request = request_of(args)
-    plugins = request.pop("plugins")
-    request = Request.of(*request.pop("backends"), **request)
+    given, path = request_of(args), Path(args.model)
+    plugins = given.pop("plugins")
+    request = Request.of(*given.pop("backends"), **given)
     pipeline = Pipeline.parse(args.pipeline, plugins.registry)
     from dovetail.frontends import open_file
 
-    model = open_file(Path("-") if args.model == "-" else existing(Path(args.model)), plugins)
+    if args.model != "-":
+        existing(path)
+    model = open_file(path, plugins)
     return pipeline.run(model, Context(request, plugins=plugins), instrumentation_of(args, stop_after=args.stop_after))
 
 
 def _replay(args: argparse.Namespace) -> Result:
     from dovetail_commands.replay import changed_versions, read_reproducer, run_reproducer
 
-    path, plugins = existing(Path(args.model)), plugins_of(args)
+    path = Path(args.model)
+    existing(path)
+    plugins = plugins_of(args)
     _, data = read_reproducer(path, plugins.registry)
     note(f"pipeline: {data['pipeline']}", f"it failed with: {data['error']}", *changed_versions(data, plugins))
     watch = instrumentation_of(args, stop_after=args.stop_after)

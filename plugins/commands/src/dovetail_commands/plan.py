@@ -25,7 +25,8 @@ def run(args: argparse.Namespace) -> int:
     request = {**request_of(args), **option_keywords(args)}
     from dovetail import api
 
-    model = api.open(existing(path), plugins_of(args))
+    existing(path)
+    model = api.open(path, plugins_of(args))
     with Progress() as progress:
         plan = api.plan(model, **request, progress=progress)
     if args.output:

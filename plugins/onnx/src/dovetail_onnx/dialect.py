@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
-
-    from dovetail_onnx.source.snapshot import Source
+    from dovetail.plugin.frontend import SourceSnapshot
 
 
 class OnnxDialect:
     """The dialect of ONNX models; see `dovetail.plugin.Dialect`."""
 
-    def snapshot(self, model: Model, checked: bool) -> Source:
+    def snapshot(self, model: Model, checked: bool) -> SourceSnapshot:
         """Record a model before any pass; checks it unless it was checked when it was opened."""
         from dovetail_onnx.source.snapshot import Source
 
-        return Source.of(model, checked)
+        return cast("SourceSnapshot", Source.of(model, checked))  # frozen, and nobody sets the name of one
 
     def text(self, model: Model) -> str:
         """Print a model as ONNX text; see `dovetail_onnx.printer`."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
-from dovetail_onnx.tensor_data import data_fields, data_problem, element_type, form_problem, size_in_bytes
+from dovetail_onnx.tensor_data import data_fields, data_problem, form_problem, known_type, size_in_bytes
 
 if TYPE_CHECKING:
     import onnx
@@ -71,7 +71,7 @@ class TensorLoader:
             ):
                 return None
         external = self._judged(tensor, what, raw_bytes)
-        if element_type(tensor.data_type).bits:
+        if known_type(tensor.data_type).bits:
             self._sizes[form] = size_in_bytes(tensor)
         return external
 
@@ -89,7 +89,7 @@ class TensorLoader:
             raise self.refuse(what, problem)
         if raw_bytes is not None or data_fields(tensor):
             raise self.refuse(what, "says that its data lies in another file, and holds data itself")
-        if element_type(tensor.data_type).name == "string":
+        if known_type(tensor.data_type).name == "string":
             raise self.refuse(what, "holds strings, which cannot lie in another file")
         return self._external(tensor, what)
 
@@ -135,8 +135,8 @@ class TensorLoader:
         if size < (offset or 0) + needed:
             problem = f"is cut short: {where} has {size} bytes, {(offset or 0) + needed} are needed"
             raise self.refuse(what, problem, "copy the data file again")
-        dtype, shape = ir.DataType(tensor.data_type), ir.Shape(tensor.dims)
-        return ir.ExternalTensor(location, offset, length, dtype, shape=shape, name=tensor.name, base_dir=self._folder)
+        dtype, shape, folder = ir.DataType(tensor.data_type), ir.Shape(tensor.dims), cast("Path", self._folder)
+        return ir.ExternalTensor(location, offset, length, dtype, shape=shape, name=tensor.name, base_dir=folder)
 
     def _number(self, entries: dict[str, str], key: str, what: str) -> int | None:
         text = entries.get(key)
@@ -155,15 +155,14 @@ class TensorLoader:
             raise self.refuse(what, "lies in another file, and the model has no folder", way_out)
         try:
             where = Path(self._folder, location).resolve() if location else None
-            inside = where is not None and where.is_relative_to(self._folder)
-            found = where.stat() if inside else None
+            found = where.stat() if where is not None and where.is_relative_to(self._folder) else None
         except FileNotFoundError:
             problem = f"is missing: {Path(self._folder, location)} does not exist"
             raise self.refuse(what, problem, "copy the data file beside the model") from None
         except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL inside, links in a circle, no permission
             reason = getattr(error, "strerror", None) or str(error)
             raise self.refuse(what, f"cannot be read: {_shortened(location)}: {reason}") from None
-        if not inside:
+        if where is None or found is None:
             raise self.refuse(
                 what,
                 f"lies outside the model's folder ({_shortened(location) or 'no location'})",

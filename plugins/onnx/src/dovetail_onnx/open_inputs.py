@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -31,7 +33,7 @@ def fixing_option(inputs: Iterable[ir.Value], known: Mapping[str, Sequence[int]]
     words, complete = [], True
     for value in inputs:
         guessed = [_guess(extent, axis) for axis, extent in enumerate(value.shape or (UNKNOWN,))]
-        shape = (known or {}).get(value.name) or guessed
+        shape = (known or {}).get(name_of(value)) or guessed
         complete &= UNKNOWN not in shape
         words += ["--fix-shape", f"{value.name}:{'x'.join(map(str, shape))}"]
     return shlex.join(words), complete

@@ -28,9 +28,10 @@ from dovetail_onnx.wire import RawData, split
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
+    from google.protobuf.message import Message
 
 
-_Message = TypeVar("_Message")
+_Message = TypeVar("_Message", bound="Message")
 _TEXT_ENDINGS = {".onnxtxt", ".txt"}
 _LARGEST_TEXT = 256 << 20  # characters of standard input, which may never end
 _LEAVE_ON_DISK = 1024  # bytes; smaller initializers are read with the graph

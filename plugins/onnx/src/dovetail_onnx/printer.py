@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.ir.types import dtype_name, type_text
 from dovetail.planning.placement import get_placement, kind_of
@@ -117,7 +117,7 @@ def _type(value: ir.Value) -> str:
     kind = value.type
     if kind is None:
         return "?"
-    name = dtype_name(kind.dtype) if kind.__class__.__name__ == "TensorType" else type_text(kind)
+    name = dtype_name(kind.dtype) if kind.__class__.__name__ == "TensorType" else cast("str", type_text(kind))
     return name if value.shape is None else f"{name}[{_extents(value.shape)}]"
 
 
@@ -126,7 +126,7 @@ def _declare(value: ir.Value) -> str:
     kind = value.type
     if kind is None:
         return _identifier(value.name)
-    text = type_text(kind)
+    text = cast("str", type_text(kind))
     if text.startswith("tensor("):
         text = text.removeprefix("tensor(").removesuffix(")")
         # In ONNX text a type without brackets is a scalar, and empty brackets mean that the rank is not known.

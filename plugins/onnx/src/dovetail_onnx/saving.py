@@ -209,7 +209,7 @@ def _drop_stubs(graph: onnx.GraphProto) -> None:
 def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) -> SavedFile:
     """Write the data file, named by a digest of its content, and redirect the stubs to it."""
     places: list[tuple[int, int]] = []
-    hashed: _Hashed | None = None
+    hashed: _Hashed
 
     def target() -> Path:
         return path.with_name(f"{path.stem}-{hashed.digest.hexdigest()[:12]}.data")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail_onnx.map_types import from_proto, to_proto
 from dovetail_onnx.topological_order import sort_function, sort_nodes
@@ -124,10 +124,10 @@ def split_weights(model: ir.Model) -> Skeleton:
             initializers.append(value)
             continue
         if stays_inline(tensor):
-            held = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
+            held: ir.TensorProtocol = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
         else:
             weights[name] = tensor
-            held = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=ir.Shape(tensor.shape), name=name)
+            held = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=name)
         initializers.append(_holding(held, value))
     # A view, because other threads may run the model meanwhile, and read its weights.
     view = ir.GraphView(
@@ -159,7 +159,7 @@ def _with_graph(model: ir.Model, graph: ir.GraphView) -> ir.Model:
     import onnx_ir as ir
 
     return ir.Model(
-        graph,
+        cast("ir.Graph", graph),  # what reads a graph only takes a view as well
         ir_version=model.ir_version,
         producer_name=model.producer_name,
         producer_version=model.producer_version,

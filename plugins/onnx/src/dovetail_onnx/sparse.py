@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail_onnx.limits import SPARSE_BYTES
-from dovetail_onnx.tensor_data import element_type, form_problem, size_in_bytes
+from dovetail_onnx.tensor_data import form_problem, known_type, size_in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ def densify_attributes(attributes: Iterable[onnx.AttributeProto], loader: Tensor
         if attribute.type == _SPARSE_TENSOR and attribute.HasField("sparse_tensor"):
             attribute.t.CopyFrom(_dense(attribute.sparse_tensor, f"attribute '{attribute.name}' of {label}", loader))
             attribute.ClearField("sparse_tensor")
-            attribute.type = _TENSOR
+            attribute.type = cast("onnx.AttributeProto.AttributeType", _TENSOR)
             attribute.name = attribute.name.removeprefix("sparse_")
 
 
@@ -62,7 +62,7 @@ def _dense(sparse: onnx.SparseTensorProto, what: str, loader: TensorLoader) -> o
     dense = onnx.TensorProto(name=values.name, data_type=values.data_type, dims=sparse.dims)
     if problem := form_problem(dense):
         raise loader.refuse(what, problem)
-    kind = element_type(values.data_type)
+    kind = known_type(values.data_type)
     if kind.bits < 8 or indices.data_type != onnx.TensorProto.INT64:
         raise loader.refuse(what, f"is sparse with values of {kind.name} and indices of type {indices.data_type}")
     if size_in_bytes(dense) > SPARSE_BYTES:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
     import onnx
@@ -44,9 +44,14 @@ def element_type(number: int) -> ElementType | None:
     return ElementType(kind.name.lower(), kind.bitwidth, field, 8 // kind.bitwidth if kind.bitwidth < 8 else 1)
 
 
+def known_type(number: int) -> ElementType:
+    """Return how elements of the ONNX type `number` are stored, which must be a type."""
+    return cast("ElementType", element_type(number))
+
+
 def size_in_bytes(tensor: onnx.TensorProto) -> int:
     """Return the bytes that type and dims of a valid numeric tensor need; types below a byte are packed."""
-    return (math.prod(tensor.dims) * element_type(tensor.data_type).bits + 7) // 8
+    return (math.prod(tensor.dims) * known_type(tensor.data_type).bits + 7) // 8
 
 
 def is_empty(tensor: onnx.TensorProto) -> bool:
@@ -84,7 +89,7 @@ def data_problem(tensor: onnx.TensorProto, raw_bytes: int | None = None) -> str:
     """
     if problem := form_problem(tensor):
         return problem
-    kind = element_type(tensor.data_type)
+    kind = known_type(tensor.data_type)
     fields = data_fields(tensor)
     if raw_bytes is not None:
         fields.append("raw_data")

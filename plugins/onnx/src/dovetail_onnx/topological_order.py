@@ -34,7 +34,8 @@ def sort_nodes(graph: onnx.GraphProto, visible: set[str] | None = None) -> int:
 
 def in_order(graph: ir.Graph) -> bool:
     """Whether no node of `graph` or of a body in it reads what a later node gives."""
-    stack, seen = [(iter(graph), None)], set()
+    stack: list[tuple[Iterator[ir.Node], ir.Node | None]] = [(iter(graph), None)]
+    seen: set[int] = set()
     later = {id(node) for node in all_nodes(graph)}
     while stack:
         nodes, owner = stack[-1]

@@ -48,7 +48,7 @@ def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[s
 def _key(value: ir.Value):
     """Return a hashable key of the value's type: the element type for tensors."""
     kind = value.type
-    return kind.dtype if kind.__class__.__name__ == "TensorType" else type_text(kind)
+    return value.dtype if kind.__class__.__name__ == "TensorType" else type_text(kind)
 
 
 def _arity_problem(node: ir.Node, sig: Signature) -> str | None:

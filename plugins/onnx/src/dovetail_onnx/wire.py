@@ -33,7 +33,9 @@ def split(buffer: memoryview, smallest: int) -> tuple[bytes, list[tuple[bytes, R
     Raises:
         ValueError: The bytes are not a protobuf message.
     """
-    head, tail, graph = [], [], None
+    head: list[memoryview] = []
+    tail: list[memoryview] = []
+    graph = None
     for field, wire, start, value_start, end in _fields(buffer, 0, len(buffer)):
         if field == _MODEL_GRAPH and wire == _LENGTH_DELIMITED and graph is None:
             graph = (value_start, end)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from dovetail.ir.required import producer_of
+
+from dovetail_paddle.pd_graph import operands
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -27,11 +31,11 @@ def merge_branches(nodes: Sequence[ir.Node]) -> list[ir.Node]:
     gone: set[int] = set()
     made: dict[int, ir.Node] = {}
     for selects in pairs.values():
-        when, otherwise = _branches(selects[0])
-        if not all(_only_selected(value.producer(), selects) for value in (when, otherwise)):
+        when, otherwise = map(producer_of, _chosen(selects[0]))
+        if not all(_only_selected(node, selects) for node in (when, otherwise)):
             continue
         readers = [reader for select in selects for reader in _readers(select)]
-        gone.update(map(id, (*readers, when.producer(), otherwise.producer())))
+        gone.update(map(id, (*readers, when, otherwise)))
         made[id(selects[0])] = _merged(selects)
     for node in nodes:
         if id(node) in made:
@@ -45,28 +49,33 @@ def _branches(select: ir.Node) -> tuple[ir.Value, ir.Value] | None:
     """What a `select_input` chooses from: results of an `if` with its condition, and of one with the opposite."""
     if select.op_type != "select_input":
         return None
-    cast, given = select.inputs[0].producer(), _given(select)
-    if cast is None or cast.op_type != "cast" or len(given) != 2 or None in given:
+    number, given = operands(select)[0].producer(), _given(select)
+    otherwise, when = given if len(given) == 2 else (None, None)
+    if number is None or number.op_type != "cast" or otherwise is None or when is None:
         return None
-    otherwise, when = given
-    condition = cast.inputs[0]
+    condition = number.inputs[0]
     first, second = when.producer(), otherwise.producer()
     if first is None or second is None or first.op_type != "if" or second.op_type != "if":
         return None
-    negation = second.inputs[0].producer()
+    negation = operands(second)[0].producer()
     opposite = negation is not None and negation.op_type == "logical_not" and negation.inputs[0] is condition
     return (when, otherwise) if opposite and first.inputs[0] is condition else None
 
 
+def _chosen(select: ir.Node) -> tuple[ir.Value, ir.Value]:
+    """What a `select_input` chooses from that `_branches` has found."""
+    return cast("tuple[ir.Value, ir.Value]", _branches(select))
+
+
 def _given(select: ir.Node) -> Sequence[ir.Value | None]:
     """What a `select_input` chooses from: operands of its own, or those of the list that it reads."""
-    listed = select.inputs[1].producer() if len(select.inputs) == 2 else None
+    listed = operands(select)[1].producer() if len(select.inputs) == 2 else None
     return select.inputs[1:] if listed is None else listed.inputs
 
 
 def _readers(select: ir.Node) -> list[ir.Node]:
     """A `select_input`, and the list that it reads if there is one."""
-    listed = select.inputs[1].producer() if len(select.inputs) == 2 else None
+    listed = operands(select)[1].producer() if len(select.inputs) == 2 else None
     return [select] if listed is None else [select, listed]
 
 
@@ -78,12 +87,12 @@ def _only_selected(node: ir.Node, selects: Sequence[ir.Node]) -> bool:
 def _merged(selects: Sequence[ir.Node]) -> ir.Node:
     import onnx_ir as ir
 
-    chosen = [_branches(select) for select in selects]
-    when, otherwise = (value.producer() for value in chosen[0])
+    chosen = list(map(_chosen, selects))
+    when, otherwise = map(producer_of, chosen[0])
     graphs = []
     for node, position in ((when, 0), (otherwise, 1)):
         graph = node.attributes["then_branch"].as_graph()
-        kept = [graph.outputs[pair[position].index()] for pair in chosen]
+        kept = [graph.outputs[cast("int", pair[position].index())] for pair in chosen]
         graph.outputs[:] = kept
         graphs.append(graph)
     condition = when.inputs[0]
@@ -93,9 +102,9 @@ def _merged(selects: Sequence[ir.Node]) -> ir.Node:
     outputs = [select.outputs[0] for select in selects]
     metadata = dict(when.metadata_props)
     for select in selects:
-        for dead in _readers(select):
-            for index in range(len(dead.inputs)):
-                dead.replace_input_with(index, None)
+        for reader in _readers(select):
+            for index in range(len(reader.inputs)):
+                reader.replace_input_with(index, None)
     made = []
     for old in outputs:
         value = ir.Value(name=old.name, type=old.type, shape=old.shape)

@@ -46,3 +46,10 @@ def onnx_type(name: str) -> ir.DataType | None:
 
     found = BY_NAME.get(name)
     return None if found is None else ir.DataType[found]
+
+
+def element_type(name: str) -> ir.DataType:
+    """Return the ONNX type of a Paddle type that has one."""
+    import onnx_ir as ir
+
+    return ir.DataType[BY_NAME[name]]

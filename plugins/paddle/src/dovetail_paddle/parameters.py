@@ -9,12 +9,12 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.frontends import check_regular
 
-from dovetail_paddle.element_types import BY_NUMBER, onnx_type
+from dovetail_paddle.element_types import BY_NUMBER, element_type
 from dovetail_paddle.legacy.descriptor import tensor_class
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ class _Reader:
         if (dtype, shape) != (declared.dtype, declared.shape):
             have, want = _form(dtype, shape), _form(declared.dtype, declared.shape)
             raise self._refuse(name, f"is {have}, but the program declares {want}")
-        kind = onnx_type(dtype)
+        kind = element_type(dtype)
         count = math.prod(shape)
         start = self.at
         self._skip(count * kind.bitwidth // 8, name)
-        return MappedTensor(self._mapped, kind, shape, start, name)
+        return MappedTensor(cast("mmap.mmap", self._mapped), kind, shape, start, name)
 
     def _header(self, name: str) -> tuple[str, tuple[int, ...]]:
         from google.protobuf.message import DecodeError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.ir.fresh_names import FreshNames
 
@@ -135,6 +135,11 @@ def set_type(value: ir.Value, info: TensorInfo) -> None:
     value.type = ir.SequenceType(tensor) if info.is_list else tensor
     if info.shape is not None and not info.is_list:
         value.shape = ir.Shape([None if extent < 0 else extent for extent in info.shape])
+
+
+def operands(node: ir.Node) -> Sequence[ir.Value]:
+    """Return the operands of a node of which none can be missing."""
+    return cast("Sequence[ir.Value]", node.inputs)
 
 
 def attribute(name: str, value: Any, element: str = "", is_array: bool = False) -> ir.Attr:

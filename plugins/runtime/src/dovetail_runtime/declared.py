@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.ir.required import dtype_of
+
 from dovetail_runtime.tensors import matches, value_type
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def declared(value: ir.Value) -> Declared:
     return Declared(
         name=value.name or "",
         type=type_,
-        dtype=value.dtype.numpy() if type_ and type_ != "string" else None,
+        dtype=dtype_of(value).numpy() if type_ and type_ != "string" else None,
         shape=shape,
         extents=extents,
         node=(producer.name or value.name or "") if producer is not None else "",

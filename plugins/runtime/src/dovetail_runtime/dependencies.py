@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dovetail.ir.required import name_of
 from dovetail_transforms.regions.regions import Region
 
 _MOST = 4096
@@ -36,11 +37,11 @@ class Dependencies:
         reads: dict[str, int] = {}
         before: list[list[int]] = []
         for index, region in enumerate(regions):
-            names = [value.name for value in region.inputs]
+            names = list(map(name_of, region.inputs))
             for name in names:
                 reads[name] = reads.get(name, 0) + 1
             before.append(sorted({makers[name] for name in names if name in makers}))
-            makers.update({value.name: index for value in region.outputs})
+            makers.update({name_of(value): index for value in region.outputs})
         if len(regions) <= _MOST:
             before = _without_implied(before)
         releases: list[list[int]] = [[] for _ in regions]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, cast
 
 from dovetail.artifacts import nodes_of
 from dovetail.ir.bodies import all_nodes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir.model import Model
     from dovetail.passes import Context
 
     from dovetail_runtime.region_runner import Refusal
@@ -27,12 +28,13 @@ def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx:
         ctx: Has the model and its plan, and gets the refusals.
         whole: Refuse whole regions, whatever node the engine names.
     """
-    planned = {node.name for node in (ctx.plan.nodes if ctx.plan is not None else ctx.model.nodes())}
+    model = cast("Model", ctx.model)
+    planned = {node.name for node in (ctx.plan.nodes if ctx.plan is not None else model.nodes())}
     for refusal in refusals:
         region = refusal.region
         if preferred.get(region.backend) != refusal.engine:
             continue
-        held = [inner for node in region.nodes for inner in nodes_of(ctx.model, node)]
+        held = [inner for node in region.nodes for inner in nodes_of(model, node)]
         named = None if whole else named_in(held, refusal.error.node)
         nodes = _around(named, held, planned) if named is not None else []
         for node in nodes or [node for node in held if node.name in planned]:
@@ -57,7 +59,7 @@ def named_in(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
     return next(reads, None)
 
 
-def _around(node: ir.Node, region: Iterable[ir.Node], planned: set[str]) -> list[ir.Node]:
+def _around(node: ir.Node, region: Iterable[ir.Node], planned: Collection[str | None]) -> list[ir.Node]:
     if node.name in planned:
         return [node]
     inside = {id(other) for other in region}

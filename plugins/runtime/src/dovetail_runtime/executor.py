@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import dovetail.plugin
 from dovetail.artifacts import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError, NoEngineError
+from dovetail.ir.required import constant_of, name_of
 from dovetail.plugin import Engine, Executed, RegionModel
 from dovetail.suggestions import did_you_mean
 from dovetail_transforms.regions.extraction import extract
@@ -88,7 +89,7 @@ class Executor(dovetail.plugin.Executor):
         self._dependencies = Dependencies.of([runner.region for runner in self.runners])
         self._threads: ThreadPoolExecutor | None = None
         self._inputs = DeclaredInputs(model.graph)
-        self._outputs = {value.name: value for value in model.graph.outputs}
+        self._outputs = {name_of(value): value for value in model.graph.outputs}
 
     @property
     def engines(self) -> list[str]:
@@ -96,7 +97,7 @@ class Executor(dovetail.plugin.Executor):
         return [runner.engine for runner in self.runners]
 
     @property
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[Refusal]:  # type: ignore[override]  # nobody sets it
         """Engines that did not take a region."""
         return [refusal for runner in self.runners for refusal in runner.refusals]
 
@@ -248,7 +249,7 @@ def _way(options: Mapping[str, object]) -> str:
 
 def _last_uses(regions: Sequence[Region]) -> list[list[str]]:
     """For every region the values that nobody needs after it."""
-    last = {value.name: region.index for region in regions for value in (*region.outputs, *region.inputs)}
+    last = {name_of(value): region.index for region in regions for value in (*region.outputs, *region.inputs)}
     dying: list[list[str]] = [[] for _ in regions]
     for name, index in last.items():
         dying[index].append(name)
@@ -257,4 +258,4 @@ def _last_uses(regions: Sequence[Region]) -> list[list[str]]:
 
 def _constant(output: ir.Value) -> np.ndarray:
     """The value of an output that no node computes."""
-    return output.const_value.numpy()
+    return constant_of(output).numpy()

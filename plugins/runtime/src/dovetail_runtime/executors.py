@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.plugin import Executor
 from dovetail.plugin.contracts import made
 from dovetail.plugin.isolation import calling
@@ -77,4 +78,4 @@ def load_executor(name: str, compiled: CompiledModel, registry: Registry) -> Gua
     """
     who = registry.executor.title(name)
     executor = made(registry.executor[name], who, Executor, compiled)
-    return GuardedExecutor(who, executor, [value.name for value in compiled.model.graph.outputs], compiled.options)
+    return GuardedExecutor(who, executor, list(map(name_of, compiled.model.graph.outputs)), compiled.options)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.suggestions import near_misses
 
 from dovetail_runtime.declared import Declared, declared
@@ -23,10 +24,10 @@ class DeclaredInputs:
     """
 
     def __init__(self, graph: ir.Graph):
-        self._wanted = {value.name: declared(value) for value in graph.inputs if not value.is_initializer()}
+        self._wanted = {name_of(value): declared(value) for value in graph.inputs if not value.is_initializer()}
         self._constants = frozenset(graph.initializers)
 
-    def checked(self, inputs: Mapping[str, object]) -> dict[str, object]:
+    def checked(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
         """The inputs as arrays.
 
         Args:
@@ -91,11 +92,11 @@ def _shared(given: object) -> np.ndarray | None:
         return None
 
 
-def _fitting(value: Declared, given: object) -> object:
+def _fitting(value: Declared, given: object) -> np.ndarray:
     import numpy as np
 
     if not value.type:
-        return given
+        return cast("np.ndarray", given)  # a sequence, which engines take beside arrays
     array = given if isinstance(given, (np.ndarray, np.generic)) else _shared(given)
     array = as_array(given, value) if array is None else array
     if array is None:

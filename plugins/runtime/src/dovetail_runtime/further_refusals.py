@@ -94,6 +94,8 @@ def _part(model: Model, region: Region, nodes: Sequence[ir.Node]) -> Region:
         for value in computed
         if value.is_graph_output() or any(reader not in inside for reader, _ in value.uses())
     ]
-    order: Mapping[str, int] = {value.name: at for at, value in enumerate(v for node in nodes for v in node.outputs)}
+    order: Mapping[str | None, int] = {
+        value.name: at for at, value in enumerate(v for node in nodes for v in node.outputs)
+    }
     outputs = sorted(leaving, key=lambda value: order[value.name])
     return replace(region, nodes=tuple(nodes), inputs=tuple(inputs), outputs=tuple(outputs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.artifacts import artifact_of
 from dovetail.errors import DovetailError
@@ -190,7 +190,7 @@ class GuardedSession:
         label, name = self._engine.label, output.name
         if name not in results:
             raise EngineError(f"{label} gives no output '{name}'", node=output.node)
-        array = results[name]
+        array = cast("np.ndarray", results[name])  # or a sequence
         if hasattr(array, "dtype") and not output.has_type_of(array):
             given = array.dtype.name
             raise EngineError(f"{label} gives '{name}' as {given}, the model declares {output.type}", node=output.node)

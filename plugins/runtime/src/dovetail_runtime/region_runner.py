@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.planning.placement import HOST
 from dovetail.plugin import EngineError, Executed, RegionModel
 from dovetail.text import pluralize
@@ -90,7 +91,7 @@ class RegionRunner:
         note: Callable[[str], None],
     ):
         self.region = region
-        self.inputs = [value.name for value in region.inputs]
+        self.inputs = list(map(name_of, region.inputs))
         self.refusals: list[Refusal] = []
         self._declared = [declared(value) for value in region.outputs]
         self._model = model
@@ -118,7 +119,7 @@ class RegionRunner:
     @property
     def outputs(self) -> list[str]:
         """Names of the values that leave the region."""
-        return [value.name for value in self.region.outputs]
+        return list(map(name_of, self.region.outputs))
 
     @property
     def nodes(self) -> list[str]:
@@ -204,8 +205,10 @@ class RegionRunner:
         for position, engine in enumerate(self._waiting if not self._is_judge else ()):
             try:
                 known = self._stand_in
-                loaded = known is not None and known.engine is engine
-                session = known.session if loaded else engine.load(self._model, self._options)
+                if known is not None and known.engine is engine:
+                    session = known.session
+                else:
+                    session = engine.load(self._model, self._options)
                 return _Other(position, engine, session, session.run(inputs))
             except EngineError:
                 continue

@@ -59,7 +59,12 @@ def run(args: argparse.Namespace) -> int:
     rows = [_row(name, array) for name, array in outputs.items()]
     if args.json:
         executed = {node: tuple(how) for node, how in compiled.executed().items()}
-        document = {"outputs": rows, "executed": executed, "notes": compiled.notes(), "summary": compiled.summary()}
+        document: dict[str, Any] = {
+            "outputs": rows,
+            "executed": executed,
+            "notes": compiled.notes(),
+            "summary": compiled.summary(),
+        }
         if timeline is not None:
             document["peak_bytes"] = timeline.peak
         print_json(document)
@@ -77,7 +82,7 @@ def _write(path: Path, outputs: dict[str, np.ndarray]) -> None:
     import numpy as np
 
     # Files of numpy know no bfloat16 and no 8-bit floats; float32 holds all of their values.
-    plain = {n: a if a.dtype.isbuiltin == 1 else a.astype(np.float32) for n, a in outputs.items()}
+    plain: dict[str, Any] = {n: a if a.dtype.isbuiltin == 1 else a.astype(np.float32) for n, a in outputs.items()}
     with replacing(path) as file:
         np.savez(file, **plain)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ class Runner(dovetail.plugin.Runner):
         return tried_engines(ctx)
 
     @cached_property
-    def engines(self) -> Engines:
+    def engines(self) -> Engines:  # type: ignore[override]  # nobody sets it
         """The engines of each backend of the model.
 
         Raises:
@@ -60,7 +60,9 @@ class Runner(dovetail.plugin.Runner):
         """
         return self._tried_engines or engines_of(self._compiled.backends, self._registry)
 
-    def executor(self, name: str = "") -> Executor | GuardedExecutor:
+    def executor(  # type: ignore[override]  # a guard has all that an executor has
+        self, name: str = ""
+    ) -> Executor | GuardedExecutor:
         """What runs the model, made when first asked for, and again when its options have changed.
 
         Args:
@@ -91,7 +93,7 @@ class Runner(dovetail.plugin.Runner):
         return self._executors.get(self._last_used)
 
     @property
-    def loaded(self) -> bool:
+    def loaded(self) -> bool:  # type: ignore[override]  # nobody sets it
         """Whether engines have loaded the model."""
         return self._used is not None
 
@@ -101,7 +103,7 @@ class Runner(dovetail.plugin.Runner):
             self._executors.clear()
 
     @property
-    def runners(self) -> list[RegionRunner]:
+    def runners(self) -> Sequence[RegionRunner]:  # type: ignore[override]  # nobody sets it
         """The regions in the order in which they run."""
         return self.executor().runners
 
@@ -146,7 +148,7 @@ class Runner(dovetail.plugin.Runner):
         return "".join(f"; {text}" for text in texts)
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[str]:  # type: ignore[override]  # nobody sets it
         """What the user should know of the engines: which are absent, have a caveat, refused a region, or were not
         tried.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail_onnx.map_types import to_proto
 
@@ -61,7 +61,7 @@ def source_without_weights(model: Model) -> tuple[bytes, dict[str, np.ndarray]]:
                 continue
             kept[name], arrays[name] = tensor, np.ascontiguousarray(array)
             value.const_value = ir.ExternalTensor(
-                "weights", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name, base_dir=""
+                "weights", 0, tensor.nbytes, tensor.dtype, shape=cast("ir.Shape", tensor.shape), name=name, base_dir=""
             )
         return to_proto(model.ir).SerializeToString(), arrays
     finally:

@@ -30,9 +30,9 @@ def value_type(value: ir.Value | None) -> str:
     """The name of a value's element type, empty when it has none or is not a tensor."""
     import onnx_ir as ir
 
-    if value is None or not isinstance(value.type, ir.TensorType) or value.dtype is ir.DataType.UNDEFINED:
+    if value is None or not isinstance(value.type, ir.TensorType) or value.type.dtype is ir.DataType.UNDEFINED:
         return ""
-    return type_name(value.dtype)
+    return type_name(value.type.dtype)
 
 
 def matches(array: np.ndarray, type_: str) -> bool:

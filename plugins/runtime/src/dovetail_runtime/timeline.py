@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.plugin.recorder import record_spans
 from dovetail.text import pluralize
@@ -17,6 +17,8 @@ from dovetail_onnx.files.writing import replacing
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
 
+    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executors import GuardedExecutor
     from dovetail_runtime.region_runner import RegionRunner
 
 
@@ -106,7 +108,8 @@ class Run:
     @contextmanager
     def region(self, runner: RegionRunner) -> Iterator[dict[str, Any]]:
         """Record a region at work; what it gives is entered into the dict. An engine may record steps of its own."""
-        begun, given = time.perf_counter_ns(), {}
+        begun = time.perf_counter_ns()
+        given: dict[str, Any] = {}
         try:
             with record_spans(self._timeline):
                 yield given
@@ -145,7 +148,7 @@ def trace(compiled: CompiledModel, path: str | Path | None = None, executor: str
         DovetailError: No engine runs a region.
     """
     timeline = Timeline()
-    used = compiled.executor(executor)
+    used = cast("Executor | GuardedExecutor", compiled.executor(executor))
     used.timeline = timeline
     try:
         yield timeline

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dovetail.artifacts import nodes_of
+from dovetail.ir.required import dtype_of, input_of, name_of
 from dovetail.ir.types import float_name
 
 if TYPE_CHECKING:
@@ -54,33 +55,34 @@ class _Integers(Held):
 
 def held_inputs(model: Model) -> dict[str, Held]:
     """The inputs of a compiled model that all of their readers take in one narrower format."""
-    found = {}
+    found: dict[str, Held] = {}
     for value in model.graph.inputs:
         formats = {_of_reader(node, reader) for node, reader in _readers(model, value)}
         if len(formats) == 1 and (held := next(iter(formats))) is not None:
-            found[value.name] = held
+            found[name_of(value)] = held
         elif not formats and _is_narrow(value):
-            found[value.name] = _Narrow(value.dtype.numpy())
+            found[name_of(value)] = _Narrow(dtype_of(value).numpy())
     return found
 
 
 def held_outputs(model: Model) -> dict[str, Held]:
     """The outputs of a compiled model that are computed in a narrower format than they are given in."""
-    found = {}
+    found: dict[str, Held] = {}
     for value in model.graph.outputs:
         node, result = _maker(model, value)
         held = _of_maker(node) if node is not None else None
         if held is None and _is_narrow(result):
-            held = _Narrow(result.dtype.numpy())
+            held = _Narrow(dtype_of(result).numpy())
         if held is not None:
-            found[value.name] = held
+            found[name_of(value)] = held
     return found
 
 
 def rounded_inputs(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs as a compiled model holds them, in the types of its source."""
-    narrow = {value.name: _Narrow(value.dtype.numpy()) for value in model.graph.inputs if _is_narrow(value)}
-    formats: dict[str, Held] = narrow | held_inputs(model)
+    narrow = filter(_is_narrow, model.graph.inputs)
+    formats: dict[str, Held] = {name_of(value): _Narrow(dtype_of(value).numpy()) for value in narrow}
+    formats |= held_inputs(model)
     return {
         name: formats[name].rounded(array)
         if name in formats and isinstance(array, np.ndarray) and array.dtype.kind == "f"
@@ -131,13 +133,13 @@ def _of_reader(node: ir.Node, value: ir.Value) -> Held | None:
     if node.inputs[0] is not value:
         return None
     if node.op_type == "Cast" and _is_narrow(node.outputs[0]) and not _is_narrow(value):
-        return _Narrow(node.outputs[0].dtype.numpy())
+        return _Narrow(dtype_of(node.outputs[0]).numpy())
     return _integers(node) if node.op_type == "QuantizeLinear" else None
 
 
 def _of_maker(node: ir.Node) -> Held | None:
-    if node.op_type == "Cast" and _is_narrow(node.inputs[0]):
-        return _Narrow(node.inputs[0].dtype.numpy())
+    if node.op_type == "Cast" and _is_narrow(value := input_of(node, 0)):
+        return _Narrow(dtype_of(value).numpy())
     return _integers(node) if node.op_type == "DequantizeLinear" else None
 
 

@@ -88,7 +88,7 @@ def read_lists(source: Source) -> ListsFile:
     tree = load_tree(source).only("file", ("backend", "onnx", *_KINDS))
     name = tree.require("backend")
     version = tree.get("onnx")
-    entries = []
+    entries: list[Expectation] = []
     for kind in _KINDS:
         node = tree.get(kind)
         if node is not None and not (isinstance(node, Scalar) and node.is_null):

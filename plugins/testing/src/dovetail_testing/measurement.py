@@ -65,7 +65,9 @@ class Measurement:
         Raises:
             ValueError: A field is missing, unknown or of another type.
         """
-        kinds = {"str": str, "int": int, "bool": bool, "float": (int, float), "Outcome": str, "tuple[str, ...]": list}
+        kinds: dict[str, type | tuple[type, ...]] = {
+            "str": str, "int": int, "bool": bool, "float": (int, float), "Outcome": str, "tuple[str, ...]": list,
+        }  # fmt: skip
         known = {one.name: kinds[str(one.type)] for one in fields(cls)}
         for name, value in data.items():
             if name not in known:

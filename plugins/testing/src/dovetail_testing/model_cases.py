@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dovetail.errors import DovetailError, UsageError
+from dovetail.ir.required import name_of
 
 from dovetail_testing.case import Case, Work
 from dovetail_testing.nets import NETS
@@ -76,8 +77,8 @@ def work_of_model(source: Any, arrays: Mapping[str, Any] | None, plugins: Plugin
     from dovetail_verify.random_inputs import random_batch
 
     model = dovetail.open(source, plugins)
-    inputs = [value.name for value in model.graph.inputs if not value.is_initializer()]
-    outputs = [value.name for value in model.graph.outputs]
+    inputs = [name_of(value) for value in model.graph.inputs if not value.is_initializer()]
+    outputs = [name_of(value) for value in model.graph.outputs]
     given = random_batch(model) if arrays is None else {name: np.asarray(value) for name, value in arrays.items()}
     for name in given:
         if name not in inputs and name not in outputs:

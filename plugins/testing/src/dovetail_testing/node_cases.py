@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def node_cases() -> tuple[Case, ...]:
         from onnx.backend.test.loader import load_model_tests
 
         tests = load_model_tests(kind="node")
-    operators = {test.name: _only_operator(test.model) for test in tests}
+    operators = {test.name: _only_operator(cast("onnx.ModelProto", test.model)) for test in tests}
     return tuple(Case("nodes", test.name, _operator(test.name, operators), _Maker(test)) for test in tests)
 
 

@@ -241,7 +241,7 @@ def _array(type_: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 def _named(inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Inputs by name, with those of a list one by one."""
-    named = {}
+    named: dict[str, np.ndarray] = {}
     for name, value in inputs.items():
         if isinstance(value, list):
             named |= {f"{name}{index}": array for index, array in enumerate(value)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pytest
 from dovetail.errors import DovetailError, UsageError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _RUN = pytest.StashKey["Run"]()
+Style: TypeAlias = "Literal['long', 'short', 'line', 'no', 'native', 'value', 'auto']"
 _PASSING = ("exact", "relaxed", "ran")
 
 
@@ -81,7 +82,7 @@ def _refuse_alone(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--dovetail-{name} needs --dovetail-backend NAME")
 
 
-_DEFAULTS = {
+_DEFAULTS: dict[str, object] = {
     **dict.fromkeys(("sample", "models", "resume", "table"), None),
     "suite": [],
     "lists": [],
@@ -104,7 +105,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         suite.run = run
         cases = list(suite.collect())
         # So that the reporter counts them.
-        config.hook.pytest_collectreport(report=pytest.CollectReport(suite.nodeid, "passed", None, cases))
+        config.hook.pytest_collectreport(report=pytest.CollectReport(suite.nodeid, "passed", None, [*cases]))
         items.extend(cases)
 
 
@@ -183,6 +184,7 @@ class ConformanceItem(pytest.Item):
     """
 
     case: Case
+    parent: ConformanceSuite
 
     def runtest(self) -> None:
         """Run it, and skip, fail or expect a failure by the lists."""
@@ -195,7 +197,7 @@ class ConformanceItem(pytest.Item):
         if found.status not in _PASSING:
             raise NotAsListed(found)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: str | None = None) -> str:
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Style | None = None) -> str:
         """The reason alone: the stack of the suite says nothing."""
         if isinstance(excinfo.value, (NotAsListed, DovetailError)):
             return str(excinfo.value)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.errors import UsageError
+from dovetail.ir.required import name_of
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -81,7 +82,7 @@ def shapes_of(given: InputShapes, model: Model) -> dict[str, tuple[int, ...]]:
         if Path(text).is_file():
             from dovetail_runtime.data.sources import array_shapes
 
-            names = [value.name for value in model.graph.inputs if not value.is_initializer()]
+            names = [name_of(value) for value in model.graph.inputs if not value.is_initializer()]
             shapes |= array_shapes(Path(text), names)
         else:
             name, shape = _shape_in(str(text))

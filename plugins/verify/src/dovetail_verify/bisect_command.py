@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from dovetail.cli.common import (
     PlainCommand,
@@ -19,6 +20,9 @@ from dovetail_commands.request import add_request, request_of
 from dovetail_commands.terminal import Progress, say_note, table
 
 from dovetail_verify.arguments import add_goals, goals_of
+
+if TYPE_CHECKING:
+    from dovetail.passes import Request
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +44,10 @@ def run(args: argparse.Namespace) -> int:
     goals = goals_of(args)
     from dovetail_verify.functions import bisect
 
+    existing(args.model)
     with Progress() as progress:
         ranking = bisect(
-            existing(args.model),
+            args.model,
             **request_of(args),
             **option_keywords(args),
             **goals,
@@ -50,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
             progress=progress,
         )
     raised = [word for selector in ranking.high for word in ("--high", selector)]
-    command_line = command_text("compile", args.model, ranking.request, plugins_of(args).registry, raised)
+    request = cast("Request", ranking.request)
+    command_line = command_text("compile", args.model, request, plugins_of(args).registry, raised)
     if args.json:
         print_json({**ranking.as_dict(), "command": command_line})
         return 0

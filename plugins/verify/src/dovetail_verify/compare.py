@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.outputs import arrays_of
 
 from dovetail_verify.extents import CANDIDATES, random_shapes
-from dovetail_verify.metrics import Difference
+from dovetail_verify.metrics import Difference, Findings
 from dovetail_verify.random_inputs import random_feeds
 from dovetail_verify.spread import Spread
 from dovetail_verify.warnings import warning_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # Operators whose indices may come in another order and mean the same.
-_FINDINGS = {"NonMaxSuppression": "rows", "TopK": "lists"}
+_FINDINGS: Mapping[str, Findings] = {"NonMaxSuppression": "rows", "TopK": "lists"}
 Run = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
 
 
@@ -184,7 +185,7 @@ class Verification:
         rated = [output for output in self.outputs if output.snr_db is not None]
         if not rated:
             return ""
-        worst = min(rated, key=lambda output: output.snr_db)
+        worst = min(rated, key=lambda output: cast("float", output.snr_db))
         line = f"SNR {worst.snr_text}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
         return f"{line}; {pluralize(len(self.warnings), 'warning')}" if self.warnings else line
 
@@ -221,11 +222,13 @@ def verify(
         tried, feeds, ours = _random_run(model, original, seed, {**_fixed(made), **(shapes or {})})
         runs: Iterable = [(feeds, {}, ours)]
     else:
-        given = batches(model, data, made, original, say=cut.append)
-        runs = ((feeds, labels, original(feeds)) for feeds, labels in given)
+        samples = batches(model, data, made, original, say=cut.append)
+        runs = ((feeds, labels, original(feeds)) for feeds, labels in samples)
     count = 0
     spread: dict[str, Spread] = {}
-    findings = {v.name: _FINDINGS.get(v.producer().op_type, "places") for v in model.graph.outputs if v.producer()}
+    findings = {
+        name_of(v): _FINDINGS.get(node.op_type, "places") for v in model.graph.outputs if (node := v.producer())
+    }
     for count, (feeds, labels, ours) in enumerate(runs, start=1):
         theirs = result(feeds)
         for position, (output, value) in enumerate(ours.items()):
@@ -249,9 +252,9 @@ def verify(
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:
     """The shapes of inputs that are numbers alone."""
-    shapes = {value.name: value.shape for value in made.graph.inputs} if made is not None else {}
+    shapes = {name_of(value): value.shape for value in made.graph.inputs} if made is not None else {}
     return {
-        name: tuple(shape)
+        name: shape.numpy()
         for name, shape in shapes.items()
         if shape is not None and all(isinstance(extent, int) and extent >= 0 for extent in shape)
     }
@@ -266,7 +269,7 @@ def _random_run(
     """
     inputs = [value for value in model.graph.inputs if not value.is_initializer()]
     for name in given.keys() - {value.name for value in inputs}:
-        known = ", ".join(value.name for value in inputs) or "none"
+        known = ", ".join(map(name_of, inputs)) or "none"
         raise DovetailError(f"a shape is given for '{name}', which is no input", f"inputs: {known}")
     refused: dict[tuple, DovetailError] = {}
     for candidate in CANDIDATES:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -34,13 +36,13 @@ def random_shapes(
         given: Shapes that the user chose, by input name; names in their places have those extents everywhere.
         candidate: Elements along the other open axes.
     """
-    ranked = [value for value in inputs if value.shape is not None]
+    ranked = {name_of(value): value.shape for value in inputs if value.shape is not None}
     known: dict[str, int] = {}
-    for value in ranked:
-        for extent, chosen in zip(value.shape, given.get(value.name, ())):
+    for input_name, shape in ranked.items():
+        for extent, chosen in zip(shape, given.get(input_name, ())):
             if name := _name(extent):
                 known.setdefault(name, chosen)
-    names = [(_name(extent), axis) for value in ranked for axis, extent in enumerate(value.shape)]
+    names = [(_name(extent), axis) for shape in ranked.values() for axis, extent in enumerate(shape)]
     plain = {name for name, _ in names if name and len(list(_tokens(name))) <= 1}
     for name, axis in names:
         if name in plain and axis == 0:
@@ -48,10 +50,10 @@ def random_shapes(
     for name in plain:
         known.setdefault(name, candidate)
     return {
-        value.name: tuple(given[value.name])
-        if value.name in given
-        else tuple(_extent(extent, axis, known, candidate) for axis, extent in enumerate(value.shape))
-        for value in ranked
+        input_name: tuple(given[input_name])
+        if input_name in given
+        else tuple(_extent(extent, axis, known, candidate) for axis, extent in enumerate(shape))
+        for input_name, shape in ranked.items()
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import dovetail
 from dovetail.api import AnyModel, requested
@@ -67,7 +67,7 @@ def verify(
     Raises:
         DovetailError: One of both cannot be run, or the data does not fit.
     """
-    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
+    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # it reads a text
     goals.check_data(data)
     plugins = plugins or load_plugins()
     ctx = Context(Request(), plugins=plugins)
@@ -128,7 +128,7 @@ def bisect(
         raise UsageError("there is no data to rank nodes on", "give --data: inputs like those that the model will see")
     if runs is not None and runs < 1:
         raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
-    goals = Goals(min_snr, min_cosine, min_top1, max_abs)
+    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # it reads a text
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options, "bisect")
     original = dovetail.open(model, plugins)

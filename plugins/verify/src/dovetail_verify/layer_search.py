@@ -14,6 +14,7 @@ from dovetail_transforms.regions.inlining import inline_regions
 from dovetail_verify.accuracy.effects import effects_at_outputs
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide
 from dovetail_verify.layers import Layer, LayerErrors
+from dovetail_verify.names import node_name
 from dovetail_verify.orders import ORDERS, check_order
 
 if TYPE_CHECKING:
@@ -106,24 +107,25 @@ def _others(steps: Mapping[str, int]) -> str:
 
 def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[Layer]:
     """The nodes that compute, in graph order, each with those behind it that only move its numbers."""
-    beside = {node.name: node for node in model.graph}
+    beside = {node_name(node): node for node in model.graph}
     heads: dict[str, str] = {}
     members: dict[str, list[ir.Node]] = {}
     for node in exact.graph:
-        if node.name not in errors or node.name not in beside:
+        name = node_name(node)
+        if name not in errors or name not in beside:
             continue
         before = _before(node, errors)
-        moves = before is not None and _moves(errors[node.name], errors[before.name])
-        head = heads[before.name] if moves else node.name
-        heads[node.name] = head
+        head = heads[before] if before is not None and _moves(errors[name], errors[before]) else name
+        heads[name] = head
         members.setdefault(head, []).append(node)
     return [_layer(nodes, beside, errors) for nodes in members.values()]
 
 
-def _before(node: ir.Node, errors: Mapping[str, NodeErrors]) -> ir.Node | None:
-    """The node that computes the first input that was looked at."""
+def _before(node: ir.Node, errors: Mapping[str, NodeErrors]) -> str | None:
+    """The name of the node that computes the first input that was looked at."""
     producers = (value.producer() for value in node.inputs if value is not None)
-    return next((found for found in producers if found is not None and found.name in errors), None)
+    names = (node_name(found) for found in producers if found is not None)
+    return next((name for name in names if name in errors), None)
 
 
 def _moves(own: NodeErrors, before: NodeErrors) -> bool:
@@ -137,19 +139,19 @@ def _moves(own: NodeErrors, before: NodeErrors) -> bool:
 
 def _layer(nodes: Sequence[ir.Node], beside: Mapping[str, ir.Node], errors: Mapping[str, NodeErrors]) -> Layer:
     head, *moving = nodes
-    placement = get_placement(beside[head.name])
-    found = {node.name: errors[node.name] for node in nodes}
+    placement = get_placement(beside[node_name(head)])
+    found = {name: errors[name] for name in map(node_name, nodes)}
     alone = {name: one.own for name, one in found.items() if one.own.elements}
     rounding = max(alone, key=lambda name: alone[name].share, default="")
     accumulated = [one.accumulated for one in found.values() if one.accumulated.elements]
     value = next(value.name for value in head.outputs if value.name)
     return Layer(
-        head.name,
+        node_name(head),
         operator_name(head.domain, head.op_type),
         placement.backend if placement is not None else "",
         str(placement.precision or "") if placement is not None else "",
         value,
-        tuple(node.name for node in moving),
+        tuple(map(node_name, moving)),
         alone.get(rounding),
         max(accumulated, key=lambda sums: sums.share) if accumulated else None,
         None,

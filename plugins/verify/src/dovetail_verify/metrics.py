@@ -108,10 +108,10 @@ class Difference:
         if not a.size or not finite.all():
             return
         shares = a.ndim in (2, 3) and _are_shares(a)
-        rows = [array.reshape(-1, array.shape[-1] if array.ndim else 1) for array in (a, b)]
-        (self._add_margins if shares else self._add_rows)(*rows)
+        left, right = (array.reshape(-1, array.shape[-1] if array.ndim else 1) for array in (a, b))
+        (self._add_margins if shares else self._add_rows)(left, right)
         if shares or a.ndim == 2 and a.shape[1] > 1:
-            self._add_scores(*rows, labels)
+            self._add_scores(left, right, labels)
 
     def _add_margins(self, a: np.ndarray, b: np.ndarray) -> None:
         """Add rows of shares: the ratio of the two largest, as a logarithm, tells how far an answer is from changing.

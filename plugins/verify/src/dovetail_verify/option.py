@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError, GoalError, NoEngineError, UsageError, VerificationError
 from dovetail.planning.remark import Remark
@@ -117,15 +117,16 @@ class VerifyResult(Option):
             try:
                 compiled.verification = _compared(job, compiled)
             except VerificationError as error:
-                elsewhere = isinstance(error.__cause__, NoEngineError) and job.ctx.try_engines is False
-                if verify or not elsewhere:
+                cause = error.__cause__
+                if verify or not isinstance(cause, NoEngineError) or job.ctx.try_engines is not False:
                     raise
-                compiled.plan.remarks.append(_not_verified(job, error.__cause__))
-        if compiled.verification is not None:
-            compiled.verification.layers = layers
+                compiled.plan.remarks.append(_not_verified(job, cause))
+        verification = cast("Verification | None", compiled.verification)
+        if verification is not None:
+            verification.layers = layers
             tried = command_text("bisect", job.original.path, job.request, job.ctx.registry)
             raises = "" if goals else "; --min-snr 30 raises them"
-            compiled.verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
+            verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
         if failure is not None:
             job.keep(compiled)
             raise GoalError(compiled, failure)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 
 from dovetail_verify.extents import random_shapes
 
@@ -38,7 +39,8 @@ def random_feeds(inputs: Sequence[ir.Value], shapes: Mapping[str, tuple[int, ...
     Raises:
         DovetailError: An input has no rank or no type of which random values can be made.
     """
-    return {value.name: _random(value, shapes.get(value.name), seed + index) for index, value in enumerate(inputs)}
+    names = map(name_of, inputs)
+    return {name: _random(inputs[at], shapes.get(name), seed + at) for at, name in enumerate(names)}
 
 
 def _random(value: ir.Value, shape: tuple[int, ...] | None, seed: int) -> np.ndarray:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Request
     from dovetail.passes.instrumentation import Progress
-    from dovetail.plugin import Proceed
+    from dovetail.plugin.options import Asked
 
     from dovetail_verify.accuracy.trials import Trials
     from dovetail_verify.compare import Verification
@@ -35,7 +35,12 @@ def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict
 
 
 def trials_of(
-    original: Model, proceed: Proceed, asks: str, request: Request, ctx: Context, progress: Progress | None
+    original: Model,
+    proceed: Callable[[Asked], CompiledModel],
+    asks: str,
+    request: Request,
+    ctx: Context,
+    progress: Progress | None,
 ) -> Trials:
     """Trials of a request; `asks` is what asks for nodes to be raised, for remarks."""
     from dovetail_verify.accuracy.trials import Trials

@@ -59,7 +59,7 @@ class Spread:
         that of the worst batch already; shares of rows are those of all batches, since a batch may be a single row.
         """
         low = self.low_snr_db
-        if output.snr_db is None or output.broken or low is None or not low < output.snr_db:
+        if output.snr_db is None or output.cosine is None or output.broken or low is None or not low < output.snr_db:
             return output
         typical, lost = output.typical_snr_db, output.snr_db - low
         if output.snr_db == math.inf:

@@ -86,7 +86,7 @@ def _function(entry: Entry, domain: str) -> Callable[..., Any]:
 
     outputs = ", ".join(output.name for output in entry.outputs)
     build.__name__ = build.__qualname__ = entry.name
-    build.__signature__ = signature
+    vars(build)["__signature__"] = signature
     build.__doc__ = f"Append {domain}::{entry.name}, defined in {entry.where}, and give {outputs}."
     return build
 

@@ -99,7 +99,8 @@ def defined(
     Raises:
         DovetailError: One cannot be made; all problems are named, a line each.
     """
-    made, problems = [], []
+    made = []
+    problems: list[str] = []
     functions = _functions(file, problems)
     for entry in file.entries.values():
         lists = [arg.name for arg in entry.inputs[:-1] if arg.is_list]

@@ -5,7 +5,7 @@ The functions have the names that Paddle's files use; an operator file may name 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 Extent = int | str | None
@@ -62,7 +62,7 @@ def matmul(x: Meta, y: Meta, transpose_x: bool = False, transpose_y: bool = Fals
     if isinstance(left[-1], int) and isinstance(right[-2], int) and left[-1] != right[-2]:
         raise ValueError(f"matrices of {_text(x.shape)} and {_text(y.shape)} have no product")
     batch = elementwise(replace(x, shape=left[:-2]), replace(y, shape=right[:-2]))
-    return replace(x, shape=(*batch.shape, left[-2], right[-1]))
+    return replace(x, shape=(*(batch.shape or ()), left[-2], right[-1]))
 
 
 def concat(x: Sequence[Meta], axis: int = 0) -> Meta:
@@ -71,14 +71,15 @@ def concat(x: Sequence[Meta], axis: int = 0) -> Meta:
     Raises:
         ValueError: There is no such axis, or the ranks differ.
     """
-    shapes = [one.shape for one in x]
-    if any(shape is None for shape in shapes):
+    shapes = [one.shape for one in x if one.shape is not None]
+    if len(shapes) < len(x):
         return replace(x[0], shape=None)
     if len({len(shape) for shape in shapes}) > 1:
         raise ValueError(f"tensors of {', '.join(map(_text, shapes))} differ in rank")
     axis = _axis(axis, len(shapes[0]))
     extents = [shape[axis] for shape in shapes]
-    total = sum(extents) if all(isinstance(extent, int) for extent in extents) else None
+    known = [extent for extent in extents if isinstance(extent, int)]
+    total = sum(known) if len(known) == len(extents) else None
     return replace(x[0], shape=(*shapes[0][:axis], total, *shapes[0][axis + 1 :]))
 
 
@@ -113,7 +114,7 @@ def cast(x: Meta, dtype: str) -> Meta:
     return replace(x, dtype=dtype.lower())
 
 
-STANDARD = {
+STANDARD: Mapping[str, Callable[..., Meta]] = {
     "CastInferMeta": cast,
     "ConcatInferMeta": concat,
     "ElementwiseInferMeta": elementwise,

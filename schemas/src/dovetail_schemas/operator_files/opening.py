@@ -56,21 +56,20 @@ def add_functions(model: Model, registry: Registry) -> None:
     if not len(registry.operators):
         return
     library = library_of(registry)
-    built = not model.untouched or model.unbuilt is None
-    nodes = model.nodes() if built else model.unbuilt.nodes()
+    unbuilt = model.unbuilt if model.untouched else None
+    nodes = model.nodes() if unbuilt is None else unbuilt.nodes()
     used = {(node.domain, node.op_type) for node in nodes} & library.definitions.keys()
-    wanted = sorted(key for key in used if library.definitions[key].function is not None)
-    if not wanted or built and all((*key, "") in model.ir.functions for key in wanted):
+    wanted = {key: function for key in sorted(used) if (function := library.definitions[key].function) is not None}
+    if not wanted or unbuilt is None and all((*key, "") in model.ir.functions for key in wanted):
         return
     import onnx_ir as ir
 
     for node in model.nodes():
         _complete(node, library)
     functions, imports = model.ir.functions, model.ir.opset_imports
-    for domain, name in wanted:
+    for (domain, name), function in wanted.items():
         if (domain, name, "") in functions:
             continue  # a model may bring its own
-        function = library.definitions[domain, name].function
         made = functions[domain, name, ""] = ir.serde.deserialize_function(function)
         for node in made:
             _complete(node, library)
@@ -89,6 +88,6 @@ def _complete(node: ir.Node, library: OperatorLibrary) -> None:
             node.attributes[arg.name] = ir.serde.deserialize_attribute(attribute_of(arg, arg.default))
 
 
-def _ports(schema: object) -> tuple[object, ...]:
+def _ports(schema: onnx.defs.OpSchema) -> tuple[object, ...]:
     attributes = sorted(schema.attributes)
     return [port.name for port in schema.inputs], [port.name for port in schema.outputs], attributes

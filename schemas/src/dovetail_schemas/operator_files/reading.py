@@ -56,7 +56,7 @@ def read_operators(source: Source, domain: str = "") -> OperatorFile:
     """
     tree = load_document(source)
     version, opset, functions = 1, OperatorFile("", 1).opset, ""
-    listed: Node | None = tree
+    listed: Node = tree
     if isinstance(tree, Entries):
         tree.only("file", _FILE_KEYS)
         listed = tree.require("operators")
@@ -131,7 +131,7 @@ class _Reader:
         name, is_gradient = keys.get("op"), keys.get("backward_op") is not None
         if (name is None) is not is_gradient:
             raise item.error("an entry has one of 'op' and 'backward_op'")
-        name = keys.require("backward_op") if is_gradient else name
+        name = keys.require("backward_op" if is_gradient else "op")
         composite, body = self._composite(keys)
         entry = Entry(
             name=self._get(name, "name of an operator", _single, ""),
@@ -179,8 +179,9 @@ class _Reader:
         if node is None:
             return ()
         parse = _words if key in ("traits", "interfaces") else parse_names
+        none: tuple[str, ...] = ()
         parts = node.items if isinstance(node, Items) else (node,)
-        return tuple(name for part in parts for name in self._get(part, key, parse, ()))
+        return tuple(name for part in parts for name in self._get(part, key, parse, none))
 
     def _section(self, keys: Entries, key: str, allowed: tuple[str, ...]) -> Entries | None:
         node = keys.get(key)

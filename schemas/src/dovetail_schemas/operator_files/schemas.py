@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail_schemas.operator_files.entries import Argument, Entry
 
 if TYPE_CHECKING:
     import onnx
+    from onnx.defs import OpSchema
 
 
 _INTEGERS = ("bool", "int", "int64_t", "IntArray", "Scalar(bool)", "Scalar(int)", "Scalar(int64_t)")
 _TEXTS = ("str", "Place", "DataLayout", "DataType")
 
 
-def schema_of(entry: Entry, domain: str, version: int) -> onnx.defs.OpSchema:
+def schema_of(entry: Entry, domain: str, version: int) -> OpSchema:
     """The schema of one entry.
 
     Inputs may be of any type, each of its own: an operator file says how results follow from them, not which there are.
@@ -72,17 +73,17 @@ def attribute_of(arg: Argument, value: object) -> onnx.AttributeProto:
 def _converted(arg: Argument, value: object) -> object:
     kind = attribute_type(arg)
     if kind.startswith("INT"):
-        return int(value)
-    return float(value) if kind.startswith("FLOAT") else str(value)
+        return int(cast("int", value))
+    return float(cast("float", value)) if kind.startswith("FLOAT") else str(value)
 
 
-def _attribute(schema: type[onnx.defs.OpSchema], arg: Argument) -> onnx.defs.OpSchema.Attribute:
+def _attribute(schema: type[OpSchema], arg: Argument) -> OpSchema.Attribute:
     if arg.has_default:
         return schema.Attribute(arg.name, attribute_of(arg, arg.default))
     return schema.Attribute(arg.name, getattr(schema.AttrType, attribute_type(arg)), required=True)
 
 
-def _option(schema: type[onnx.defs.OpSchema], entry: Entry, name: str, is_list: bool) -> object:
+def _option(schema: type[OpSchema], entry: Entry, name: str, is_list: bool) -> OpSchema.FormalParameterOption:
     option = schema.FormalParameterOption
     return option.Variadic if is_list else option.Optional if name in entry.optional else option.Single
 

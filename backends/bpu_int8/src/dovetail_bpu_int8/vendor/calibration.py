@@ -24,7 +24,7 @@ def read_calibration_type(parameters: Entries, asked: Asked) -> None:
     """
     given = parameters.get("calibration_type")
     written = given.raw.strip() if isinstance(given, Scalar) and not given.is_null else ""
-    place = given if written else parameters
+    place = given if given is not None and written else parameters
     kind = written or _unwritten(parameters, asked)
     if kind not in TYPES:
         near = did_you_mean(kind, TYPES)

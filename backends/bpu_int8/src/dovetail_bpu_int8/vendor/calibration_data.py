@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dovetail.ir.required import name_of
 from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
 
@@ -56,7 +57,7 @@ class CalibrationData:
         Raises:
             DovetailError: Folders and inputs do not go together, or a file does not fit its input.
         """
-        values = {value.name: value for value in model.graph.inputs}
+        values = {name_of(value): value for value in model.graph.inputs}
         if not self.folders:
             return _random(shapes, values)
         names = list(shapes)
@@ -135,17 +136,21 @@ def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> 
     if asked.on_random:
         return CalibrationData(given or calibration)
     if given is None or not list(names_in(given)):
-        return asked.lack_data(f"{tree.file}: cal_data_dir is not given, and thresholds come from data")
+        asked.lack_data(f"{tree.file}: cal_data_dir is not given, and thresholds come from data")
+        return None
     if _is_true(calibration.get("preprocess_on")):
-        return asked.lack_data(f"{given.where}, preprocess_on: images are neither read nor resized here")
+        asked.lack_data(f"{given.where}, preprocess_on: images are neither read nor resized here")
+        return None
     folders = []
     for word in names_in(given):
         path = _found(word, asked.folder or Path())
         if path is None:
-            return asked.lack_data(f"{given.where}, cal_data_dir: '{word.raw}' is not there")
+            asked.lack_data(f"{given.where}, cal_data_dir: '{word.raw}' is not there")
+            return None
         image = next((one.name for one in sorted(path.iterdir()) if one.suffix.lower() in _IMAGES), None)
         if image is not None:
-            return asked.lack_data(f"{given.where}, cal_data_dir: images such as {image} are not read here")
+            asked.lack_data(f"{given.where}, cal_data_dir: images such as {image} are not read here")
+            return None
         folders.append(path)
     count = len(folders)
     return CalibrationData(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from dovetail.ir.required import name_of
+
+from dovetail_bpu_int8.extents import extents_of
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC
 from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, HB_MAPPER, MARCHES, March
@@ -142,9 +145,10 @@ def _complete_inputs(inputs: dict[str, Any], model: Model) -> None:
     values = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     count = len(values)
     if not str(inputs.get("input_name") or "").strip():
-        inputs["input_name"] = ";".join(value.name for value in values)
-    if all(value.shape is not None and all(isinstance(extent, int) for extent in value.shape) for value in values):
-        inputs["input_shape"] = ";".join("x".join(map(str, value.shape)) for value in values)
+        inputs["input_name"] = ";".join(map(name_of, values))
+    shapes = [extents for value in values if (extents := extents_of(value)) is not None]
+    if len(shapes) == count:
+        inputs["input_shape"] = ";".join("x".join(map(str, extents)) for extents in shapes)
     for key, word in (
         ("input_type_train", "featuremap"),
         ("input_layout_train", "NCHW"),
@@ -169,7 +173,7 @@ def _complete_calibration(
     if observer is not None and observer.name in ("percentile", "minmax"):
         calibration["calibration_type"] = "max"
         if observer.name == "percentile":
-            calibration["max_percentile"] = round(float(options.get("percentile", 99.99)) / 100, 8)
+            calibration["max_percentile"] = round(float(cast("str | float", options.get("percentile", 99.99))) / 100, 8)
     elif observer is not None and observer.name == "mix" and march.tool == HB_MAPPER:
         calibration["calibration_type"] = "mix"
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,9 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from dovetail_bpu_int8.vendor.log_diff import hb_diff
 
-    found = hb_diff(existing(args.result), existing(args.log))
+    existing(args.result)
+    existing(args.log)
+    found = hb_diff(args.result, args.log)
     if args.json:
         print_json(found.as_dict())
     else:
@@ -55,8 +58,8 @@ def _lines(found: LogDiff) -> list[str]:
     if found.thresholds:
         share = f"{100 * found.near / found.thresholds:.1f} %"
         lines += ["", f"thresholds of {pluralize(found.thresholds, 'node')} in both: {share} within 5 %"]
-        rows = [(name, f"{mine:.6g}", f"{other:.6g}") for name, mine, other in found.farthest]
-        lines += columns([("farthest apart", "here", "log"), *rows]) if rows else []
+        far = [(name, f"{mine:.6g}", f"{other:.6g}") for name, mine, other in found.farthest]
+        lines += columns([("farthest apart", "here", "log"), *far]) if far else []
     return lines + _scale_lines(found.scales)
 
 
@@ -77,7 +80,7 @@ def _scale_lines(found: ScaleDiff) -> list[str]:
     return lines + (columns([("Node", "shares with, only here", "only in the log"), *rows]) if rows else [])
 
 
-def _more(listed: object) -> list[str]:
+def _more(listed: Sized) -> list[str]:
     return [f"and {len(listed) - _SHOWN} more (--json has all)"] if len(listed) > _SHOWN else []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.driver import Driver
 from dovetail.passes import BackendChoice, Context, Request
@@ -104,7 +104,7 @@ def _written(region: EmittedRegion) -> tuple[Model, list[str]]:
 def _by_default(model: Model, region: EmittedRegion, outputs: str) -> Mapping[str, Settled]:
     """What the vendor's tool settles by itself; found once for all rounds and trials of one compilation."""
     key = (outputs, tuple((node.name, node.op_type) for node in model.graph))
-    known = region.context.kept.setdefault(_KEPT, {})
+    known = cast("Context", region.context).kept.setdefault(_KEPT, {})
     if key not in known:
         known.clear()
         known[key] = settled_by(_plan(model, region, outputs), model, region.backend.name)
@@ -120,7 +120,7 @@ def _plan(model: Model, region: EmittedRegion, outputs: str) -> Plan:
 
 
 def _planned(model: Model, request: Request, region: EmittedRegion) -> Plan:
-    ctx = Context(request, plugins=region.context.plugins)
+    ctx = Context(request, plugins=cast("Context", region.context).plugins)
     ctx.load_backends()
     return Driver(model.clone(), ctx).decide()[1]
 

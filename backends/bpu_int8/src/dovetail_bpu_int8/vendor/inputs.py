@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dovetail.ir.required import name_of
 from dovetail.suggestions import did_you_mean
 
+from dovetail_bpu_int8.extents import extents_of
 from dovetail_bpu_int8.vendor.asked import names_in
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar
 
@@ -38,7 +40,7 @@ class Inputs:
         Raises:
             FileError: Names or shapes are not those of the model.
         """
-        inputs = {value.name: value for value in model.graph.inputs if value.name not in model.graph.initializers}
+        inputs = {name_of(value): value for value in model.graph.inputs if value.name not in model.graph.initializers}
         names = self.names or tuple(inputs)
         for name in names:
             if name not in inputs:
@@ -55,8 +57,8 @@ class Inputs:
                 has = "x".join(str(extent) if isinstance(extent, int) else "?" for extent in declared)
                 problem = f"input_shape: '{name}' is {has} in the model, and {'x'.join(map(str, given))} here"
                 raise FileError(self.place, problem, "only extents that the model leaves open can be chosen")
-            known = declared is not None and all(isinstance(extent, int) for extent in declared)
-            found[name] = tuple(declared) if known else given
+            known = extents_of(inputs[name])
+            found[name] = given if known is None else tuple(known)
         return found
 
     def fixed(self, model: Model) -> dict[str, list[int]]:
@@ -65,11 +67,11 @@ class Inputs:
         Raises:
             FileError: Names or shapes are not those of the model.
         """
-        declared = {value.name: _extents(value) for value in model.graph.inputs}
+        declared = {name_of(value): _extents(value) for value in model.graph.inputs}
         return {
             name: list(shape)
             for name, shape in self.of(model).items()
-            if shape is not None and (declared[name] is None or tuple(declared[name]) != shape)
+            if shape is not None and ((known := declared[name]) is None or tuple(known) != shape)
         }
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from dovetail.suggestions import did_you_mean
 
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, HB_MAPPER, March
-from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain, type_name
+from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, as_plain, type_name
 
 
 class Key(NamedTuple):
@@ -164,7 +164,8 @@ def _check(name: str, key: Key, place: Scalar, value: Node, march: March) -> Non
         fits = fits or (value.quoted and _unquoted_fits(value, kinds))
         fits = fits and not (isinstance(plain, bool) and "flag" not in kinds)
     else:
-        fits = "list" in kinds or "text" in kinds and all(isinstance(item, Scalar) for item in value.items)
+        items = cast("Items", value).items
+        fits = "list" in kinds or "text" in kinds and all(isinstance(item, Scalar) for item in items)
     if not fits:
         raise FileError(value, f"{name}: {type_name(value)} stands where a {key.takes} is expected")
 

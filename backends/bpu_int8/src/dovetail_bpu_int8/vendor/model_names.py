@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
 from dovetail.planning.identity import operator_name, walk
 from dovetail.planning.selectors import select
 from dovetail.plugin import DovetailError
@@ -92,7 +93,7 @@ class ModelNames:
             FileError: A value is not in the model, or no node lies between them.
         """
         graph = self._model.graph
-        known = {*self._values, *(value.name for value in graph.inputs)}
+        known = {*self._values, *map(name_of, graph.inputs)}
         for name in (*subgraph.inputs, *subgraph.outputs):
             if name not in known:
                 raise FileError(
@@ -108,7 +109,7 @@ class ModelNames:
                 continue
             found[id(node)] = node
             read = (value for value in node.inputs if value is not None and value.name not in ends)
-            left += [value.producer() for value in read if value.producer() is not None]
+            left += [maker for value in read if (maker := value.producer()) is not None]
         if not found:
             raise FileError(subgraph.name, f"subgraph_config '{subgraph.name.raw}': no node lies between its values")
         return [node for node in graph if id(node) in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import cast
 
 from dovetail.suggestions import did_you_mean
 
@@ -48,7 +49,7 @@ def read_node_info(node: Node, key: str, asked: Asked) -> None:
         return
     if isinstance(node, Items):
         raise FileError(node, f"{key}: {type_name(node)} stands where nodes with what is asked of them are expected")
-    for name, content in node:
+    for name, content in cast("Entries", node):
         named = Named(name.raw, name, key)
         asked.nodes.append(named)
         if isinstance(content, Scalar) and not content.is_null:
@@ -95,7 +96,7 @@ def _format(written: str, port: str, selector: str, place: Node, key: str, asked
         why = f"{place.where}, {key} {port}: march '{asked.march.name}' has no int16, so '{selector}' stays in int8"
         asked.note(why, "leave the type out; or compile for another march")
         return
-    ports = PORTS.get(port) or f"in{_INPUT.fullmatch(port)[1]}"
+    ports = PORTS.get(port) or f"in{port.removeprefix('InputType')}"
     asked.wish(selector, place, f"{key} {port}", format_, ports)
 
 

@@ -45,7 +45,7 @@ def normalisation(inputs: Entries, count: int, asked: Asked) -> tuple[Change | N
         asked.note(f"{node.where}: {why}", "normalise the samples as the model expects them")
         return ()
     means, scales = _per_input(inputs, "mean_value"), _per_input(inputs, "scale_value")
-    found = []
+    found: list[Change | None] = []
     for index in range(count):
         kind = _at(kinds, index) or "data_mean_and_scale"
         mean = _at(means, index) if "mean" in kind else None
@@ -53,8 +53,8 @@ def normalisation(inputs: Entries, count: int, asked: Asked) -> tuple[Change | N
         layout = _at([word.raw for word in words_of(inputs, "input_layout_train")], index) or "NCHW"
         shape = (1, 1, 1, -1) if layout == "NHWC" else (1, -1, 1, 1)
         both = (_NOTHING if mean is None else mean, _ONE if scale is None else scale)
-        change = tuple(one.reshape(shape) if one.size > 1 else one.reshape(1) for one in both)
-        found.append(None if mean is None and scale is None else change)
+        first, second = (one.reshape(shape) if one.size > 1 else one.reshape(1) for one in both)
+        found.append(None if mean is None and scale is None else (first, second))
     if any(change is not None for change in found):
         why = "samples are normalised accordingly, and the model takes normalised inputs"
         written = "hb_mapper adds a preprocess node that does so, as the config.yaml that is written says"
@@ -63,7 +63,7 @@ def normalisation(inputs: Entries, count: int, asked: Asked) -> tuple[Change | N
 
 
 def _per_input(inputs: Entries, key: str) -> list[np.ndarray | None]:
-    found = []
+    found: list[np.ndarray | None] = []
     for word in words_of(inputs, key):
         if word.raw.strip("'\"").lower() == "none":
             found.append(None)

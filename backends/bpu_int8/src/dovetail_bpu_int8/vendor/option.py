@@ -135,9 +135,9 @@ class BpuOption(Option):
 
             raise DovetailError(lacking, OTHER_DATA)
         if job.recognised is None and wants_search(job):
-            request, cosines = best_request(job)
+            best, cosines = best_request(job)
 
-            def chosen(asked: Asked | None = None) -> CompiledModel:
+            def chosen(asked: Asked | None = None, request: Request | None = best) -> CompiledModel:
                 compiled = proceed(asked, request)
                 remark_of(compiled, cosines)
                 return compiled

@@ -61,7 +61,7 @@ class Preprocessing:
             for key, words in self.types.items():
                 word = _at(words, index)
                 wanted = _CHANNELS.get(word.raw.lower()) if word is not None else None
-                if wanted is not None and wanted != channels:
+                if word is not None and wanted is not None and wanted != channels:
                     fitting = "featuremap" if channels != 1 else "gray, or featuremap"
                     problem = f"{key}: {word.raw} is an image of {_channels(wanted)}, and '{name}' has {channels}"
                     raise FileError(word, problem, f"write {fitting}, or check input_layout_train")
@@ -69,7 +69,7 @@ class Preprocessing:
             for key, words in self.numbers.items():
                 word = _at(words, index) if kind is None or _NUMBERS[key] in kind.raw else None
                 count = len(re.split(r"[\s,]+", word.raw.strip())) if word is not None else 1
-                if count not in (1, channels):
+                if word is not None and count not in (1, channels):
                     problem = f"{key}: {count} numbers stand there, and '{name}' has {_channels(channels)}"
                     raise FileError(word, problem, "write one number, or one for each channel")
 

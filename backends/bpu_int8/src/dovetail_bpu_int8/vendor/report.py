@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from dovetail.ir.required import name_of
 from dovetail.planning.holdings import parse_holdings
 from dovetail.planning.placement import HOST
 from dovetail.plugin import DovetailError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.planning.plan_entries import PlannedNode
     from dovetail.planning.remark import Remark
+    from dovetail_verify.compare import Verification
 
 
 _BACKEND = "bpu-int8"
@@ -269,18 +271,18 @@ def _clause(remark: Remark) -> str:
 
 
 def _outputs(result: CompiledModel, plan: Plan, cosines: Mapping[str, float]) -> list[OutputRow]:
-    compared = {
-        one.name: one.cosine for one in (result.verification.outputs if result.verification is not None else ())
-    }
+    verification = cast("Verification | None", result.verification)
+    compared = {one.name: one.cosine for one in (verification.outputs if verification is not None else ())}
     by_value = {node.output: cosines.get(node.name) for node in plan.nodes}
     found = []
     for value in result.model.graph.outputs:
-        cosine = compared.get(value.name)
-        cosine = by_value.get(value.name) if cosine is None else cosine
+        name = name_of(value)
+        cosine = compared.get(name)
+        cosine = by_value.get(name) if cosine is None else cosine
         verdict = (
             "" if cosine is None else "fine" if cosine >= _FINE else "clear loss" if cosine < _LOST else "some loss"
         )
-        found.append(OutputRow(value.name, cosine, verdict))
+        found.append(OutputRow(name, cosine, verdict))
     return found
 
 

@@ -23,7 +23,8 @@ def run(args: argparse.Namespace) -> int:
 
     from dovetail_bpu_int8.vendor.report import hb_report
 
-    report = hb_report(api.load(existing(args.result), plugins_of(args)))
+    existing(args.result)
+    report = hb_report(api.load(args.result, plugins_of(args)))
     if args.json:
         print_json(report.as_dict())
         return 0

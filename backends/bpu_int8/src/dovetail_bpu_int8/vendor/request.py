@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import UsageError
 from dovetail.passes.request import OBSERVER, BackendChoice, PinOrigin
@@ -25,6 +25,8 @@ from dovetail_bpu_int8.wishes import OPTION, wish_entry
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Request
+
+    from dovetail_bpu_int8.vendor.inputs import Inputs
 
 __all__ = ["BACKEND", "changed", "completed_backends", "model_path"]
 
@@ -88,7 +90,7 @@ def changed(
     shapes = asked.inputs.of(model) if asked.inputs is not None else {}
     if asked.preprocessing is not None:
         asked.preprocessing.check(shapes)
-        refuse_outputs(model, asked.model or asked.inputs.place)
+        refuse_outputs(model, asked.model or cast("Inputs", asked.inputs).place)
     data = request.data
     if data is None and asked.data is not None:
         data = input_data(asked.data.of(model, shapes)).given

@@ -56,7 +56,8 @@ def scale_diff(
     both: dict[tuple[Hashable, Hashable], list[str]] = {}
     for name in names:
         both.setdefault((here[name], there[name]), []).append(name)
-    alike, others = 0, []
+    alike = 0
+    others: list[tuple[str, Sequence[str], Sequence[str]]] = []
     for (scale, logged_scale), shared in both.items():
         one, other = mine[scale], theirs[logged_scale]
         if len(one) == len(other) == len(shared):

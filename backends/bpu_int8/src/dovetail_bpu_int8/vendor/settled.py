@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.planning.placement import get_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
@@ -71,14 +71,15 @@ def settled_by(plan: Plan, model: Model, backend: str) -> dict[str, Settled]:
     signatures, entries = Signatures(model.ir.opset_imports), {entry.name: entry for entry in plan.nodes}
     found = {}
     for node in model.graph:
-        entry = entries.get(node.name)
+        name = cast("str", node.name)
+        entry = entries.get(name)
         if entry is None:
             continue
 
         def format_of(port: str, entry=entry) -> Format | None:
             return entry.ports.get(port, entry.precision)
 
-        found[node.name] = _settled(node, format_of, signatures) if entry.backend == backend else Settled(False)
+        found[name] = _settled(node, format_of, signatures) if entry.backend == backend else Settled(False)
     return found
 
 
@@ -124,6 +125,7 @@ def model_output_format(model: Model, settled: Mapping[str, Settled]) -> str:
     found = set()
     for value in model.graph.outputs:
         node = value.producer()
-        if node is not None and node.op_type in _PRODUCTS and node.name in settled and settled[node.name].on_bpu:
-            found.add(settled[node.name].output)
+        placed = settled.get(cast("str", node.name)) if node is not None and node.op_type in _PRODUCTS else None
+        if placed is not None and placed.on_bpu:
+            found.add(placed.output)
     return next((element for element in ("int16", "int8") if element in found), "")

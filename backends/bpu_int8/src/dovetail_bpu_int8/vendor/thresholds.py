@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dovetail_onnx.signatures import Signatures, input_name
 
@@ -85,13 +85,14 @@ def thresholds(model: Model, holdings: Sequence[Holding], march: str) -> dict[st
     signatures = Signatures(model.ir.opset_imports)
     nodes: dict[str, Mapping[str, Any]] = {}
     for node in model.graph:
-        signature, inputs = signatures(node), {}
-        for index, value in enumerate(node.inputs):
-            weight = value is None or value.is_initializer() and not value.is_graph_input()
-            found = None if weight else read.get((node.name, input_name(index, signature)))
+        signature, name = signatures(node), cast("str", node.name)
+        inputs: dict[str, float | list[float]] = {}
+        for index, operand in enumerate(node.inputs):
+            weight = operand is None or operand.is_initializer() and not operand.is_graph_input()
+            found = None if weight else read.get((name, input_name(index, signature)))
             if found is not None:
                 inputs[str(index)] = found
-        outputs = {str(i): given[value.name] for i, value in enumerate(node.outputs) if value.name in given}
+        outputs = {str(i): given[result.name] for i, result in enumerate(node.outputs) if result.name in given}
         if inputs or outputs:
-            nodes[node.name] = {"inputs": inputs, "outputs": outputs}
+            nodes[name] = {"inputs": inputs, "outputs": outputs}
     return {"march": march, "nodes": nodes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dovetail.plugin import DovetailError
 from dovetail_onnx.files.parsing import Malformed, parse_json, yaml_events
@@ -64,7 +64,7 @@ def as_plain(node: Node) -> Any:
         return node.raw if isinstance(value, float) and not math.isfinite(value) else value
     if isinstance(node, Items):
         return [as_plain(item) for item in node.items]
-    return {key.raw: as_plain(value) for key, value in node}
+    return {key.raw: as_plain(value) for key, value in cast("Entries", node)}
 
 
 def type_name(node: Node) -> str:
@@ -127,9 +127,9 @@ class _Composer:
         if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
             raise DovetailError(f"{self._file}:{line}: one document per file", "remove what follows '---'")
         if isinstance(event, yaml.AliasEvent):
-            self._add(*self._alias(event.anchor, line))
+            self._add(*self._alias(cast("str", event.anchor), line))
         elif isinstance(event, yaml.ScalarEvent):
-            node = Scalar(self._file, line, event.value, bool(event.style))
+            node: Node = Scalar(self._file, line, event.value, bool(event.style))
             if event.anchor:
                 self._anchors[event.anchor] = (node, 1, 0)
             self._add(node, 1, 0)

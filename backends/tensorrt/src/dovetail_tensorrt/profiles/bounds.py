@@ -86,9 +86,9 @@ def bounds_from(name: str, given: Any) -> Bounds:
     if isinstance(shapes, Bounds):
         return shapes
     numbers = None if values is None else _ordered(name, [_numbers(name, point) for point in values], 0)
-    if shapes is None and numbers is None:
-        raise UsageError(f"the profile of '{name}' has neither shapes nor values", _HINT)
     if shapes is None:
+        if numbers is None:
+            raise UsageError(f"the profile of '{name}' has neither shapes nor values", _HINT)
         shapes = ((len(numbers[0]),),) * 3
     return Bounds(shapes, numbers)
 

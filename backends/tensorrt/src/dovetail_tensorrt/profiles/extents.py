@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import input_of, name_of
 from dovetail.plugin import EngineError
 from dovetail_onnx.skeleton import skeleton_of
 from dovetail_transforms.canonicalize.inference import infer
@@ -172,9 +173,10 @@ class _Numbers:
         self._model, self._evaluator = model, evaluator
         self._failed: set[int] = set()
         for value in model.graph.inputs:
-            if value.name in given and value.dtype is not None:
-                numbers = np.array(given[value.name], value.dtype.numpy())
-                self.found[value.name] = numbers.reshape([]) if value.shape is not None and not value.shape else numbers
+            name = name_of(value)
+            if name in given and value.dtype is not None:
+                numbers = np.array(given[name], value.dtype.numpy())
+                self.found[name] = numbers.reshape([]) if value.shape is not None and not value.shape else numbers
 
     def follow(self, shapes: Mapping[str, Extents]) -> dict[str, np.ndarray]:
         """What follows from these extents and was not known before, by name of the value."""
@@ -195,15 +197,16 @@ class _Numbers:
         if node.domain not in ("", "ai.onnx"):
             return None
         if node.op_type in ("Shape", "Size"):
-            shape = shapes.get(node.inputs[0].name)
+            shape = shapes.get(name_of(input_of(node, 0)))
             if shape is None:
                 return None
             start = node.attributes.get_int("start", 0)
             end = node.attributes.get_int("end", len(shape))
             shape = shape[start:end] if node.op_type == "Shape" else shape
-            if None in shape:
+            known = [extent for extent in shape if extent is not None]
+            if len(known) < len(shape):
                 return None
-            return [np.array(shape, np.int64) if node.op_type == "Shape" else np.array(math.prod(shape), np.int64)]
+            return [np.array(known if node.op_type == "Shape" else math.prod(known), np.int64)]
         # Constants alone were folded before; only what stands behind an extent is new.
         if not any(value is not None and value.name in self.found for value in node.inputs):
             return None

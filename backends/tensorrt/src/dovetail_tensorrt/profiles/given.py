@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.running import input_data
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail_runtime.data.input_data import InputData
 
 
 _SUMMARY = "profiles"
@@ -72,7 +73,7 @@ def _is_open(value: Any) -> bool:
 def _seen(model: Model, data: object) -> dict[str, Bounds]:
     shapes: dict[str, Counter[tuple[int, ...]]] = {}
     numbers: dict[str, Counter[tuple[int, ...]]] = {}
-    given = input_data(data)
+    given = cast("InputData", input_data(data))  # the contract does not know `whole`
     # `run` gives arrays whole; what measures a result may cut them. The engine must take both.
     for feeds, _ in chain(given.batches(model), given.batches(model, whole=True)):
         for name, array in feeds.items():

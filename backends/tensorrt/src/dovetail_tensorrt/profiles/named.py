@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 
 from dovetail_tensorrt.profiles.bounds import Profile
 
@@ -20,15 +21,16 @@ def named_extents(model: Model, given: Profile) -> dict[str, tuple[int, int, int
     """
     found: dict[str, tuple[tuple[int, int, int], str]] = {}
     for value in model.graph.inputs:
-        bounds = given.get(value.name)
+        read = name_of(value)
+        bounds = given.get(read)
         if bounds is None or value.shape is None or len(value.shape) != len(bounds.shapes[0]):
             continue
         for axis, extent in enumerate(value.shape):
             name = None if isinstance(extent, int) else extent.value
             if not name:
                 continue
-            own = tuple(point[axis] for point in bounds.shapes)
-            known, first = found.setdefault(name, (own, value.name))
+            own = cast("tuple[int, int, int]", tuple(point[axis] for point in bounds.shapes))
+            known, first = found.setdefault(name, (own, read))
             if known != own:
                 one, other = (":".join(map(str, numbers)) for numbers in (known, own))
                 where = f"{one} in '{first}' and {other} in '{value.name}'"

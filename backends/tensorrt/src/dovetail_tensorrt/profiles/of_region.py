@@ -6,6 +6,8 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
+
 from dovetail_tensorrt.profiles.bounds import Bounds, read_attribute
 from dovetail_tensorrt.profiles.propagation import KnownBounds
 
@@ -53,20 +55,21 @@ def region_profile(region: Model, model: Model | None, ctx: Context | None) -> R
         DovetailError: The profile contradicts itself, or the data does not fit.
     """
     inputs = [value for value in region.graph.inputs if not value.is_initializer()]
-    found = {value.name: _declared(value) for value in inputs}
+    found = {name_of(value): _declared(value) for value in inputs}
     integers = any(value.dtype is not None and value.dtype.name in ("INT32", "INT64") for value in inputs)
     if ctx is None or model is None or not integers and None not in found.values():
         lost = tuple(f"nobody says the extents of '{name}'" for name, bounds in found.items() if bounds is None)
         return RegionProfile({name: bounds for name, bounds in found.items() if bounds is not None}, lost)
     known = ctx.analysis(KnownBounds, model)
-    lost, suggest = [], ""
+    open_: list[str] = []
+    suggest = ""
     for name, declared in found.items():
         bounds = known.of(name)
         found[name] = bounds if bounds is not None else declared
         if found[name] is None:
-            lost.append(_why_open(name, known))
+            open_.append(_why_open(name, known))
             suggest = suggest or _suggestion(name, known)
-    return RegionProfile({name: bounds for name, bounds in found.items() if bounds is not None}, tuple(lost), suggest)
+    return RegionProfile({name: bounds for name, bounds in found.items() if bounds is not None}, tuple(open_), suggest)
 
 
 def recorded_profile(call: ir.Node, inputs: list[str]) -> dict[str, Bounds]:
@@ -93,7 +96,7 @@ def _declared(value: ir.Value) -> Bounds | None:
 def _why_open(name: str, known: KnownBounds) -> str:
     axes, lost = known.open_axes(name), known.lost(name)
     node = lost.producer() if lost is not None else None
-    if node is not None:
+    if lost is not None and node is not None:
         decides = "it" if lost.name == name else f"that of '{lost.name}'"
         return f"{axes} of '{name}' is not known: node '{node.name}' ({node.op_type}) decides {decides} by numbers"
     where = "" if lost is None or lost.name == name else f", because input '{lost.name}' leaves extents open"
@@ -102,5 +105,7 @@ def _why_open(name: str, known: KnownBounds) -> str:
 
 def _suggestion(name: str, known: KnownBounds) -> str:
     lost = known.lost(name)
-    points = known.text(lost.name, ("MIN", "OPT", "MAX")) if lost is not None else []
+    if lost is None:
+        return ""
+    points = known.text(name_of(lost), ("MIN", "OPT", "MAX"))
     return shlex.join(["--profile", f"{lost.name}:{':'.join(points)}"]) if points else ""

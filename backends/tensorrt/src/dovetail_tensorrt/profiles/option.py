@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.ir.required import name_of
 from dovetail.plugin.options import Option
 from dovetail.suggestions import did_you_mean
 
@@ -156,7 +157,7 @@ def _bytes(given: Any) -> int:
 
 
 def _check(name: str, bounds: Bounds, model: Model) -> None:
-    inputs = {value.name: value for value in model.graph.inputs}
+    inputs = {name_of(value): value for value in model.graph.inputs}
     value = inputs.get(name) or next((out for node in model.graph for out in node.outputs if out.name == name), None)
     if value is None:
         listed = ", ".join(inputs) or "none"

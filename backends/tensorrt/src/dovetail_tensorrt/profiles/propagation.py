@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.plugin.engine import evaluator_of
+from dovetail.ir.required import name_of
+from dovetail.plugin.engine import Evaluator, evaluator_of
 
 from dovetail_tensorrt.profiles.bounds import Bounds, Profile
 from dovetail_tensorrt.profiles.extents import Extents, Point, extents_at
@@ -34,17 +35,18 @@ class KnownBounds:
         """What follows from the profile of the request, or from its data."""
         return cls(model, given_profile(model, ctx), evaluator_of(ctx.registry, _EVALUATOR))
 
-    def __init__(self, model: Model, given: Profile, evaluator: object = None):
+    def __init__(self, model: Model, given: Profile, evaluator: Evaluator | None = None):
         self.given = given
         self._values = {value.name: value for value in model.graph.inputs}
         self._values |= {value.name: value for node in model.graph for value in node.outputs if value.name}
         named = named_extents(model, given)
         points: list[Point] = []
         for at in range(3):
-            known = [{name: bounds.shapes[at] for name, bounds in given.items()}, {n: b[at] for n, b in named.items()}]
+            shapes = {name: bounds.shapes[at] for name, bounds in given.items()}
+            extents = {name: numbers[at] for name, numbers in named.items()}
             numbers = {name: bounds.values[at] for name, bounds in given.items() if bounds.values is not None}
             same = at and all(bounds.is_static for bounds in given.values())
-            points.append(points[0] if same else extents_at(model, *known, numbers, evaluator))
+            points.append(points[0] if same else extents_at(model, shapes, extents, numbers, evaluator))
         self._points = points
 
     def of(self, name: str) -> Bounds | None:
@@ -74,7 +76,7 @@ class KnownBounds:
         while value is not None and (node := value.producer()) is not None and node not in seen:
             seen.add(node)
             read = (one for one in node.inputs if one is not None and not _is_constant(one))
-            unknown = next((one for one in read if self.of(one.name) is None), None)
+            unknown = next((one for one in read if self.of(name_of(one)) is None), None)
             if unknown is None:
                 return value
             value = unknown
@@ -98,8 +100,8 @@ class KnownBounds:
             return self.given[name].values if name in self.given else None
         if value is None or value.dtype is not None and value.dtype.name not in _INTEGERS:
             return None
-        arrays = [point.numbers.get(name) for point in self._points]
-        if any(array is None or array.ndim > 1 or array.dtype.kind != "i" for array in arrays):
+        arrays = [array for point in self._points if (array := point.numbers.get(name)) is not None]
+        if len(arrays) < len(self._points) or any(array.ndim > 1 or array.dtype.kind != "i" for array in arrays):
             return None
         return _three([tuple(map(int, array.reshape(-1))) for array in arrays])
 

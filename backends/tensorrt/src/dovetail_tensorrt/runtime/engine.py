@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import constant_of, name_of
 from dovetail.plugin import Availability, Engine, EngineError, Reads, RegionModel
 
 from dovetail_tensorrt.libraries import NoLibrary, library, state
@@ -24,6 +25,8 @@ class TensorRT(Engine):
     """Runs the engines that were compiled ahead of time, and builds those that do not fit this machine."""
 
     name = "tensorrt"
+    reads = Reads(opset=24, ir_version=13, types=READ_TYPES)
+    """What its parser takes."""
     loads_artifacts = True
 
     def available(self) -> Availability:
@@ -38,11 +41,6 @@ class TensorRT(Engine):
         except (NoLibrary, NoDevice) as error:
             return Availability(False, f"{error.message} ({error.hint})" if error.hint else error.message)
         return Availability(not why, why)
-
-    @property
-    def reads(self) -> Reads:
-        """What its parser takes."""
-        return Reads(opset=24, ir_version=13, types=READ_TYPES)
 
     def load(self, region: RegionModel, options: Mapping[str, object]) -> TensorRTSession:
         """Load a region; options are not used.
@@ -75,8 +73,8 @@ class TensorRT(Engine):
 def _bindings(loaded: LoadedEngine) -> tuple[list[Binding], list[Binding]]:
     """Which value is which tensor; by position, for the names of values may have changed since the engine was built."""
     made, graph = loaded.made, loaded.region.graph
-    read = [value.name for value in graph.inputs if not value.is_initializer()]
-    given = [value.name for value in graph.outputs]
+    read = [name_of(value) for value in graph.inputs if not value.is_initializer()]
+    given = [name_of(value) for value in graph.outputs]
     if (len(read), len(given)) != (len(made.inputs), len(made.outputs)):
         raise EngineError("the engine has other inputs or outputs than the region", "compile the model again")
     profile = {name: bounds_from(name, points) for name, points in made.profile.items()}
@@ -88,6 +86,7 @@ def _passed(model: Model, computed: Collection[str]) -> dict[str, str | np.ndarr
     """What a model gives besides: inputs as they are, and constants."""
     found: dict[str, str | np.ndarray] = {}
     for value in model.graph.outputs:
-        if value.name not in computed:
-            found[value.name] = value.name if value.is_graph_input() else value.const_value.numpy()
+        name = name_of(value)
+        if name not in computed:
+            found[name] = name if value.is_graph_input() else constant_of(value).numpy()
     return found

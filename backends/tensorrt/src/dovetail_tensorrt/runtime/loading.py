@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.ir.required import name_of
 from dovetail.plugin import EngineError
 
 from dovetail_tensorrt.digest import content_digest
@@ -66,7 +67,8 @@ def load_engine(region: RegionModel, library: Library, capability: tuple[int, in
     content = content_digest(nodes)
     logger = make_logger(library.trt)
     runtime = library.trt.Runtime(logger)
-    why, said = "", []
+    why = ""
+    said: list[str] = []
     if region.artifact is not None:
         try:
             made = _fitting(region.artifact, content, library, capability)
@@ -122,7 +124,7 @@ def _profile(nodes: Model, call: ir.Node | None) -> Mapping[str, Bounds]:
     Raises:
         EngineError: Extents are open, and nothing says their bounds.
     """
-    inputs = [value.name for value in nodes.graph.inputs if not value.is_initializer()]
+    inputs = [name_of(value) for value in nodes.graph.inputs if not value.is_initializer()]
     if call is not None and (recorded := recorded_profile(call, inputs)):
         return recorded
     profile = region_profile(nodes, None, None)

@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from dovetail_commands.explain.functions import elsewhere, explain
 
-    result, model, plugins = existing(args.result), existing(args.model), plugins_of(args)
+    existing(args.result)
+    result, model, plugins = args.result, existing(args.model), plugins_of(args)
     if args.all and args.node is None and args.json:
         print_json(elsewhere(result, model=model, plugins=plugins).as_dict())
         return 0

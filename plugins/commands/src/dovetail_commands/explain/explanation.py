@@ -146,7 +146,8 @@ def _no_match(plan: Plan, selector: str) -> DovetailError:
     elif form == "region" and rest:
         known = {str(n.region) for n in plan.nodes if n.region is not None}
     else:
-        names = (name for node in (*plan.nodes, *plan.sources) if (name := node.name))
+        every = (*(node.name for node in plan.nodes), *(source.name for source in plan.sources))
+        names = (name for name in every if name)
         # Comparing with every name of a large model would take minutes, so only similar ones are compared.
         alike = (name for name in names if name[:2].lower() == word[:2].lower() and abs(len(name) - len(word)) < 4)
         known = [name for name, _ in zip(alike, range(_SIMILAR_AMONG))]

@@ -79,4 +79,4 @@ def elsewhere(
 def _plan_of(result: CompiledModel | Plan | str | Path, plugins: PluginSet | None) -> Plan:
     if isinstance(result, (str, Path)):
         return Plan.load(result, plugins.registry if plugins is not None else None)
-    return getattr(result, "plan", result)
+    return result if isinstance(result, Plan) else result.plan

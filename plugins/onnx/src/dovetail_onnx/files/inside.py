@@ -7,11 +7,11 @@ links and the last step is taken from there, so a link that is planted meanwhile
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -22,7 +22,7 @@ class LinkError(OSError):
     """Something on the way to a file is a link or no folder, or the file is a link or no regular file."""
 
 
-def open_inside(folder: Path, name: str) -> IO[bytes]:
+def open_inside(folder: Path, name: str) -> io.BufferedReader:
     """Open a regular file for reading.
 
     Raises:

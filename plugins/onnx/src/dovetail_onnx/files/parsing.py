@@ -50,10 +50,11 @@ def parse_json(text: str | bytes, *, finite: bool = False, deepest: int = DEEPES
         Malformed: It is not JSON, nested too deeply, or has a number that is too long.
     """
     if isinstance(text, bytes):
+        content = text
         try:
-            text = text.decode("utf-8-sig")
+            text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise Malformed("not text in UTF-8", text[: error.start].count(b"\n") + 1) from None
+            raise Malformed("not text in UTF-8", content[: error.start].count(b"\n") + 1) from None
     _check_brackets(text, deepest)
     decode = _decode
     if finite:
@@ -66,6 +67,10 @@ def parse_json(text: str | bytes, *, finite: bool = False, deepest: int = DEEPES
         raise Malformed(error.msg, error.lineno) from None
     except RecursionError:  # of a caller that is deep in the stack already
         raise Malformed("nested too deeply") from None
+
+
+def _line(event: Any) -> int:
+    return event.start_mark.line + 1
 
 
 def yaml_events(text: str, deepest: int = DEEPEST, *, numbers: bool = False) -> Iterator[Any]:
@@ -88,15 +93,15 @@ def yaml_events(text: str, deepest: int = DEEPEST, *, numbers: bool = False) -> 
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
                 if depth > deepest:
-                    raise Malformed("nested too deeply", event.start_mark.line + 1)
+                    raise Malformed("nested too deeply", _line(event))
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
             elif numbers and isinstance(event, yaml.ScalarEvent) and not event.style and _is_long(event.value):
-                raise Malformed(too_long(event.value), event.start_mark.line + 1)
+                raise Malformed(too_long(event.value), _line(event))
             yield event
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = error.problem or error.context
+        problem = error.problem or error.context or ""
         # From 6.0.4 on PyYAML's scanner, which reads ahead of the events, has a limit of its own.
         message = "nested too deeply" if "nesting depth" in problem else f"not YAML: {problem}"
         raise Malformed(message, mark.line + 1 if mark else 1) from None

@@ -7,11 +7,11 @@ before anybody looks at it. So every file that is read as a whole is opened here
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from dovetail.errors import DovetailError
 
@@ -53,7 +53,7 @@ def check_input(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def open_input(path: Path) -> Iterator[IO[bytes]]:
+def open_input(path: Path) -> Iterator[io.BufferedReader]:
     """Open a regular file for reading.
 
     What was opened is checked, not its name: another process may replace the file in between. A pipe does not block.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.artifacts import ArtifactFolder
 from dovetail.compiled import CompiledModel
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.results import SavedResult
 
 
 def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
@@ -54,7 +55,7 @@ def compiled_from(model: Model, saved: SavedFolder) -> CompiledModel:
     """The result that a model is which was opened from a file of one; it has no backends yet."""
     model, found = annotated(model), saved.found
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, saved.file)
-    return CompiledModel(model, plan, saved=saved, artifacts=_artifacts_of(found))
+    return CompiledModel(model, plan, saved=cast("SavedResult", saved), artifacts=_artifacts_of(found))
 
 
 def _artifacts_of(found: FoundResult | None) -> ArtifactFolder | None:

@@ -45,7 +45,8 @@ def node_of(entry: Any) -> PlannedNode:
 def _node_of_row(row: list[Any]) -> PlannedNode:
     if not 4 <= len(row) <= 7:
         raise ValueError(f"node '{row[0] if row else ''}': {len(row)} values instead of 4 to 7")
-    name, output, operator, placement, region, key, unusual = [*row, *(None, "", {})[len(row) - 4 :]]
+    defaults: list[Any] = [None, "", {}]
+    name, output, operator, placement, region, key, unusual = [*row, *defaults[len(row) - 4 :]]
     if not isinstance(operator, str) or not isinstance(placement, str) or not isinstance(unusual, dict):
         raise ValueError(f"node '{name}': operator and placement must be strings, the last field a mapping")
     if unknown := next((key for key in unusual if key not in _UNUSUAL), None):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
 
@@ -179,7 +179,7 @@ def _look(folder: Path, text: bytes, manifest: Manifest, commit: tuple[int, ...]
                 altered.add(name)
             else:
                 texts[name] = content
-    return FoundResult(folder, manifest, model, texts, frozenset(altered), commit)
+    return FoundResult(folder, manifest, cast("Path", model), texts, frozenset(altered), commit)
 
 
 def _is_there(folder: Path, name: str, record: FileRecord, manifest: Manifest, written: int) -> bool:

@@ -16,7 +16,6 @@ from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
     from dovetail.compiled import CompiledModel
-    from dovetail.ir.model import Model
     from dovetail.plugin import CompileJob
 
 
@@ -39,20 +38,21 @@ def _recognised(job: CompileJob, stamp: str) -> CompiledModel | None:
     if not stamp or model.path is None or not model.untouched or stamp_of(model) != stamp:
         return None
     seal = seal_of(model)
-    data = {Path(tensor.path) for tensor in skeleton_of(model).weights.values() if getattr(tensor, "path", None)}
+    weights = skeleton_of(model).weights.values()
+    data = {Path(path) for tensor in weights if (path := getattr(tensor, "path", None))}
     if not seal or read_seal(model.path) != seal or not seal_holds(model.path, data):
         why = "the model was edited since it was compiled: it is compiled as any other"
         job.ctx.remark("analysis", "", "edited", why)
         return None
-    compiled = compiled_from(model, SavedFolder(model.path, _result_of(model, seal)))
+    compiled = compiled_from(model, SavedFolder(model.path, _result_of(model.path, seal)))
     compiled.backends, compiled.registry = (*job.ctx.backends, job.ctx.host), job.ctx.registry
     return compiled
 
 
-def _result_of(model: Model, seal: str) -> FoundResult | None:
-    """The result that the model's file belongs to, if it lies in its folder."""
+def _result_of(path: Path, seal: str) -> FoundResult | None:
+    """The result that a model's file belongs to, if it lies in its folder."""
     try:
-        found = find_result(model.path.parent)
+        found = find_result(path.parent)
     except DovetailError:
         return None
     return found if found is not None and found.manifest.seal == seal else None

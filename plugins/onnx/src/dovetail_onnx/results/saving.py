@@ -44,11 +44,12 @@ def save_result(
         if not whole:
             _save_model(compiled, staging, external, progress)
         seal = read_seal(staging.path / MODEL)
-        if whole and saved.found is not None and not saved.found.altered:
-            for name, content in saved.found.texts.items():
+        found = saved.found if saved is not None else None
+        if whole and found is not None and not found.altered:
+            for name, content in found.texts.items():
                 staging.write(name, content.decode())
         else:
-            if source is not None:
+            if source is not None and compiled.source is not None:
                 compiled.plan.model |= {"path": compiled.source.name, "sha256": source.result()}
             compiled.plan.model["result"] = seal
             _write_texts(compiled, staging)
@@ -57,9 +58,9 @@ def save_result(
         if compiled.artifacts is not None:
             for name, path in compiled.artifacts.files():
                 staging.copy(f"{ARTIFACTS}/{name}", path)
-            if saved is not None and saved.found is not None:
+            if found is not None:
                 # They stay altered: the new manifest names them with the digest that they do not have any more.
-                staging.files |= {name: saved.found.manifest.files[name] for name in _altered_artifacts(saved.found)}
+                staging.files |= {name: found.manifest.files[name] for name in _altered_artifacts(found)}
         staging.commit(Manifest(seal, staging.files, compiled.placements(), compiled.coverage()))
 
 
@@ -135,7 +136,7 @@ def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bo
     if not seal or not saved.file.is_file() or read_seal(saved.file) != seal:
         return False
     weights = skeleton_of(compiled.model).weights.values()
-    data = {Path(tensor.path) for tensor in weights if getattr(tensor, "path", None)}
+    data = {Path(path) for tensor in weights if (path := getattr(tensor, "path", None))}
     sources = (*((file, file.name) for file in sorted(data)), (saved.file, MODEL))
     try:
         files = [_copy(file, staging.path / name) for file, name in sources]
@@ -160,9 +161,10 @@ def _add_losses(compiled: CompiledModel) -> None:
     """Remark on what converting the weights could not keep; that is only known once they are written."""
     known = {(remark.rule, remark.why) for remark in compiled.plan.remarks if remark.rule == "losses"}
     for value in compiled.model.graph.initializers.values():
-        losses = getattr(value.const_value, "losses", None)
-        if losses:
-            why = f"weight '{value.name}' in {value.const_value.dtype.name.lower()}: {losses}"
+        tensor = value.const_value
+        losses = getattr(tensor, "losses", None)
+        if tensor is not None and losses:
+            why = f"weight '{value.name}' in {tensor.dtype.name.lower()}: {losses}"
             if ("losses", why) not in known:
                 compiled.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))
 

@@ -72,7 +72,8 @@ def stamp_of(model: Model) -> str:
 
 def _files_read(request: Request, ctx: Context) -> dict[str, str]:
     """A hash of every file that the backends were read from, and of the cost tables."""
-    registry, found = ctx.registry, {}
+    registry = ctx.registry
+    found: dict[str, str] = {}
     for backend in (*ctx.backends, ctx.host):
         table, name = registry.backend, backend.name
         registered = [_source(table, name)] if name in table and table.is_file(name) else []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 
 from dovetail_onnx.limits import SPARSE_BYTES
-from dovetail_onnx.tensor_data import element_type, form_problem, is_empty, size_in_bytes
+from dovetail_onnx.tensor_data import form_problem, is_empty, known_type, size_in_bytes
 
 if TYPE_CHECKING:
     import onnx
@@ -92,7 +92,7 @@ def fill_with_zeros(proto: onnx.ModelProto, name: str) -> dict[str, ir.TensorPro
             size += size_in_bytes(tensor)
         if size > SPARSE_BYTES:
             raise DovetailError(f"{name}: more than {SPARSE_BYTES >> 20} MiB are declared in attributes and bodies")
-        if element_type(tensor.data_type).bits:
+        if known_type(tensor.data_type).bits:
             tensor.raw_data = bytes(size_in_bytes(tensor))
         else:
             tensor.string_data.extend([b""] * math.prod(tensor.dims))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import dtype_of
+
 from dovetail_paddle.element_types import onnx_type
-from dovetail_paddle.pd_graph import BUILTIN, PD_OP
+from dovetail_paddle.pd_graph import BUILTIN, PD_OP, operands
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,17 +34,16 @@ def constant_of(value: ir.Value) -> np.ndarray | None:
     if node is None:
         return None
     if node.domain == BUILTIN and node.op_type == "combine":
-        items = [constant_of(item) for item in node.inputs]
-        if any(item is None or item.size != 1 for item in items):
-            return None
-        return np.array([item.reshape(()) for item in items])
+        items = [constant_of(item) for item in operands(node)]
+        known = [item.reshape(()) for item in items if item is not None and item.size == 1]
+        return np.array(known) if len(known) == len(items) else None
     if node.domain != PD_OP:
         return None
     op_type = node.op_type.removesuffix("_")
     if op_type in CONSTANTS:
         return _made(node, op_type)
     if op_type in ("assign", "share_data", "memcpy_h2d", "memcpy_d2h"):
-        return constant_of(node.inputs[0])
+        return constant_of(operands(node)[0])
     return None
 
 
@@ -61,10 +62,7 @@ def _made(node: ir.Node, op_type: str) -> np.ndarray:
 
     attributes = node.attributes
     named = attributes["dtype"].as_string() if "dtype" in attributes else "int64"
-    dtype = onnx_type(named)
-    if dtype is None:
-        dtype = node.outputs[0].dtype
-    kind = dtype.numpy()
+    kind = (onnx_type(named) or dtype_of(node.outputs[0])).numpy()
     if op_type == "full_int_array":
         return np.array(list(attributes["value"].as_ints()), kind)
     shape = tuple(attributes["shape"].as_ints())

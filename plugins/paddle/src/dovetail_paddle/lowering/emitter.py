@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import name_of
 from dovetail.planning.placement import set_origin
 
 from dovetail_paddle.lowering.constants import constant_of
-from dovetail_paddle.pd_graph import BUILTIN, attribute
+from dovetail_paddle.pd_graph import BUILTIN, attribute, operands
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +68,7 @@ class Emitter:
         """
         import onnx_ir as ir
 
-        label = self.source.name if self.source is not None else op_type
+        label = cast("str", self.source.name) if self.source is not None else op_type
         made = [
             ir.AttrGraph(name, value) if isinstance(value, ir.Graph) else attribute(name, value)
             for name, value in (attributes or {}).items()
@@ -155,14 +156,14 @@ class Emitter:
             array = constant_of(value)
             if array is None:
                 raise KeyError(f"'{value.name}' has not been lowered")
-            found = self._values[value] = self.constant(array, value.name)
+            found = self._values[value] = self.constant(array, name_of(value))
         return found
 
     def items(self, value: ir.Value) -> list[ir.Value] | None:
         """What a list of the `pd_op` graph has become; None if it is no list, such as a tensor array."""
         producer = value.producer()
         if producer is not None and (producer.domain, producer.op_type) == (BUILTIN, "combine"):
-            return [self.lowered(item) for item in producer.inputs]
+            return [self.lowered(item) for item in operands(producer)]
         return self._lists.get(value)
 
     def bind(self, value: ir.Value, lowered: ir.Value) -> None:
@@ -170,7 +171,7 @@ class Emitter:
         self._values[value] = lowered
         producer = lowered.producer()
         if producer is not None and lowered.type is None:
-            lowered.name = self.names.fresh(value.name)
+            lowered.name = self.names.fresh(name_of(value))
         if lowered.type is None:
             lowered.type = value.type
 

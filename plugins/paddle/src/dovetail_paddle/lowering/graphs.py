@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.ir.bodies import all_nodes
+from dovetail.ir.required import name_of, producer_of
 
 from dovetail_paddle.lowering.constants import CONSTANTS
 from dovetail_paddle.lowering.emitter import OPSET, OPSET_BFLOAT16, Emitter
 from dovetail_paddle.lowering.op import NotLowered, PdOp
 from dovetail_paddle.lowering.rules import Rule, rules
-from dovetail_paddle.pd_graph import BUILTIN, UNKNOWN
+from dovetail_paddle.pd_graph import BUILTIN, UNKNOWN, operands
 from dovetail_paddle.signatures import Output, operators, plain_name
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ class Lowering:
 
         emit = self.emit
         for value in (*graph.inputs, *graph.initializers.values()):
-            emit.names.reserve(value.name)
+            emit.names.reserve(name_of(value))
         for node in all_nodes(graph):
-            emit.names.reserve(node.name)
+            emit.names.reserve(cast("str", node.name))
         results = [_fetched(value) for value in graph.outputs]
         for name, _ in results:
             emit.names.reserve(name)
@@ -96,7 +97,7 @@ class Lowering:
         try:
             outputs = self.results([value for _, value in results], emit.nodes)
         except MALFORMED as error:
-            self.problems += [(value.producer(), _misfit(error)) for value in graph.outputs[:1]]
+            self.problems += [(producer_of(value), _misfit(error)) for value in graph.outputs[:1]]
             return ir.Graph([], [], nodes=())
         for (name, original), value in zip(results, outputs, strict=True):
             value.name = name
@@ -171,21 +172,21 @@ class Lowering:
         made = rule(op, emit)
         self._bind(node, op.operator.outputs, made if isinstance(made, tuple) else (made,))
 
-    def _bind(self, node: ir.Node, outputs: Sequence[Output], made: Sequence[object]) -> None:
+    def _bind(self, node: ir.Node, outputs: Sequence[Output], made: Sequence[ir.Value | list[ir.Value] | None]) -> None:
         for output, value, lowered in zip(outputs, node.outputs, made, strict=False):
             if lowered is None:
                 continue
             if output.is_list and isinstance(lowered, list):
                 self.emit.bind_list(value, lowered)
             else:
-                self.emit.bind(value, lowered)
+                self.emit.bind(value, cast("ir.Value", lowered))
 
     def _builtin(self, node: ir.Node) -> None:
         emit = self.emit
         if node.op_type == "combine":
             return  # the items are looked up where the list is read
         if node.op_type in ("split", "slice"):
-            items = emit.items(node.inputs[0])
+            items = emit.items(operands(node)[0])
             if items is None:
                 raise NotLowered("its operand is no list of tensors")
             if node.op_type == "slice":
@@ -223,5 +224,5 @@ def _fetched(value: ir.Value) -> tuple[str, ir.Value]:
     """The name of a result, and the value that it is."""
     node = value.producer()
     if node is None or node.op_type != "fetch":
-        return value.name, value
-    return value.name, node.inputs[0]
+        return name_of(value), value
+    return name_of(value), operands(node)[0]

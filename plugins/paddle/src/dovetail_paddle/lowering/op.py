@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail_paddle.lowering.constants import constant_of
-from dovetail_paddle.pd_graph import SOURCE, STRUCT
+from dovetail_paddle.pd_graph import SOURCE, STRUCT, operands
 from dovetail_paddle.signatures import Operator
 
 if TYPE_CHECKING:
@@ -49,11 +49,15 @@ class PdOp:
         value = self.original(argument)
         return None if value is None else self.emit.lowered(value)
 
-    def __getitem__(self, argument: str) -> ir.Value:
-        value = self.get(argument)
+    def operand(self, argument: str) -> ir.Value:
+        """The operand in the `pd_op` graph, which must be there."""
+        value = self.original(argument)
         if value is None:
             raise NotLowered(f"it has no operand '{argument}'")
         return value
+
+    def __getitem__(self, argument: str) -> ir.Value:
+        return self.emit.lowered(self.operand(argument))
 
     def items(self, argument: str) -> list[ir.Value]:
         """What the items of a list have become; empty if it is missing."""
@@ -71,7 +75,7 @@ class PdOp:
         producer = None if value is None else value.producer()
         if producer is None or producer.op_type != "combine":
             return []
-        return list(producer.inputs)
+        return list(operands(producer))
 
     def constant(self, argument: str) -> np.ndarray | None:
         """The elements of an operand that is known; None if it is computed or missing."""
@@ -83,8 +87,8 @@ class PdOp:
         if argument in self.operator.operand_index:
             found = self.constant(argument)
             if found is None and self.original(argument) is None:
-                found = self.operator.argument[argument].default_value()
-                return None if found is None else list(found)
+                default = cast("list[int] | None", self.operator.argument[argument].default_value())
+                return None if default is None else list(default)
             return None if found is None else [int(item) for item in found.reshape(-1)]
         return list(self.attr(argument))
 
@@ -123,12 +127,21 @@ class PdOp:
         """The extents of an operand, None where one is open; None if its rank is open."""
         return extents(self.original(argument))
 
-    def rank(self, argument: str) -> int:
-        """The rank of an operand."""
+    def known_shape(self, argument: str, start: int = 0, end: int | None = None) -> tuple[int, ...] | None:
+        """The extents of an operand from one axis to another; None unless all of them are known."""
+        shape = self.shape(argument)
+        return None if shape is None or None in shape[start:end] else cast("tuple[int, ...]", shape[start:end])
+
+    def ranked_shape(self, argument: str) -> tuple[int | None, ...]:
+        """The extents of an operand, None where one is open; its rank must be known."""
         shape = self.shape(argument)
         if shape is None:
             raise NotLowered(f"the rank of its operand '{argument}' is not known")
-        return len(shape)
+        return shape
+
+    def rank(self, argument: str) -> int:
+        """The rank of an operand."""
+        return len(self.ranked_shape(argument))
 
     def dtype(self, argument: str) -> ir.DataType:
         """The element type of an operand."""
@@ -144,6 +157,13 @@ class PdOp:
     def result_dtype(self, index: int = 0) -> ir.DataType | None:
         """The element type that the program declares of a result."""
         return self.node.outputs[index].dtype
+
+    def narrow(self, value: ir.Value, index: int = 0) -> ir.Value:
+        """An int64 value as the integer type that the program declares of a result."""
+        dtype = self.result_dtype(index)
+        if dtype is None:
+            raise NotLowered("the element type of its result is not known")
+        return self.emit.narrow(value, dtype)
 
     def axis(self, number: int, argument: str) -> int:
         """An axis of an operand, counted from the front."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.lowering.constants import constant_of
-from dovetail_paddle.lowering.op import NotLowered, PdOp, extents
+from dovetail_paddle.lowering.op import PdOp, extents
+from dovetail_paddle.pd_graph import operands
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -47,12 +48,10 @@ def as_list(value: ir.Value, emit: Emitter) -> ir.Value:
 
 def int_list(op: PdOp, argument: str, emit: Emitter) -> ir.Value:
     """An operand that is a list of integers, or a list of tensors with one each, as one list of int64."""
-    value = op.original(argument)
-    if value is None:
-        raise NotLowered(f"it has no operand '{argument}'")
+    value = op.operand(argument)
     producer = value.producer()
     if constant_of(value) is None and producer is not None and producer.op_type == "combine":
-        return joined([as_list(item, emit) for item in producer.inputs], emit)
+        return joined([as_list(item, emit) for item in operands(producer)], emit)
     return as_list(value, emit)
 
 
@@ -75,9 +74,9 @@ def joined(parts: Sequence[ir.Value], emit: Emitter) -> ir.Value:
 
 def shape_of(op: PdOp, argument: str, emit: Emitter, start: int = 0, end: int | None = None) -> ir.Value:
     """The extents of an operand from one axis to another as a list of int64."""
-    shape = op.shape(argument)
-    if shape is not None and None not in shape[start:end]:
-        return emit.ints(shape[start:end])
+    known = op.known_shape(argument, start, end)
+    if known is not None:
+        return emit.ints(known)
     return emit("Shape", [op[argument]], {"start": start or None, "end": end})
 
 

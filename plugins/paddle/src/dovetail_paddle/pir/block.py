@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail_paddle.branches import merge_branches
-from dovetail_paddle.element_types import onnx_type
+from dovetail_paddle.element_types import element_type, onnx_type
 from dovetail_paddle.pd_graph import BUILTIN, PD_OP, UNKNOWN, PdGraphs, TensorInfo, attribute
 from dovetail_paddle.pir.attributes import MISSING, PirProblem, attribute_value, type_of
 from dovetail_paddle.signatures import operators, plain_name
@@ -146,7 +146,7 @@ class PirBlock:
         for key, value in values.items():
             argument = None if signature is None else signature.argument.get(key)
             if (name, key) in (("full", "value"), ("assign_value", "values")):
-                dtype = onnx_type(values.get("dtype", "")) or onnx_type(results[0][1].dtype)
+                dtype = onnx_type(values.get("dtype", "")) or element_type(results[0][1].dtype)
                 found[key] = attribute(key, np.array(value).astype(dtype.numpy()))
             elif argument is None:
                 if not isinstance(value, list) or value:

@@ -10,7 +10,7 @@ from dovetail.frontends import check_regular
 from dovetail.text import printable
 from dovetail_onnx.files.parsing import Malformed, parse_json
 
-from dovetail_paddle.element_types import onnx_type
+from dovetail_paddle.element_types import element_type
 from dovetail_paddle.parameters import Declared, map_parameters
 from dovetail_paddle.pir.attributes import PirProblem, type_of
 from dovetail_paddle.pir.block import PirBlock, PirProgram
@@ -105,7 +105,7 @@ class _Parameter(NamedTuple):
         import onnx_ir as ir
 
         shape = [max(extent, 0) for extent in self.declared.shape]
-        return ir.tensor(np.zeros(shape, onnx_type(self.declared.dtype).numpy()), name=self.name)
+        return ir.tensor(np.zeros(shape, element_type(self.declared.dtype).numpy()), name=self.name)
 
 
 def _parameters(ops: list[Any]) -> list[_Parameter]:

@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError
 from dovetail.text import printable
 
 from dovetail_paddle.branches import merge_branches
-from dovetail_paddle.element_types import onnx_type
+from dovetail_paddle.element_types import element_type
 from dovetail_paddle.legacy.program import LegacyBlock, LegacyOp, LegacyProgram
 from dovetail_paddle.pd_graph import UNKNOWN, PdGraphs, TensorInfo, attribute
 from dovetail_paddle.translate.compat import compat
@@ -117,7 +117,7 @@ class BlockTranslation:
 
     def numpy_type(self, name: str):
         """The NumPy type of a variable."""
-        return onnx_type(self.info(name).dtype or "float32").numpy()
+        return element_type(self.info(name).dtype or "float32").numpy()
 
     def append(self, node: ir.Node) -> ir.Node:
         """Append a node to the graph of the block."""
@@ -199,5 +199,5 @@ class BlockTranslation:
         node = self.graphs.node(op.type, operands, attributes, results, domain=UNKNOWN, source=op.source)
         node.metadata_props["paddle.place"] = op.place
         self.append(node)
-        for name, value in zip(outputs, node.outputs, strict=True):
-            self.set(name, value)
+        for name, output in zip(outputs, node.outputs, strict=True):
+            self.set(name, output)

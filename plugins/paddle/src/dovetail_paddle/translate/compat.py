@@ -86,8 +86,8 @@ def _entry(entry: Mapping[str, Any]) -> Compat:
         if unknown := sorted(set(form) - _FORM_KEYS):
             raise ValueError(f"op : {entry['op']}: '{name}' has unknown keys {', '.join(unknown)}")
         forms[name] = TensorForm(form.get("tensor_name", ""), form.get("tensors_name", ""))
-    mapped = (dict(entry.get(key) or {}) for key in ("inputs", "outputs", "attrs"))
-    return Compat(names[1], names[2] or names[1], *mapped, forms)
+    inputs, outputs, attrs = (dict(entry.get(key) or {}) for key in ("inputs", "outputs", "attrs"))
+    return Compat(names[1], names[2] or names[1], inputs, outputs, attrs, forms)
 
 
 def compat_problems(entries: Mapping[str, Compat], operators: Mapping[str, Operator]) -> list[str]:

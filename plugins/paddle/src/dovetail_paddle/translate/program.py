@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 
@@ -30,14 +30,13 @@ def translate(program: LegacyProgram, name: str, parameters: Path) -> ir.Model:
 
     shared = Translation(program, name)
     main = BlockTranslation(shared, program.blocks[0])
-    held = {
-        variable.name: variable
+    declared = {
+        variable.name: Declared(variable.dtype, cast("tuple[int, ...]", variable.shape))
         for block in program.blocks
         for variable in block.variables.values()
         if variable.persistable and variable.kind == "tensor"
     }
     initializers = []
-    declared = {name: Declared(variable.dtype, variable.shape) for name, variable in held.items()}
     for tensor_name, tensor in map_parameters(parameters, declared).items():
         value = initializer(shared.graphs.value_name(tensor_name), tensor)
         main.set(tensor_name, value)
@@ -62,7 +61,8 @@ def initializer(name: str, tensor: ir.TensorProtocol) -> ir.Value:
     import onnx_ir as ir
 
     tensor.name = name
-    return ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+    shape = ir.Shape(tensor.shape.numpy())
+    return ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=shape, const_value=tensor)
 
 
 def _in_order(values: dict[int, ir.Value]) -> list[ir.Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail_paddle.element_types import of_number
 from dovetail_paddle.legacy.program import Attribute, LegacyOp
@@ -78,17 +78,17 @@ class FillConstant(OpTranscriber):
         """Make `full`, or `full_with_tensor` if extents or value are computed."""
         import numpy as np
 
-        from dovetail_paddle.element_types import onnx_type
+        from dovetail_paddle.element_types import element_type
 
         forms = self.entry.tensor_forms
-        dtype = of_number(op.attributes.get("dtype", 5)) or "float32"
+        dtype = _dtype(op)
         names = op.outputs.get("Out", [])
-        text = op.attributes.get("str_value") or op.attributes.get("value", 0.0)
+        text = cast("str | float", op.attributes.get("str_value") or op.attributes.get("value", 0.0))
         try:
             number = float(text) if "float" in dtype or not _is_integer(text) else int(text)
         except (TypeError, ValueError):
             raise scope.refuse(op, f"has {text!r} as its value, which is no number") from None
-        array = np.array(number).astype(onnx_type(dtype).numpy())
+        array = np.array(number).astype(element_type(dtype).numpy())
         computed = any(op.inputs.get(name) for form in forms.values() for name in (form.tensor, form.tensors) if name)
         shape = op.attributes.get("shape", [])
         attributes = {"dtype": attribute("dtype", dtype)}
@@ -115,6 +115,10 @@ class FillConstant(OpTranscriber):
         scope.set(names[0], scope.append(node).outputs[0])
 
 
+def _dtype(op: LegacyOp) -> str:
+    return of_number(cast("int", op.attributes.get("dtype", 5))) or "float32"
+
+
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
 
@@ -128,11 +132,11 @@ class AssignValue(OpTranscriber):
         """Keep the elements as a tensor, which is exact."""
         import numpy as np
 
-        from dovetail_paddle.element_types import onnx_type
+        from dovetail_paddle.element_types import element_type
 
         if argument.name != "values":
             return super().made_attribute(argument, value, op, scope)
-        dtype = onnx_type(of_number(op.attributes.get("dtype", 5)) or "float32")
+        dtype = element_type(_dtype(op))
         return attribute("values", np.array(value, dtype.numpy()))
 
     def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -26,7 +28,7 @@ def inputs_of_samples(model: Model) -> frozenset[str]:
     """
     outputs = [value.shape for value in model.graph.outputs if value.shape is not None]
     whole = bool(outputs) and not any(_open(extent) for shape in outputs for extent in shape)
-    return frozenset(value.name for value in model.graph.inputs if _counts_samples(value, whole))
+    return frozenset(name_of(value) for value in model.graph.inputs if _counts_samples(value, whole))
 
 
 def samples_at_once(model: Model) -> int | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.suggestions import near_misses
 from dovetail.text import pluralize
 
@@ -58,8 +59,8 @@ def batches(
     Raises:
         DovetailError: The data has no array for an input, one that no input has, or one that does not fit.
     """
-    inputs = {v.name: v for v in model.graph.inputs if not v.is_initializer()}
-    fixed = {v.name: v.shape for v in made.graph.inputs if v.shape is not None} if made is not None else {}
+    inputs = {name_of(v): v for v in model.graph.inputs if not v.is_initializer()}
+    fixed = {name_of(v): v.shape for v in made.graph.inputs if v.shape is not None} if made is not None else {}
     shapes = {name: fixed.get(name, value.shape) for name, value in inputs.items()}
     samples = frozenset() if whole else inputs_of_samples(model)
     said: set[str] = set()
@@ -90,7 +91,8 @@ def _cuttable(
     """
     import numpy as np
 
-    open_ = [n for n in samples if shapes[n] and not _is_known(next(iter(shapes[n]))) and getattr(feeds[n], "ndim", 0)]
+    first = {name: next(iter(shape)) for name, shape in shapes.items() if shape}
+    open_ = [n for n in samples if n in first and not _is_known(first[n]) and getattr(feeds[n], "ndim", 0) > 0]
     lengths = {len(feeds[name]) for name in open_}
     if max(lengths, default=0) <= _AT_ONCE:
         return frozenset(), ""
@@ -133,7 +135,7 @@ def _made(given: object, value: ir.Value | None) -> np.ndarray:
     if hasattr(given, "__array__"):
         return np.asarray(given)
     if value is not None and not value_type(value):
-        return given  # a sequence
+        return cast("np.ndarray", given)  # a sequence
     array = as_array(given, declared(value)) if value is not None and value_type(value) else None
     return array if array is not None else np.asarray(given)
 
@@ -190,15 +192,16 @@ def _samples(name: str, declared: ir.Shape | None, array: np.ndarray, cut: bool,
         return 1, 0
     shape, given = list(declared), list(array.shape)
     wanted = ", ".join(map(str, shape))
-    if not _is_known(shape[0]):
+    first = shape[0]
+    if not _is_known(first):
         if not cut:
             return 1, given[0]
         return -(-given[0] // _AT_ONCE) or 1, _AT_ONCE
-    if shape[0] == given[0]:
-        return 1, shape[0]
-    if shape[0] == 0 or given[0] % shape[0]:
+    if first == given[0]:
+        return 1, first
+    if first == 0 or given[0] % first:
         raise DovetailError(f"{where}: input '{name}' wants [{wanted}], the array has {given}")
-    return given[0] // shape[0], shape[0]
+    return given[0] // first, first
 
 
 def _fits(name: str, declared: ir.Shape | None, array: np.ndarray, where: str) -> None:
@@ -213,6 +216,6 @@ def _fits(name: str, declared: ir.Shape | None, array: np.ndarray, where: str) -
         raise DovetailError(f"{where}: the array for input '{name}' holds no sample", "give at least one")
 
 
-def _is_known(extent: object) -> bool:
+def _is_known(extent: object) -> TypeGuard[int]:
     """Whether an extent is a number; some exporters write -1 for one that is open."""
     return isinstance(extent, int) and extent >= 0

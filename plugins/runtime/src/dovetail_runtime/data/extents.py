@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 
 from dovetail_runtime.data.batch_extents import inputs_of_samples
 from dovetail_runtime.data.sources import read_data
@@ -34,20 +35,19 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
     open_inputs = [value for value in inputs if value_type(value) and not _is_static(value.shape)]
     samples = inputs_of_samples(model)
     found: dict[str, tuple[tuple[int, ...], str]] = {}
-    for arrays, where in read_data(data, [value.name for value in inputs]) if open_inputs else ():
+    for arrays, where in read_data(data, list(map(name_of, inputs))) if open_inputs else ():
         for value in open_inputs:
-            if value.name not in arrays:
-                raise DovetailError(
-                    f"{where}: no array for input '{value.name}'", "name arrays after the model's inputs"
-                )
-            shape = _of_one_run(value, _shape(arrays[value.name]), value.name in samples, where)
-            known, first = found.setdefault(value.name, (shape, where))
+            name = name_of(value)
+            if name not in arrays:
+                raise DovetailError(f"{where}: no array for input '{name}'", "name arrays after the model's inputs")
+            shape = _of_one_run(value, _shape(arrays[name]), name in samples, where)
+            known, first = found.setdefault(name, (shape, where))
             if known != shape:
                 raise DovetailError(
-                    f"'{value.name}' is {_text(known)} in {first} and {_text(shape)} in {where}: "
+                    f"'{name}' is {_text(known)} in {first} and {_text(shape)} in {where}: "
                     "the data says no single shape",
                     "give data of one shape, or write the shape: "
-                    + shlex.join(["--fix-shape", f"{value.name}:{'x'.join(map(str, known))}"]),
+                    + shlex.join(["--fix-shape", f"{name}:{'x'.join(map(str, known))}"]),
                 )
     return {name: shape for name, (shape, _) in found.items()}
 
@@ -57,7 +57,9 @@ def _of_one_run(value: ir.Value, given: tuple[int, ...], samples: bool, where: s
     if value.shape is not None and len(declared) != len(given):
         wanted = ", ".join(map(str, declared))
         raise DovetailError(f"{where}: input '{value.name}' wants [{wanted}], the array has {list(given)}")
-    shape = tuple(own if _is_known(own) else extent for own, extent in zip(declared, given, strict=True))
+    shape = tuple(
+        own if isinstance(own, int) and own >= 0 else extent for own, extent in zip(declared, given, strict=True)
+    )
     if value.shape is not None and samples:
         shape = (1, *shape[1:])
     if 0 in shape:
@@ -65,7 +67,7 @@ def _of_one_run(value: ir.Value, given: tuple[int, ...], samples: bool, where: s
     return shape
 
 
-def _shape(array: object) -> tuple[int, ...]:
+def _shape(array: Any) -> tuple[int, ...]:
     import numpy as np
 
     return tuple(np.shape(array))  # a list or a number has one, too

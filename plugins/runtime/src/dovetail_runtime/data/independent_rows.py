@@ -176,15 +176,17 @@ def _window_across(model: Model, cut: Collection[str], seen: int) -> str:
 def _reach(node: ir.Node, axis: int) -> int:
     """How far apart the rows are that a window of a node reads together."""
     kernel = _kernel(node)
-    if axis >= len(kernel) or not isinstance(kernel[axis], int):
+    extent = kernel[axis] if axis < len(kernel) else None
+    if not isinstance(extent, int):
         return _UNKNOWN
     dilations = node.attributes.get_ints("dilations") or (1,) * len(kernel)
-    return (kernel[axis] - 1) * dilations[axis]
+    return (extent - 1) * dilations[axis]
 
 
 def _kernel(node: ir.Node) -> Sequence[object]:
     """The extents of a window; empty if they are not known."""
-    weights = (value.shape[2:] for value in node.inputs[1:] if value is not None and len(value.shape or ()) > 2)
+    shapes = (value.shape for value in node.inputs[1:] if value is not None)
+    weights = (shape[2:] for shape in shapes if shape is not None and len(shape) > 2)
     return node.attributes.get_ints("kernel_shape") or next(weights, ())
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from dovetail.ir.bodies import bodies
+from dovetail.ir.required import name_of
 from dovetail.plugin import Executed
 
 from dovetail_runtime.kernels.program import Environment, Instruction, Program, fails, names_read
@@ -36,8 +37,8 @@ class _ControlFlow(Instruction):
         self.title, self.about = node.name or node.op_type, {"operator": node.op_type}
         self.reads = names_read(node)
         self.writes = tuple(value.name for value in node.outputs if value.name)
-        self._inputs = tuple(value.name if value is not None else "" for value in node.inputs)
-        self._outputs = tuple(value.name for value in node.outputs)
+        self._inputs = tuple(name_of(value) if value is not None else "" for value in node.inputs)
+        self._outputs = tuple(value.name or "" for value in node.outputs)
         self._bodies = {id(body): program_of(body) for body in bodies(node)}
         # A body may return what it does not compute: its outputs are those that the graph names.
         self._own = {name: self._bodies[id(attribute.value)] for name, attribute in node.attributes.items()
@@ -92,7 +93,7 @@ class _Scan(_ControlFlow):
         attributes = self.node.attributes
         count = attributes["num_scan_inputs"].as_int()
         given = [values[name] for name in self._inputs]
-        carried, scanned = given[: len(given) - count], given[len(given) - count :]
+        carried, scanned = given[: len(given) - count], cast("list[np.ndarray]", given[len(given) - count :])
         collected = len(self._outputs) - len(carried)
 
         def listed(name: str, length: int) -> list[int]:
@@ -122,7 +123,7 @@ class _Scan(_ControlFlow):
 def _stacked(output: ir.Value, parts: list[object], axis: int) -> np.ndarray:
     """The results of all turns as one array; without a turn, an empty one of the declared type and shape."""
     if parts:
-        return np.stack(parts, axis=axis)
+        return np.stack(cast("list[np.ndarray]", parts), axis=axis)
     shape = [0, *(extent if isinstance(extent, int) else 0 for extent in list(output.shape or [None])[1:])]
     return np.zeros(shape, output.dtype.numpy() if output.dtype is not None else np.float32)
 

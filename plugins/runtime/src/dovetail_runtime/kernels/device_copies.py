@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dovetail.errors import DovetailError
+from dovetail.ir.required import input_of, name_of
 from dovetail.plugin import EngineError, Executed
 from dovetail.plugin.isolation import described
 
@@ -71,7 +72,7 @@ def device_copy(node: ir.Node, library: KernelLibrary) -> Instruction:
     if registered is None:
         error = fails(node, f"the memory of the device '{device}' is not installed")
         raise EngineError(
-            error.message, "install the distribution that brings it, or compile the model again", node.name
+            error.message, "install the distribution that brings it, or compile the model again", node.name or ""
         )
     return _DeviceCopy(node, registered)
 
@@ -82,7 +83,7 @@ class _DeviceCopy(Instruction):
     def __init__(self, node: ir.Node, registered: RegisteredMemory):
         self.node, self._registered = node, registered
         self.title, self.about = node.name or node.op_type, {"device": registered.device}
-        self.reads, self.writes = (node.inputs[0].name,), (node.outputs[0].name,)
+        self.reads, self.writes = (name_of(input_of(node, 0)),), (name_of(node.outputs[0]),)
         self.runs_on_constants = node.op_type == TO_DEVICE
 
     def run(self, values: Environment, dying: frozenset[str]) -> None:
@@ -97,7 +98,7 @@ class _DeviceCopy(Instruction):
         return {self.node.name or self.writes[0]: Executed("", "reported")}
 
 
-def _called(function: Callable[[object], object], value: object, registered: RegisteredMemory, node: ir.Node) -> object:
+def _called(function: Callable[[Any], object], value: object, registered: RegisteredMemory, node: ir.Node) -> object:
     try:
         return function(value)
     except (DovetailError, KeyboardInterrupt):

@@ -58,7 +58,7 @@ class KernelEngine(SelectiveEngine):
         return Availability(True)
 
     @property
-    def reads(self) -> Reads:
+    def reads(self) -> Reads:  # type: ignore[override]  # nobody sets it
         """What the engine of the other nodes reads."""
         return self._others().reads
 

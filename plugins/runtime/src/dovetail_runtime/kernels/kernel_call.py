@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.plugin import EngineError, Executed, Session
 from dovetail.plugin.isolation import described, foreign_output
 
@@ -29,7 +30,8 @@ class KernelSession(Session):
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name."""
-        return self._program.run({name: inputs[name] for name in self._program.inputs if name in inputs})
+        given = {name: inputs[name] for name in self._program.inputs if name in inputs}
+        return cast("dict[str, np.ndarray]", self._program.run(given))
 
     def executed(self) -> dict[str, Executed]:
         """How every node was executed: those with kernels in the type of their key."""
@@ -88,7 +90,7 @@ class _KernelCall(Instruction):
         type_ = self._key.strip("<>").rpartition(", ")[2]
         return {self.node.name or self.writes[0]: Executed("" if type_ == "any" else type_, "reported")}
 
-    def _given(self, value: object) -> object:
+    def _given(self, value: object) -> Any:
         """What the kernel takes of a value: an array, or a buffer of its device."""
         if self._memory is not None:
             return uploaded(value, self._memory, self.node).buffer
@@ -136,7 +138,7 @@ def kernel_call(node: ir.Node, library: KernelLibrary) -> Instruction:
     if registered is None:
         error = fails(node, f"the kernel '{name}' of '{domain}::{operator}' is not installed")
         raise EngineError(
-            error.message, "install the distribution that brings it, or compile the model again", node.name
+            error.message, "install the distribution that brings it, or compile the model again", node.name or ""
         )
     found, kernel = library.operators.get(domain, operator), registered.kernel
     memory = library.memories[kernel.device] if kernel.in_device_memory else None
@@ -156,7 +158,5 @@ def _overwritten(node: ir.Node, entry: Entry | None) -> frozenset[str]:
         return frozenset()
     ports = {arg.name: index for index, arg in enumerate(entry.inputs)}
     indices = [ports[name] for name, _ in entry.inplace if name in ports and ports[name] < len(node.inputs)]
-    values = [node.inputs[index] for index in indices]
-    if not values or any(value is None for value in values):
-        return frozenset()
-    return frozenset(value.name for value in values)
+    values = [value for index in indices if (value := node.inputs[index]) is not None]
+    return frozenset(map(name_of, values)) if len(values) == len(indices) else frozenset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir.types import FLOATS, dtype_name, promote
@@ -49,10 +50,9 @@ def key_of(node: ir.Node, entry: Entry | None, device: str) -> KernelKey:
         entry: What an operator file says of the operator; None if none has it.
         device: The device of the node's backend.
     """
-    kernel = entry.kernel if entry is not None else None
-    if kernel is None:
+    if entry is None or entry.kernel is None:
         return KernelKey(device, ANY, _promoted(map(_type, node.inputs)) or _result_type(node))
-    reader = _Reader(node, entry)
+    kernel, reader = entry.kernel, _Reader(node, entry)
     wanted = reader.decide(kernel.data_type, reader.type) or _promoted(map(_type, node.inputs)) or _result_type(node)
     forced = reader.attribute(kernel.force_backend) if kernel.force_backend else ""
     place = forced or reader.decide(kernel.backend, reader.word) or device
@@ -77,7 +77,7 @@ class _Reader:
         self._ports = {arg.name: index for index, arg in enumerate(entry.inputs)}
         self._defaults = {arg.name: arg.default for arg in entry.attributes if arg.has_default}
 
-    def decide(self, candidates: Candidates, read: object) -> str:
+    def decide(self, candidates: Candidates, read: Callable[[str], str]) -> str:
         known = [found for found in map(read, candidates.names) if found]
         if not known:
             return ""
@@ -113,7 +113,7 @@ def _result_type(node: ir.Node) -> str:
     return next(filter(None, map(_type, node.outputs)), ANY)
 
 
-def _promoted(names: object) -> str:
+def _promoted(names: Iterable[str]) -> str:
     """The type that all of `names` are converted to: a float wins over integers, a wider type over a narrow one."""
     found = [name for name in names if name]
     if floats := [name for name in found if name in FLOATS]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from dovetail.ir.bodies import all_nodes, bodies
+from dovetail.ir.required import name_of
 from dovetail.plugin import EngineError, Executed, RegionModel, span_recorder
 from dovetail.text import pluralize
 from dovetail_transforms.regions.extraction import extract, extract_body
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
+    from dovetail.plugin import Session
+    from dovetail_regions.regions import Region
 
 
 Environment: TypeAlias = "dict[str, object]"
@@ -56,7 +59,7 @@ class Instruction(ABC):
         """How its nodes were executed, by node name."""
 
 
-LoadPart: TypeAlias = "Callable[[RegionModel], object]"
+LoadPart: TypeAlias = "Callable[[RegionModel], Session]"
 """Loads nodes that no kernel computes on another engine."""
 
 MakeInstruction: TypeAlias = "Callable[[ir.Node, Callable[[ir.Graph], Program]], Instruction | None]"
@@ -81,8 +84,8 @@ class Program:
             return Program(extract_body(model, body), make, load)
 
         graph = model.graph
-        self.inputs = tuple(value.name for value in graph.inputs)
-        self.outputs = tuple(value.name for value in graph.outputs)
+        self.inputs = tuple(map(name_of, graph.inputs))
+        self.outputs = tuple(map(name_of, graph.outputs))
         single = {node: made for node in graph if (made := make(node, of_body)) is not None}
         self._instructions: list[Instruction] = []
         for region in ready_regions(graph, lambda node: _SINGLE if node in single else _PART):
@@ -92,7 +95,7 @@ class Program:
                 self._instructions.append(_Part(region, load(RegionModel(extract(model, region)))))
         wanted = {name for one in self._instructions if not isinstance(one, _Part) for name in one.reads}
         wanted.update(self.outputs)
-        self._constants = {
+        self._constants: Environment = {
             name: _read_only(value.const_value.numpy())
             for name, value in graph.initializers.items()
             if name in wanted and value.const_value is not None
@@ -100,7 +103,7 @@ class Program:
         self._done = self._run_on_constants()
         self._dying = _dying(self._instructions, {*self.outputs, *self.inputs, *self._constants})
 
-    def run(self, inputs: Environment) -> Environment:
+    def run(self, inputs: Mapping[str, object]) -> Environment:
         """Compute all outputs by name."""
         values: Environment = {**self._constants, **inputs}
         recorder = span_recorder()
@@ -117,7 +120,8 @@ class Program:
 
     def _run_on_constants(self) -> list[Instruction]:
         """Run the instructions that may be run once, and keep their results in the place of what they read."""
-        done, rest = [], []
+        done: list[Instruction] = []
+        rest: list[Instruction] = []
         for one in self._instructions:
             once = one.runs_on_constants and self._constants.keys() >= set(one.reads)
             if once:
@@ -136,16 +140,17 @@ class Program:
 class _Part(Instruction):
     """Nodes that another engine runs."""
 
-    def __init__(self, region: object, session: object):
+    def __init__(self, region: Region, session: Session):
         self._session = session
-        self._inputs = tuple(value.name for value in region.inputs)
+        self._inputs = tuple(map(name_of, region.inputs))
         self.title, self.about = pluralize(len(region.nodes), "node"), {"nodes": [node.name for node in region.nodes]}
         self.reads = self._inputs
-        self.writes = tuple(value.name for value in region.outputs)
+        self.writes = tuple(map(name_of, region.outputs))
 
     def run(self, values: Environment, dying: frozenset[str]) -> None:
         del dying
-        values.update(self._session.run({name: values[name] for name in self._inputs}))
+        given = {name: values[name] for name in self._inputs}
+        values.update(self._session.run(cast("dict[str, np.ndarray]", given)))
 
     def executed(self) -> dict[str, Executed]:
         return self._session.executed()
@@ -153,7 +158,7 @@ class _Part(Instruction):
 
 def names_read(node: ir.Node) -> tuple[str, ...]:
     """Names of the values that a node and its bodies read from the graph around it."""
-    return tuple(dict.fromkeys(value.name for value in used_values(node)))
+    return tuple(dict.fromkeys(name for value in used_values(node) if (name := value.name) is not None))
 
 
 def holds(node: ir.Node, wanted: Callable[[ir.Node], bool]) -> bool:

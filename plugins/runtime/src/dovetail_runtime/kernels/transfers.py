@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.ir.editing import insert_after_value, replace_uses_except
+from dovetail.ir.required import dtype_of, graph_of, input_of, producer_of, shape_of
 from dovetail.ir.types import FLOATS, dtype_name, from_name
 from dovetail.planning.placement import get_placement, set_placement
 
@@ -62,7 +63,7 @@ class Transfers:
                 self._behind(value, "Transpose", {"perm": _TO_NCHW}, "NHWC", _turned(value, _TO_NHWC))
             if choice.key.type != choice.wanted.type and _is_of(value, choice.wanted.type):
                 kind = from_name(choice.key.type)
-                self._behind(value, "Cast", {"to": value.dtype.value}, choice.key.type, value.shape, kind)
+                self._behind(value, "Cast", {"to": dtype_of(value).value}, choice.key.type, value.shape, kind)
             if device:
                 self._behind(value, TO_HOST, {DEVICE: device}, device, value.shape, domain=DOMAIN)
 
@@ -71,7 +72,7 @@ class Transfers:
         for made in self._behind_kernels:  # those of one kernel begin with the last one that its value goes through
             result = made.outputs[0]
             if not result.uses() and not result.is_graph_output():
-                made.graph.remove(made, safe=True)
+                graph_of(made).remove(made, safe=True)
                 self.count -= 1
 
     def _cast(self, node: ir.Node, value: ir.Value, to: str) -> ir.Value:
@@ -87,21 +88,25 @@ class Transfers:
         op_type: str,
         attributes: dict,
         to: str,
-        shape: ir.Shape,
-        dtype: ir.DataType,
+        shape: ir.Shape | None,
+        dtype: ir.DataType | None,
         domain: str = "",
     ) -> ir.Value:
         import onnx_ir as ir
 
         form, undoing = self._undone.get(id(value), ("", None))
-        if form == to and _same_backend(undoing, reader):
-            return undoing.inputs[0]
+        if undoing is not None and form == to and _same_backend(undoing, reader):
+            return input_of(undoing, 0)
         key = (id(value), id(reader.graph), to)
         if key not in self._made:
             name = self._names.fresh(f"{value.name}/{to}")
             made = ir.node(op_type, [value], attributes, domain=domain, name=name)
-            made.outputs[0].name, made.outputs[0].shape, made.outputs[0].type = name, shape, ir.TensorType(dtype)
-            insert_after_value(reader.graph, value, made)
+            made.outputs[0].name, made.outputs[0].shape, made.outputs[0].type = (
+                name,
+                shape,
+                ir.TensorType(cast("ir.DataType", dtype)),
+            )
+            insert_after_value(graph_of(reader), value, made)
             set_placement(made, get_placement(reader))
             self._kept += (value, made.outputs[0])
             self._made[key] = made.outputs[0]
@@ -114,23 +119,24 @@ class Transfers:
         op_type: str,
         attributes: dict,
         form: str,
-        shape: ir.Shape,
+        shape: ir.Shape | None,
         dtype: ir.DataType | None = None,
         domain: str = "",
     ) -> None:
         """Let a conversion give what `value` was: it takes the name and the readers, and `value` becomes its input."""
         import onnx_ir as ir
 
-        producer, name = value.producer(), self._names.fresh(f"{value.name}/{form}")
+        producer, name = producer_of(value), self._names.fresh(f"{value.name}/{form}")
+        graph = graph_of(producer)
         made = ir.node(op_type, [value], attributes, domain=domain, name=name)
         result = made.outputs[0]
         result.shape, result.type = value.shape, value.type
-        producer.graph.insert_after(producer, made)
+        graph.insert_after(producer, made)
         set_placement(made, get_placement(producer))
         replace_uses_except(value, result, keep=(made,))
-        for index, output in enumerate(producer.graph.outputs):
+        for index, output in enumerate(graph.outputs):
             if output is value:
-                producer.graph.outputs[index] = result
+                graph.outputs[index] = result
         value.name, result.name = name, value.name
         value.shape = shape
         if dtype is not None:
@@ -170,4 +176,4 @@ def _has_four_axes(value: ir.Value) -> bool:
 def _turned(value: ir.Value, order: tuple[int, ...]) -> ir.Shape:
     import onnx_ir as ir
 
-    return ir.Shape([value.shape[axis] for axis in order])
+    return ir.Shape([shape_of(value)[axis] for axis in order])

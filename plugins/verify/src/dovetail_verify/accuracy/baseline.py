@@ -55,17 +55,17 @@ def measure_baseline(
         DovetailError: The request cannot be compiled or run.
     """
     low = trials.run(())
-    locked = locked_nodes(low.compiled.model, request)
+    locked = locked_nodes(low.result.model, request)
     operators = {
-        node.name: operator_name(node.domain, node.op_type) for node in low.compiled.model.graph if node.name in locked
+        node.name: operator_name(node.domain, node.op_type) for node in low.result.model.graph if node.name in locked
     }
-    candidates = Candidates(low.compiled, locked)
+    candidates = Candidates(low.result, locked)
     high = trials.run(candidates.names)
-    low.compiled.unload()
-    high.compiled.unload()
-    streamed = stream(trials.original, high.compiled.model, low.compiled.model, engines, trials.data)
+    low.result.unload()
+    high.result.unload()
+    streamed = stream(trials.original, high.result.model, low.result.model, engines, trials.data)
     prior = {name: errors.own.share for name, errors in streamed.errors.items()}
-    units = candidates.units(high.compiled, streamed)
+    units = candidates.units(high.result, streamed)
     if by_nodes:
         units = [replace(unit, work=1.0, border=1.0) for unit in units]
     groups = Groups(trials, candidates.names, units, prior)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import dtype_of, name_of
 from dovetail.ir.types import float_name
 from dovetail_runtime.data.batches import batches, fitted
 from dovetail_transforms.regions.regions import slices
 
 from dovetail_verify.accuracy.error_sums import ErrorSums
+from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +59,7 @@ def effects_at_outputs(
     from dovetail_runtime.executor import Executor
 
     work, inputs = _with_errors(exact, names)
-    outputs = [value.name for value in work.graph.outputs if float_name(value)]
+    outputs = [name_of(value) for value in work.graph.outputs if float_name(value)]
     executor = Executor(work, engines, regions=slices(work.graph))
     found: dict[str, dict[str, ErrorSums]] = {name: {output: ErrorSums() for output in outputs} for name in inputs}
     for number, (feeds, _) in enumerate(batches(original, data, exact), start=1):
@@ -93,7 +95,7 @@ def _with_errors(exact: Model, names: Sequence[str]) -> tuple[Model, dict[str, t
             continue
         error = ir.Value(name=fresh.fresh(f"{value.name}/error"), type=value.type, shape=None)
         work.graph.inputs.append(error)
-        inputs[node.name] = error.name, value.dtype.numpy()
+        inputs[node_name(node)] = name_of(error), dtype_of(value).numpy()
         uses, is_output = list(value.uses()), value.is_graph_output()
         total = ir.Value(name=fresh.fresh(f"{value.name}/exact"), type=value.type, shape=value.shape)
         added = ir.node("Add", [value, error], outputs=[total], name=total.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import UsageError
 from dovetail.ir.types import float_name
@@ -105,10 +105,9 @@ class Goals:
         return UsageError(f"no output holds floats, so {self} cannot be measured", "leave the goal out")
 
     def _without_scores(self) -> UsageError:
-        return UsageError(
-            f"no output holds rows of scores, so {_option('min_top1', self.min_top1)} cannot be measured",
-            "--min-snr or --min-cosine can be",
-        )
+        goal = _option("min_top1", cast("float", self.min_top1))
+        problem = f"no output holds rows of scores, so {goal} cannot be measured"
+        return UsageError(problem, "--min-snr or --min-cosine can be")
 
     def tightened(self, decibels: float) -> Goals:
         """Goals with so much less noise; shares of rows stay as they are."""
@@ -137,14 +136,14 @@ class Goals:
         found = []
         if output.broken:
             return [Miss(output.name, "another shape or elements that are no numbers", str(self))] if self else []
-        if self.min_snr is not None and output.snr_db < self.min_snr:
+        if self.min_snr is not None and output.snr_db is not None and output.snr_db < self.min_snr:
             found.append(Miss(output.name, f"SNR {output.snr_text}", _option("min_snr", self.min_snr)))
-        if self.min_cosine is not None and output.cosine < self.min_cosine:
+        if self.min_cosine is not None and output.cosine is not None and output.cosine < self.min_cosine:
             found.append(Miss(output.name, f"cosine {output.cosine:.6g}", _option("min_cosine", self.min_cosine)))
         if self.min_top1 is not None and output.top1 is not None and output.top1 < self.min_top1:
             figure = f"top-1 agreement {100 * output.top1:.2f} %"
             found.append(Miss(output.name, figure, _option("min_top1", self.min_top1)))
-        if self.max_abs is not None and output.max_abs > self.max_abs:
+        if self.max_abs is not None and output.max_abs is not None and output.max_abs > self.max_abs:
             found.append(Miss(output.name, f"max abs {output.max_abs:.3g}", _option("max_abs", self.max_abs)))
         return found
 
@@ -157,7 +156,7 @@ def _number(name: str, given: object, low: float, high: float, what: str) -> flo
     if given is None:
         return None
     try:
-        value = float(given)  # a text comes from the command line
+        value = float(cast("float | str", given))  # a text comes from the command line
     except (TypeError, ValueError):
         value = math.nan
     if isinstance(given, bool) or not math.isfinite(value) or not low <= value <= high:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import dtype_of, name_of
 from dovetail.planning.placement import get_placement, set_placement
 from dovetail_onnx.files.parsing import parse_json
 
-from dovetail_verify.accuracy.watched import first_float
+from dovetail_verify.accuracy.watched import first_float, float_of
+from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,26 +44,27 @@ def with_floats(low: Model, exact: Model) -> tuple[Model, Mapping[str, str]]:
         return low, {}
     shown = low.clone()
     names = FreshNames.of(shown.graph)
-    floats = {node.name: node for node in exact.graph if first_float(node) is not None}
+    floats = {node_name(node): node for node in exact.graph if first_float(node) is not None}
     stands: dict[str, ir.Node] = {}
     parts: list[str] = []
     for node in list(shown.graph):
-        name = node.name
+        name = node_name(node)
         if name not in floats or first_float(node) is not None:
             continue
         scales = _scales(node)
         value = next((one for one in node.outputs if one.name in scales), None)
         if value is not None:
-            stands[name] = _show(shown.graph, node, value, first_float(floats[name]).dtype, scales[value.name], names)
+            dtype = dtype_of(float_of(floats[name]))
+            stands[name] = _show(shown.graph, node, value, dtype, scales[name_of(value)], names)
         else:
             node.name = names.fresh(f"{name}/part")
             parts.append(name)
     seen: dict[str, str] = {}
     for name in parts:
-        behind = next((user.name for user, _ in first_float(floats[name]).uses()), "")
+        behind = next((user.name for user, _ in float_of(floats[name]).uses()), "")
         if behind in stands:
             stands[behind].name = name
-            seen[name] = stands[behind].outputs[0].name
+            seen[name] = name_of(stands[behind].outputs[0])
     shown.touch()
     return shown, seen
 
@@ -77,18 +80,18 @@ def _scales(node: ir.Node) -> Mapping[str, tuple[float, int]]:
 
 
 def _show(
-    graph: ir.Graph, node: ir.Node, value: ir.Value, dtype: ir.DataType, scales: list[float], names: FreshNames
+    graph: ir.Graph, node: ir.Node, value: ir.Value, dtype: ir.DataType, scales: tuple[float, int], names: FreshNames
 ) -> ir.Node:
     """Compute the float of a value in integers, under its name and by a node of that name; return that node."""
     import numpy as np
     import onnx_ir as ir
 
-    name, placement = value.name, get_placement(node)
+    name, kept, placement = name_of(value), dtype_of(value), get_placement(node)
     value.name = names.fresh(f"{name}/integers")
     constants = []
     for what, array in (
         ("scale", np.array(scales[0], dtype.numpy())),
-        ("zero", np.array(scales[1], value.dtype.numpy())),
+        ("zero", np.array(scales[1], kept.numpy())),
     ):
         tensor = ir.Tensor(array, name=names.fresh(f"{name}/{what}"))
         constant = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
@@ -105,7 +108,7 @@ def _show(
 
     readers = list(value.uses())
     real = step("DequantizeLinear", value, name, dtype)
-    integers = step("QuantizeLinear", real, names.fresh(f"{name}/again"), value.dtype)
+    integers = step("QuantizeLinear", real, names.fresh(f"{name}/again"), kept)
     step("DequantizeLinear", integers, names.fresh(f"{name}/rounded"), dtype)
     made[0].name, node.name = node.name, made[0].name
     graph.insert_after(node, made)

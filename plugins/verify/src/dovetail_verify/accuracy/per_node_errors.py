@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir.bodies import bodies
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import dtype_of, name_of
 from dovetail.ir.types import float_name
 from dovetail_transforms.regions.regions import given_regions
 
-from dovetail_verify.accuracy.watched import OPTIONS, first_float, is_quantised, seen_by_readers
+from dovetail_verify.accuracy.watched import OPTIONS, first_float, float_of, is_quantised, seen_by_readers
+from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,8 +67,9 @@ class PerNodeErrors:
         self._names = FreshNames.of(model.graph)
         self._nodes: dict[int, list[ir.Node]] = {}
         for node in model.graph:
-            if node.name in number and _is_low(node):
-                self._nodes.setdefault(number[node.name], []).append(node)
+            part = number.get(node_name(node))
+            if part is not None and _is_low(node):
+                self._nodes.setdefault(part, []).append(node)
         self._loaded: dict[int, _Part] = {}
 
     def run(
@@ -145,30 +148,31 @@ class _Part:
 
     def _isolate(self, node: ir.Node) -> list[ir.Value]:
         """Copy a node with its conversions; return what is to be looked at: its result, and the exact one rounded."""
-        value = first_float(node)
+        value = float_of(node)
+        name = name_of(value)
         known: dict[int, ir.Value] = {}
         begun, fed = len(self._made), len(self._inputs)
         try:
-            if value.name not in self._there:
+            if name not in self._there:
                 raise _MissingError
             copy = self._copy(node, [self._own(given, known, 0) for given in node.inputs])
         except _MissingError:
             # Copies that nobody reads are dropped again.
             for input_ in self._inputs[fed:]:
-                del self._fed[input_.name]
+                del self._fed[name_of(input_)]
             del self._made[begun:], self._inputs[fed:]
             return []
         result = copy.outputs[list(node.outputs).index(value)]
         behind = seen_by_readers(value, self._number) if is_quantised(node) else []
         if not behind:
-            self._cuts.append(_Cut(node.name, value.name, result.name, ""))
+            self._cuts.append(_Cut(node_name(node), name, name_of(result), ""))
             return [result]
         found = []
         for given in (result, self._fresh(value)):
             for conversion in behind:
                 given = self._copy(conversion, [given, *conversion.inputs[1:]]).outputs[0]
             found.append(given)
-        self._cuts.append(_Cut(node.name, value.name, *(one.name for one in found)))
+        self._cuts.append(_Cut(node_name(node), name, *map(name_of, found)))
         return found
 
     def _own(self, value: ir.Value | None, known: dict[int, ir.Value], depth: int) -> ir.Value | None:
@@ -210,7 +214,7 @@ class _Part:
         if value.name not in self._there:
             raise _MissingError
         name = self._names.fresh(f"{value.name}/exact")
-        self._fed[name] = value.name, value.dtype.numpy()
+        self._fed[name] = name_of(value), dtype_of(value).numpy()
         self._inputs.append(ir.Value(name=name, type=value.type, shape=None))
         return self._inputs[-1]
 

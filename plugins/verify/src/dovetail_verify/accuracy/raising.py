@@ -61,7 +61,7 @@ def meet_goals(trials: Trials, request: Request, goals: Goals, engines: Engines)
         replace(low.verification, outputs=low.verification.cautious)
     ):
         return Raised(record(low, low, goals, trials.runs))
-    parts = parts_of(trials.original, trials.data, low.compiled.model, trials.reference)
+    parts = parts_of(trials.original, trials.data, low.result.model, trials.reference)
     low = replace(low, compiled=None)
     search = trials.over(parts.search, cautious=True)
     final = trials.over(parts.held if parts.held is not None else parts.search)

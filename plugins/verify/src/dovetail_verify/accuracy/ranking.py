@@ -180,14 +180,16 @@ def rank(
         raise DovetailError(
             _nothing(baseline), "name a backend with a low precision, or take back what keeps nodes low"
         )
-    highest = baseline.high.verification.worst_snr_db
+    highest = baseline.high.worst_snr_db
     if not goals:
         better = worst + _BETTER if math.isfinite(worst) else _SOUND
         goals = Goals(min_snr=max(round(min(better, highest) - 0.05, 1), 0.0)) if worst < highest else goals
     # Without a goal that could be met, every output bears the same.
     bearable = allowed_noise(goals, low.verification) if goals else {}
     groups.refine(lambda _: loudest_splittable(groups, bearable), runs or 2 * units.bit_length() + 6)
-    raised, chosen, repaired = frozenset(), [], baseline.low
+    raised: frozenset[str] = frozenset()
+    chosen: list[Group] = []
+    repaired = baseline.low
     if goals.missed(baseline.high.verification):
         raised, chosen, repaired = baseline.high.raised, groups.groups, baseline.high
     elif goals.missed(baseline.low.verification):
@@ -209,8 +211,7 @@ def _ranking(
     names = [name for group in chosen for name in group.names]
     kept = set(names)
     others = [unit.name for unit in units if unit.name not in kept] + list(baseline.locked)
-    operators = {unit.name: unit.operator for unit in units} | baseline.operators
-    verification = repaired.verification
+    operators = {**{unit.name: unit.operator for unit in units}, **baseline.operators}
     streamed = baseline.streamed
     notes = (f"single nodes were not looked at: {streamed.failure}",) if streamed.failure else ()
     return Ranking(
@@ -219,10 +220,10 @@ def _ranking(
         shortest_selectors(names, others, operators),
         names,
         goals,
-        not goals.missed(verification),
-        baseline.low.verification.worst_snr_db,
-        verification.worst_snr_db,
-        baseline.high.verification.worst_snr_db,
+        not goals.missed(repaired.verification),
+        baseline.low.worst_snr_db,
+        repaired.worst_snr_db,
+        baseline.high.worst_snr_db,
         {name: (decibels(e.own.share), decibels(e.accumulated.share)) for name, e in streamed.errors.items()},
         notes,
     )

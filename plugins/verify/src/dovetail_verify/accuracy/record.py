@@ -40,7 +40,7 @@ def record(
         chosen: Those that were raised.
         measured_on: What part of the data the figures are of, as a sentence.
     """
-    compiled = trial.compiled
+    compiled = trial.result
     trial.verification.missed = goals.missed(trial.verification)
     raised = [name for group in chosen for name in group.names]
     summary: dict[str, Any] = {"goals": goals.as_dict(), "met": not trial.verification.missed}
@@ -83,8 +83,8 @@ def _remarks(
 
 def figures(trial: Trial) -> dict[str, float | None]:
     """The SNR of every float output, in decibels; None where it is infinite."""
-    rated = [output for output in trial.verification.outputs if output.snr_db is not None]
-    return {output.name: round(output.snr_db, 2) if math.isfinite(output.snr_db) else None for output in rated}
+    rated = {output.name: output.snr_db for output in trial.verification.outputs if output.snr_db is not None}
+    return {name: round(snr_db, 2) if math.isfinite(snr_db) else None for name, snr_db in rated.items()}
 
 
 def _worst(trial: Trial) -> str:

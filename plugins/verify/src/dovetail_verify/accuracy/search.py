@@ -47,7 +47,11 @@ def cheapest(
     for _ in range(_TRIES):
         if trials.runs >= most:
             break
-        groups.refine(lambda _, scale=scale: _costly(groups, groups.limits(allowed, scale)), runs)
+
+        def costly(_: object, scale: float = scale) -> Group | None:
+            return _costly(groups, groups.limits(allowed, scale))
+
+        groups.refine(costly, runs)
         raised = select_groups(groups, groups.limits(allowed, scale))
         trial = trials.measure({name for group in raised for name in group.names})
         work = sum(group.work for group in raised)
@@ -109,7 +113,7 @@ def loudest_splittable(groups: Groups, bearable: Noise) -> Group | None:
     loud = {group: share / everything for group, share in shares.items() if group.cuts}
     if sum(loud.values()) < _REST:
         return None
-    loudest = max(loud, key=loud.get)
+    loudest = max(loud, key=lambda group: loud[group])
     return loudest if loud[loudest] > _AUDIBLE else None
 
 

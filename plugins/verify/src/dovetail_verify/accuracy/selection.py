@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail_verify.accuracy.trials import BROKEN, Noise, noise_of
 
@@ -37,7 +37,7 @@ def shortfall(goals: Goals, output: OutputComparison) -> float:
     """
     if output.broken:
         return 1 / BROKEN
-    noise = max(noise_of(output.snr_db), 1 / BROKEN)
+    noise = max(noise_of(cast("float", output.snr_db)), 1 / BROKEN)
     bounds = [BROKEN]
     if goals.min_snr is not None:
         bounds.append(noise_of(goals.min_snr) / noise)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.ir.types import float_name
 from dovetail_runtime.data.batches import batches
 
@@ -20,6 +21,7 @@ from dovetail_verify.accuracy.error_sums import ErrorSums
 from dovetail_verify.accuracy.integer_results import with_floats
 from dovetail_verify.accuracy.per_node_errors import NodeResult, PerNodeErrors
 from dovetail_verify.accuracy.watched import Watched, first_float, is_quantised, seen_by_readers
+from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,23 +103,24 @@ class SideBySide:
     def __init__(self, exact: Model, low: Model, engines: Mapping[str, Sequence[GuardedEngine]]):
         low, together = with_floats(low, exact)
         self._model, nodes = exact, list(exact.graph)
-        number = {node.name: index // _PART for index, node in enumerate(nodes)}
-        beside = {node.name: node for node in low.graph}
+        number = {node_name(node): index // _PART for index, node in enumerate(nodes)}
+        beside = {node_name(node): node for node in low.graph}
         self._results: dict[int, list[tuple[str, str, str]]] = {}
         for node in nodes:
             value = first_float(node)
             if value is not None:
-                result = together.get(node.name, value.name)
-                seen = _seen(beside.get(node.name), number) or result
-                self._results.setdefault(number[node.name], []).append((node.name, result, seen))
+                name = node_name(node)
+                result = together.get(name, name_of(value))
+                seen = _seen(beside.get(name), number) or result
+                self._results.setdefault(number[name], []).append((name, result, seen))
         wanted = {name for listed in self._results.values() for one in listed for name in one[1:]}
         self._number = number
         self._exact, self._low = Watched(exact, number, engines), Watched(low, number, engines, wanted)
         there: dict[int, set[str]] = {part: set() for part in number.values()}
         for node in nodes:
-            part = number[node.name]
+            part = number[node_name(node)]
             values = (value for value in (*node.inputs, *node.outputs) if value is not None)
-            there[part].update(value.name for value in values if _is_there(value, part, number))
+            there[part].update(name_of(value) for value in values if _is_there(value, part, number))
         self._alone = PerNodeErrors(low, number, there, engines)
 
     def run(
@@ -175,11 +178,11 @@ def _errors(found: Streamed, name: str) -> NodeErrors:
 def _is_there(value: ir.Value, part: int, number: Mapping[str, int]) -> bool:
     """Whether a value is shown when a part has run: every float is, and of others those from outside of it."""
     producer = value.producer()
-    return producer is None or bool(float_name(value)) or number.get(producer.name, part) != part
+    return producer is None or bool(float_name(value)) or number.get(node_name(producer), part) != part
 
 
 def _seen(node: ir.Node | None, number: Mapping[str, int]) -> str:
     """The name of the value in which the readers of a node's first float result see it; empty if it is that itself."""
     value = first_float(node) if node is not None and is_quantised(node) else None
     chain = seen_by_readers(value, number) if value is not None else ()
-    return chain[-1].outputs[0].name if chain else ""
+    return name_of(chain[-1].outputs[0]) if chain else ""

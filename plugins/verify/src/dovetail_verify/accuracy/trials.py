@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail_runtime.data.sources import data_digest
 
@@ -49,6 +49,16 @@ class Trial:
     lowered: frozenset[str]
     compiled: CompiledModel | None = field(repr=False)
     verification: Verification
+
+    @property
+    def result(self) -> CompiledModel:
+        """The result, which was not let go."""
+        return cast("CompiledModel", self.compiled)
+
+    @property
+    def worst_snr_db(self) -> float:
+        """The SNR of the worst float output, of a model that has one."""
+        return cast("float", self.verification.worst_snr_db)
 
     @property
     def noise(self) -> Noise:

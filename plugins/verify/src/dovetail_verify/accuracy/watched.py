@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.ir.types import float_name
 from dovetail.planning.placement import get_placement
 from dovetail_runtime.data.batches import fitted
 from dovetail_transforms.regions.regions import given_regions
+
+from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,10 +67,11 @@ def _parts(graph: ir.Graph, number: Mapping[str, int]) -> dict[int, list[ir.Node
     constant: list[ir.Node] = []
     part = 0
     for node in graph:
-        if node.name not in number and all(value is None or value.is_initializer() for value in node.inputs):
+        name = node_name(node)
+        if name not in number and all(value is None or value.is_initializer() for value in node.inputs):
             constant.append(node)
             continue
-        part = max(part, number.get(node.name, part))
+        part = max(part, number.get(name, part))
         of_node[id(node)] = part
     for node in constant:
         readers = [of_node[id(user)] for value in node.outputs for user, _ in value.uses() if id(user) in of_node]
@@ -82,6 +85,11 @@ def _parts(graph: ir.Graph, number: Mapping[str, int]) -> dict[int, list[ir.Node
 def first_float(node: ir.Node) -> ir.Value | None:
     """The first result of a node that holds floats."""
     return next((value for value in node.outputs if value.name and float_name(value)), None)
+
+
+def float_of(node: ir.Node) -> ir.Value:
+    """The first result of a node that holds floats, which it has."""
+    return cast("ir.Value", first_float(node))
 
 
 def is_quantised(node: ir.Node) -> bool:

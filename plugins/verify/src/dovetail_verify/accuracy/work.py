@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -54,8 +56,9 @@ def work_of(node: ir.Node, shapes: Shapes) -> float:
 
 
 def _extents(value: ir.Value, shapes: Shapes) -> list[int]:
-    if value.name in shapes:
-        return list(shapes[value.name])
+    known = shapes.get(name_of(value))
+    if known is not None:
+        return list(known)
     if value.shape is None:
         return [_UNKNOWN]
     return [extent if isinstance(extent, int) and extent >= 0 else _OPEN for extent in value.shape.dims]

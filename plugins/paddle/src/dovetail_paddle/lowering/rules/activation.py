@@ -190,11 +190,12 @@ def label_smooth(op: PdOp, emit: Emitter) -> ir.Value:
 
 def maxout(op: PdOp, emit: Emitter) -> ir.Value:
     """The largest of each group of channels that are neighbors."""
-    shape, axis, groups = op.shape("x"), op.axis(op.attr("axis"), "x"), op.attr("groups")
-    if shape[axis] is None or shape[1:].count(None):
+    axis, groups, inner = op.axis(op.attr("axis"), "x"), op.attr("groups"), op.known_shape("x", 1)
+    extent = op.ranked_shape("x")[axis]
+    if extent is None or inner is None:
         raise NotLowered("the extents of its input are open")
-    parts = [-1 if at == 0 else extent for at, extent in enumerate(shape)]
-    parts[axis : axis + 1] = [shape[axis] // groups, groups]
+    parts = [-1, *inner]
+    parts[axis : axis + 1] = [extent // groups, groups]
     split = emit("Reshape", [op["x"], emit.ints(parts)])
     return emit("ReduceMax", [split, emit.ints([axis + 1])], {"keepdims": 0})
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dovetail_paddle.element_types import onnx_type
 from dovetail_paddle.lowering.op import NotLowered, PdOp
 from dovetail_paddle.lowering.shapes import as_int64, as_rank
+from dovetail_paddle.pd_graph import operands
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,7 +27,7 @@ def array_length(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def _position(op: PdOp, emit: Emitter) -> ir.Value:
-    value = as_int64(op.original("i"), emit)
+    value = as_int64(op.operand("i"), emit)
     return value if op.shape("i") == () else emit("Reshape", [value, emit.ints([])])
 
 
@@ -40,7 +41,7 @@ def array_write(op: PdOp, emit: Emitter) -> ir.Value:
     import onnx_ir as ir
 
     array, item, at = op["array"], op["x"], _position(op, emit)
-    made = op.original("array").producer()
+    made = op.operand("array").producer()
     if made is not None and made.op_type == "create_array":
         return emit("SequenceInsert", [array, item])
     there = emit("Less", [at, emit("SequenceLength", [array])])
@@ -67,9 +68,9 @@ def select_input(op: PdOp, emit: Emitter) -> ir.Value:
     """The first of two values if the mask is 0, else the second."""
     import onnx_ir as ir
 
-    given = op.original("x").producer()
+    given = op.operand("x").producer()
     listed = given is not None and given.op_type == "combine"
-    items = op.items("x") if listed else [emit.lowered(value) for value in op.node.inputs[1:]]
+    items = op.items("x") if listed else [emit.lowered(value) for value in operands(op.node)[1:]]
     if len(items) != 2:
         raise NotLowered(f"it chooses from {len(items)} values, and two are supported")
     mask = op["mask"]

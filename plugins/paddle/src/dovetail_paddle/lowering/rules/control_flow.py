@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
+
 from dovetail_paddle.lowering.constants import constant_of
 from dovetail_paddle.lowering.op import extents
+from dovetail_paddle.pd_graph import operands
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,13 +23,13 @@ def lower_while(node: ir.Node, lowering: Lowering) -> None:
 
     emit = lowering.emit
     body = node.attributes["body"].as_graph()
-    first = _condition(node.inputs[0], emit)
-    carried = [_start(value, again, emit) for value, again in zip(node.inputs[1:], body.outputs[1:], strict=True)]
+    first = _condition(operands(node)[0], emit)
+    carried = [_start(value, again, emit) for value, again in zip(operands(node)[1:], body.outputs[1:], strict=True)]
     iteration = ir.Value(name=emit.names.fresh("iteration"), type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
     going = ir.Value(name=emit.names.fresh("going"), type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
     inputs = []
     for value in body.inputs:
-        held = ir.Value(name=emit.names.fresh(value.name), type=value.type)
+        held = ir.Value(name=emit.names.fresh(name_of(value)), type=value.type)
         emit.bind(value, held)
         inputs.append(held)
     with emit.body() as nodes:
@@ -65,7 +68,7 @@ def lower_if(node: ir.Node, lowering: Lowering) -> None:
     import onnx_ir as ir
 
     emit = lowering.emit
-    condition = _condition(node.inputs[0], emit)
+    condition = _condition(operands(node)[0], emit)
     branches = {}
     for name in ("then_branch", "else_branch"):
         branch = node.attributes[name].as_graph()

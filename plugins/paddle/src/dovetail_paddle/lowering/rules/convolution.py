@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
 from dovetail_paddle.lowering.shapes import int_list
@@ -56,16 +56,21 @@ def convolution(spatial: int):
     return rule
 
 
+def _kernel(op: PdOp) -> tuple[int, ...]:
+    """The extents of the windows, which a filter declares."""
+    return cast("tuple[int, ...]", op.ranked_shape("filter")[2:])
+
+
 def _same(op: PdOp, spatial: int) -> list[int] | None:
     """What Paddle cuts off a transposed convolution that pads to the same extents; None if extents are open.
 
     It pads as the forward convolution of an input with these extents would.
     """
-    shape, kernel, strides = op.shape("x"), op.shape("filter"), op.attr("strides")
+    shape, kernel, strides = op.shape("x"), _kernel(op), op.attr("strides")
     last = op.attr("data_format").endswith("C")
-    have = [None] * spatial if shape is None else shape[1 : spatial + 1] if last else shape[2:]
+    have = (None,) * spatial if shape is None else shape[1 : spatial + 1] if last else shape[2:]
     cut = []
-    for extent, step, reach in zip(have, strides, kernel[2:], strict=True):
+    for extent, step, reach in zip(have, strides, kernel, strict=True):
         if extent is None and step > 1:
             return None
         cut.append(max(reach - step + (0 if extent is None else -extent % step), 0))
@@ -90,19 +95,19 @@ def transposed(spatial: int):
         if size is None:
             return channels_first(op, "x", emit, lambda x: _sized(op, x, spatial, attributes, emit))
         if size and any(size):
-            shape, kernel = op.shape("x"), op.shape("filter")
-            pads = attributes.get("pads")
-            if shape is None or kernel is None or None in shape[2:]:
+            have, kernel = op.known_shape("x", 2), op.known_shape("filter", 2)
+            if have is None or kernel is None:
                 return channels_first(op, "x", emit, lambda x: _sized(op, x, spatial, attributes, emit))
+            pads = attributes["pads"]
             least = [
-                (shape[axis + 2] - 1) * strides[axis]
+                (have[axis] - 1) * strides[axis]
                 - pads[axis]
                 - pads[axis + spatial]
-                + dilations[axis] * (kernel[axis + 2] - 1)
+                + dilations[axis] * (kernel[axis] - 1)
                 + 1
                 for axis in range(spatial)
             ]
-            extra = [wanted - have for wanted, have in zip(size, least, strict=True)]
+            extra = [wanted - given for wanted, given in zip(size, least, strict=True)]
         if any(extra):
             attributes["output_padding"] = extra
         return channels_first(op, "x", emit, lambda x: emit("ConvTranspose", [x, op["filter"]], attributes))
@@ -123,7 +128,7 @@ def _cut(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit: 
     if any(op.attr("output_padding")) or op.known_ints("output_size") != []:
         raise NotLowered("it pads to the same extents, its output size is given, and the extents of its input are open")
     made = emit("ConvTranspose", [x, op["filter"]], {**attributes, "pads": None})
-    strides, kernel = attributes["strides"], op.shape("filter")[2:]
+    strides, kernel = attributes["strides"], _kernel(op)
     have = emit("Shape", [x], {"start": 2})
     steps = emit.ints(strides)
     missing = emit("Mod", [emit("Neg", [have]), steps])

@@ -40,10 +40,10 @@ def bincount(op: PdOp, emit: Emitter) -> ir.Value:
     """How often each number occurs."""
     import onnx_ir as ir
 
-    index = as_int64(op.original("x"), emit)
+    index = as_int64(op.operand("x"), emit)
     largest = emit("ReduceMax", [index], {"keepdims": 0})
     length = emit("Add", [emit("Reshape", [largest, emit.ints([1])]), emit.ints([1])])
-    bins = emit("Max", [length, as_list(op.original("minlength"), emit)])
+    bins = emit("Max", [length, as_list(op.operand("minlength"), emit)])
     weights = op.get("weights")
     return _counted(index, bins, weights, ir.DataType.INT64 if weights is None else op.dtype("weights"), emit)
 

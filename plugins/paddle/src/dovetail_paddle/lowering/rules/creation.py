@@ -47,7 +47,7 @@ def full_with_tensor(op: PdOp, emit: Emitter) -> ir.Value:
     if known is not None:
         return _filled(shape, known.reshape(-1)[0].item(), dtype, emit)
     value = op["value"]
-    if op.original("value").dtype != dtype:
+    if op.operand("value").dtype != dtype:
         value = emit.cast(value, dtype)
     return emit("Expand", [value, shape])
 
@@ -74,17 +74,18 @@ def arange(op: PdOp, emit: Emitter) -> ir.Value:
 
     dtype = op.result_dtype() or _type(op)
     known = [op.constant(name) for name in ("start", "end", "step")]
-    if all(item is not None for item in known):
-        first, last, step = (item.reshape(-1)[0].item() for item in known)
+    numbers = [item.reshape(-1)[0] for item in known if item is not None]
+    if len(numbers) == 3:
+        first, last, step = (number.item() for number in numbers)
         check_size(max((last - first) / step, 0))
-        return emit.constant(np.arange(*(item.reshape(-1)[0] for item in known)).astype(dtype.numpy()))
+        return emit.constant(np.arange(*numbers).astype(dtype.numpy()))
     operands = []
     for name, item in zip(("start", "end", "step"), known, strict=True):
         if item is not None:
             operands.append(emit.scalar(item.reshape(-1)[0], dtype))
             continue
         value = op[name]
-        if op.original(name).dtype != dtype:
+        if op.operand(name).dtype != dtype:
             wide = emit.wide(value)
             value = wide if wide is not None and dtype.name == "INT64" else emit.cast(value, dtype)
         operands.append(value if op.shape(name) == () else emit("Reshape", [value, emit.ints([])]))
@@ -112,8 +113,8 @@ def _numbers(count: ir.Value, emit: Emitter) -> ir.Value:
 def _computed_eye(op: PdOp, emit: Emitter) -> ir.Value:
     import numpy as np
 
-    rows = as_list(op.original("num_rows"), emit)
-    columns = as_list(op.original("num_columns"), emit)
+    rows = as_list(op.operand("num_rows"), emit)
+    columns = as_list(op.operand("num_columns"), emit)
     columns = emit("Where", [emit("Less", [columns, emit.constant(np.array(0, np.int64))]), rows, columns])
     same = emit("Equal", [emit("Unsqueeze", [_numbers(rows, emit), emit.ints([1])]), _numbers(columns, emit)])
     return emit.cast(same, _type(op))
@@ -136,7 +137,7 @@ def _computed_linspace(op: PdOp, emit: Emitter) -> ir.Value:
     for name in ("start", "stop"):
         value = op[name] if op.dtype(name) == dtype else emit.cast(op[name], dtype)
         ends.append(value if op.shape(name) == () else emit("Reshape", [value, emit.ints([])]))
-    count = as_list(op.original("number"), emit)
+    count = as_list(op.operand("number"), emit)
     places = emit.cast(_numbers(count, emit), dtype)
     last = emit("Max", [emit("Sub", [count, emit.ints([1])]), emit.ints([1])])
     share = emit("Div", [places, emit.cast(last, dtype)])
@@ -170,7 +171,7 @@ def sequence_mask(op: PdOp, emit: Emitter) -> ir.Value:
     """Ones up to each length."""
     import numpy as np
 
-    lengths = as_int64(op.original("x"), emit)
+    lengths = as_int64(op.operand("x"), emit)
     known = op.constant("max_len")
     if known is not None and known.reshape(-1)[0] > 0:
         check_size(int(known.reshape(-1)[0]))
@@ -178,7 +179,7 @@ def sequence_mask(op: PdOp, emit: Emitter) -> ir.Value:
     elif known is not None:  # as long as the longest sequence
         numbers = _numbers(emit("ReduceMax", [lengths], {"keepdims": 0}), emit)
     else:
-        numbers = _numbers(as_list(op.original("max_len"), emit), emit)
+        numbers = _numbers(as_list(op.operand("max_len"), emit), emit)
     inside = emit("Less", [numbers, emit("Unsqueeze", [lengths, emit.ints([-1])])])
     return emit.cast(inside, _type(op, "out_dtype"))
 

@@ -22,16 +22,16 @@ def yolo_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     """Boxes and scores of a YOLO head."""
     import numpy as np
 
-    shape, dtype = op.shape("x"), op.dtype("x")
-    if shape is None or None in shape[1:]:
+    inner, dtype = op.known_shape("x", 1), op.dtype("x")
+    if inner is None:
         raise NotLowered("the extents of its input are open: fix them with --fix-shape")
     anchors = np.array(op.attr("anchors"), dtype.numpy()).reshape(-1, 2)
-    count, classes, height, width = len(anchors), op.attr("class_num"), shape[2], shape[3]
+    count, classes, height, width = len(anchors), op.attr("class_num"), inner[1], inner[2]
     x, overlap = op["x"], None
     if op.attr("iou_aware"):
         overlap = emit("Sigmoid", [_part(x, 0, count, 1, emit)])
         overlap = emit("Reshape", [overlap, emit.ints([0, count, height, width, 1])])
-        x = _part(x, count, shape[1], 1, emit)
+        x = _part(x, count, inner[0], 1, emit)
     grid = emit("Reshape", [x, emit.ints([0, count, 5 + classes, height, width])])
     grid = emit("Transpose", [grid], {"perm": [0, 1, 3, 4, 2]})
     place, extent, sure, kinds = (
@@ -71,11 +71,11 @@ def prior_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     """Boxes of given sizes around every cell of a feature map: constants."""
     import numpy as np
 
-    shape, image = op.shape("input"), op.shape("image")
-    if shape is None or image is None or None in (*shape[2:], *image[2:]):
+    shape, image = op.known_shape("input", 2), op.known_shape("image", 2)
+    if shape is None or image is None:
         raise NotLowered("the extents of its inputs are open: fix them with --fix-shape")
-    height, width = shape[2:]
-    step_w, step_h = op.attr("step_w") or image[3] / width, op.attr("step_h") or image[2] / height
+    height, width = shape
+    step_w, step_h = op.attr("step_w") or image[1] / width, op.attr("step_h") or image[0] / height
     ratios = [1.0]
     for ratio in op.attr("aspect_ratios"):
         for found in (ratio, 1 / ratio) if op.attr("flip") else (ratio,):
@@ -94,7 +94,7 @@ def prior_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     centers_y = (np.arange(height) + op.attr("offset")) * step_h
     center = np.stack(np.meshgrid(centers_x, centers_y), -1)[:, :, None, :]
     half = np.array(halves)[None, None]
-    boxes = np.concatenate([center - half, center + half], -1) / np.array([image[3], image[2]] * 2)
+    boxes = np.concatenate([center - half, center + half], -1) / np.array([image[1], image[0]] * 2)
     if op.attr("clip"):
         boxes = np.clip(boxes, 0, 1)
     variances = np.broadcast_to(np.array(op.attr("variances"), np.float32), boxes.shape)

@@ -55,7 +55,7 @@ def scale(op: PdOp, emit: Emitter) -> ir.Value:
         bias = 0.0
     if factor is None:
         given = op["scale"]
-        given = given if op.original("scale").dtype == dtype else emit.cast(given, dtype)
+        given = given if op.operand("scale").dtype == dtype else emit.cast(given, dtype)
         value = emit("Mul", [value, given])
     elif factor.reshape(-1)[0] != 1:
         value = emit("Mul", [value, emit.scalar(factor.reshape(-1)[0], dtype)])
@@ -173,8 +173,8 @@ def clip(op: PdOp, emit: Emitter) -> ir.Value:
         if known is not None:
             bounds.append(emit.scalar(known.reshape(-1)[0], dtype))
             continue
-        value, original = op[name], op.original(name)
-        if original.dtype != dtype:
+        value = op[name]
+        if op.operand(name).dtype != dtype:
             value = emit.cast(value, dtype)
         bounds.append(value if op.shape(name) == () else emit("Reshape", [value, emit.ints([])]))
     return emit("Clip", [op["x"], *bounds])

@@ -36,7 +36,7 @@ def slice_(op: PdOp, emit: Emitter) -> ir.Value:
         dropped = dropped[1:]  # older programs have no tensor without axes
     if dropped:
         made = emit("Squeeze", [made, emit.ints(dropped)])
-    return made if wide is None else emit.narrow(made, op.result_dtype())
+    return made if wide is None else op.narrow(made)
 
 
 def strided_slice(op: PdOp, emit: Emitter) -> ir.Value:
@@ -65,7 +65,7 @@ def index_select(op: PdOp, emit: Emitter) -> ir.Value:
 
 def gather_nd(op: PdOp, emit: Emitter) -> ir.Value:
     """Elements or slices by the indices of their first axes."""
-    return emit("GatherND", [op["x"], as_int64(op.original("index"), emit)])
+    return emit("GatherND", [op["x"], as_int64(op.operand("index"), emit)])
 
 
 def index_sample(op: PdOp, emit: Emitter) -> ir.Value:
@@ -83,14 +83,14 @@ def take_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
         if at != axis and have is not None and wanted is not None and have != wanted and 1 not in (have, wanted):
             continue
         if at != axis and have == 1 and wanted != 1:
-            data = emit("Expand", [data, _one_axis(second, at, emit)]) if wanted else data
-        elif at != axis and wanted == 1 and have not in (1, None):
-            index = emit("Expand", [index, _one_axis(first, at, emit)])
+            data = emit("Expand", [data, _one_axis(len(second), at, wanted, emit)]) if wanted else data
+        elif at != axis and wanted == 1 and have is not None and have != 1:
+            index = emit("Expand", [index, _one_axis(len(first), at, have, emit)])
     return emit("GatherElements", [data, index], {"axis": axis})
 
 
-def _one_axis(shape: tuple[int | None, ...], axis: int, emit: Emitter) -> ir.Value:
-    return emit.ints([extent if at == axis else 1 for at, extent in enumerate(shape)])
+def _one_axis(rank: int, axis: int, extent: int, emit: Emitter) -> ir.Value:
+    return emit.ints([extent if at == axis else 1 for at in range(rank)])
 
 
 def embedding(op: PdOp, emit: Emitter) -> ir.Value:
@@ -102,7 +102,7 @@ def embedding(op: PdOp, emit: Emitter) -> ir.Value:
     table = op.constant("weight")
     if index < 0 or (table is not None and not table[index].astype(np.float32).any()):
         return rows
-    hidden = emit("Equal", [as_int64(op.original("x"), emit), emit.constant(np.array(index, np.int64))])
+    hidden = emit("Equal", [as_int64(op.operand("x"), emit), emit.constant(np.array(index, np.int64))])
     hidden = emit("Unsqueeze", [hidden, emit.ints([-1])])
     return emit("Where", [hidden, emit.scalar(0, op.dtype("weight")), rows])
 
@@ -136,7 +136,7 @@ def multiplex(op: PdOp, emit: Emitter) -> ir.Value:
     import numpy as np
 
     stacked = emit("Concat", [emit("Unsqueeze", [item, emit.ints([0])]) for item in op.items("inputs")], {"axis": 0})
-    index = emit("Reshape", [as_int64(op.original("index"), emit), emit.ints([-1])])
+    index = emit("Reshape", [as_int64(op.operand("index"), emit), emit.ints([-1])])
     numbers = [emit.constant(np.array(number, np.int64)) for number in (0, 1)]
     rows = emit("Range", [numbers[0], emit("Size", [index]), numbers[1]])
     places = emit("Concat", [emit("Unsqueeze", [value, emit.ints([1])]) for value in (index, rows)], {"axis": 1})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import constant_of
+
 from dovetail_paddle.lowering.op import NotLowered, PdOp
 from dovetail_paddle.lowering.shapes import int_list
 
@@ -32,10 +34,10 @@ def concat(op: PdOp, emit: Emitter) -> ir.Value:
         item is not None or items[at].const_value is not None for at, item in enumerate(wide)
     ):
         joined = [
-            item if item is not None else emit.constant(items[at].const_value.numpy().astype("int64"))
+            item if item is not None else emit.constant(constant_of(items[at]).numpy().astype("int64"))
             for at, item in enumerate(wide)
         ]
-        return emit.narrow(emit("Concat", joined, {"axis": axis}), op.result_dtype())
+        return op.narrow(emit("Concat", joined, {"axis": axis}))
     return emit("Concat", items, {"axis": axis})
 
 
@@ -53,9 +55,10 @@ def split(op: PdOp, emit: Emitter) -> list[ir.Value]:
         return [op["x"]]
     if -1 in sections:
         shape = op.shape("x")
-        if shape is None or shape[axis] is None:
+        whole = None if shape is None else shape[axis]
+        if whole is None:
             raise NotLowered("the extent of one part is open, and so is that of its input")
-        rest = shape[axis] - sum(part for part in sections if part >= 0)
+        rest = whole - sum(part for part in sections if part >= 0)
         sections = [rest if part < 0 else part for part in sections]
     return list(emit("Split", [op["x"], emit.ints(sections)], {"axis": axis}, outputs=len(sections)))
 
@@ -75,8 +78,8 @@ def split_with_num(op: PdOp, emit: Emitter) -> list[ir.Value]:
 def unbind(op: PdOp, emit: Emitter) -> list[ir.Value]:
     """The slices along an axis, without it."""
     argument = op.operator.operands[0].name
-    axis, shape = op.axis(op.attr("axis"), argument), op.shape(argument)
-    count = op.attr("num") if op.name == "unstack" and op.attr("num") > 0 else shape[axis]
+    axis = op.axis(op.attr("axis"), argument)
+    count = op.attr("num") if op.name == "unstack" and op.attr("num") > 0 else op.ranked_shape(argument)[axis]
     if count is None:
         raise NotLowered("the number of its slices is open")
     parts = equal_parts(op, emit, count, axis, argument)
@@ -189,10 +192,10 @@ def pixel_shuffle(op: PdOp, emit: Emitter) -> ir.Value:
 
 def pixel_unshuffle(op: PdOp, emit: Emitter) -> ir.Value:
     """Blocks of pixels to channels, in the order that undoes `pixel_shuffle`."""
-    factor, shape = op.attr("downscale_factor"), op.shape("x")
-    if shape is None or None in shape[1:] or op.attr("data_format") != "NCHW":
+    factor, inner = op.attr("downscale_factor"), op.known_shape("x", 1)
+    if inner is None or op.attr("data_format") != "NCHW":
         raise NotLowered("it needs known extents and channels first")
-    _, channels, height, width = shape
+    channels, height, width = inner
     small = [channels, height // factor, factor, width // factor, factor]
     value = emit("Reshape", [op["x"], emit.ints([-1, *small])])
     value = emit("Transpose", [value], {"perm": [0, 1, 3, 5, 2, 4]})
@@ -201,11 +204,11 @@ def pixel_unshuffle(op: PdOp, emit: Emitter) -> ir.Value:
 
 def shuffle_channel(op: PdOp, emit: Emitter) -> ir.Value:
     """Channels of groups, one of each in turn."""
-    group, shape = op.attr("group" if op.name == "shuffle_channel" else "groups"), op.shape("x")
+    group, inner = op.attr("group" if op.name == "shuffle_channel" else "groups"), op.known_shape("x", 1)
     last = op.name == "channel_shuffle" and op.attr("data_format") != "NCHW"
-    if shape is None or None in shape[1:] or last:
+    if inner is None or last:
         raise NotLowered("it needs known extents")
-    _, channels, height, width = shape
+    channels, height, width = inner
     value = emit("Reshape", [op["x"], emit.ints([-1, group, channels // group, height, width])])
     value = emit("Transpose", [value], {"perm": [0, 2, 1, 3, 4]})
     return emit("Reshape", [value, emit.ints([-1, channels, height, width])])
@@ -233,10 +236,11 @@ def unfold(op: PdOp, emit: Emitter) -> ir.Value:
 
 def repeat_interleave(op: PdOp, emit: Emitter) -> ir.Value:
     """Every slice along an axis several times in a row."""
-    times, axis, shape = op.attr("repeats"), op.axis(op.attr("axis"), "x"), op.shape("x")
-    if shape[axis] is None:
+    times, axis = op.attr("repeats"), op.axis(op.attr("axis"), "x")
+    extent = op.ranked_shape("x")[axis]
+    if extent is None:
         raise NotLowered("the extent of its axis is open")
-    index = emit.ints([at for at in range(shape[axis]) for _ in range(times)])
+    index = emit.ints([at for at in range(extent) for _ in range(times)])
     return emit("Gather", [op["x"], index], {"axis": axis})
 
 

@@ -110,7 +110,7 @@ def flash_attn(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None, None]:
     if op.original("attn_mask") is not None:
         weights = emit("Add", [weights, op["attn_mask"]])
     if op.attr("causal"):
-        steps, others = shape[1], op.shape("k")[1]
+        steps, others = shape[1], op.ranked_shape("k")[1]
         if steps is None or others is None:
             raise NotLowered("it is causal, and the number of its steps is open")
         hidden = np.triu(np.full((steps, others), -1e4, np.float32), 1 + others - steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
 from dovetail_paddle.lowering.shapes import joined, shape_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def diagonal(op: PdOp, emit: Emitter) -> ir.Value:
     """The diagonal of two axes as the last one."""
     first, second = (op.axis(op.attr(name), "x") for name in ("axis1", "axis2"))
-    shape = op.shape("x")
+    shape = op.ranked_shape("x")
     rows, columns = shape[first], shape[second]
     if rows is None or columns is None:
         raise NotLowered("the extents of its matrices are open")
@@ -38,7 +38,7 @@ def _embedded(op: PdOp, argument: str, offset: int, rest: float, emit: Emitter) 
     """Matrices with the last axis as their diagonal."""
     import numpy as np
 
-    extent = op.shape(argument)[-1]
+    extent = op.ranked_shape(argument)[-1]
     if extent is None:
         raise NotLowered("the extent of the diagonal is open")
     size, value = extent + abs(offset), op[argument]
@@ -57,7 +57,7 @@ def diag(op: PdOp, emit: Emitter) -> ir.Value:
     offset = op.attr("offset")
     if op.rank("x") == 1:
         return _embedded(op, "x", offset, op.attr("padding_value"), emit)
-    rows, columns = op.shape("x")
+    rows, columns = op.ranked_shape("x")
     if rows is None or columns is None:
         raise NotLowered("the extents of its matrix are open")
     places = [row * columns + row + offset for row in range(rows) if 0 <= row + offset < columns]
@@ -88,9 +88,9 @@ def kron(op: PdOp, emit: Emitter) -> ir.Value:
 
 def cross(op: PdOp, emit: Emitter) -> ir.Value:
     """The vector product along an axis of extent 3; axis 9 stands for the first such."""
-    axis, shape = op.attr("axis"), op.shape("x")
+    axis = op.attr("axis")
     if axis == 9:
-        axis = shape.index(3)
+        axis = op.ranked_shape("x").index(3)
     x, y = (
         [emit("Gather", [op[name], emit.ints(turn)], {"axis": axis}) for turn in ((1, 2, 0), (2, 0, 1))]
         for name in "xy"
@@ -108,7 +108,8 @@ def multi_dot(op: PdOp, emit: Emitter) -> ir.Value:
 
 def matrix_power(op: PdOp, emit: Emitter) -> ir.Value:
     """A positive power, by squaring."""
-    power, square, made = op.attr("n"), op["x"], None
+    power, square = op.attr("n"), op["x"]
+    made: ir.Value | None = None
     if power < 1:
         raise NotLowered(f"its power is {power}, and ONNX inverts no matrices")
     while True:
@@ -116,7 +117,7 @@ def matrix_power(op: PdOp, emit: Emitter) -> ir.Value:
             made = square if made is None else emit("MatMul", [made, square])
         power >>= 1
         if not power:
-            return made
+            return cast("ir.Value", made)
         square = emit("MatMul", [square, square])
 
 

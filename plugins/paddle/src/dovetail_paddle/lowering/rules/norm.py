@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
 
 
-def batch_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, ...]:
+def batch_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value | None, ...]:
     """By the mean and the variance that training has left; the other results are of training alone."""
     names = ("scale", "bias", "mean", "variance")
-    shape = op.shape("mean")
+    shape = op.known_shape("mean")
 
     def parameter(name: str) -> ir.Value:
         if op.original(name) is not None:
             return op[name]
-        if shape is None or None in shape:
+        if shape is None:
             raise NotLowered(f"it has no '{name}', and the number of its channels is open")
         return _filled(shape, float(name == "scale"), op.dtype("mean"), emit)
 
@@ -45,18 +45,18 @@ def layer_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
     axis, shape, x = op.attr("begin_norm_axis"), op.shape("x"), op["x"]
     if shape is None:
         raise NotLowered("the rank of its input is not known")
-    normalized = shape[axis:]
+    normalized = op.known_shape("x", axis)
 
     def parameter(name: str) -> ir.Value | None:
         if op.original(name) is None:
             if name == "bias":
                 return None
-            if None in normalized:
+            if normalized is None:
                 raise NotLowered("it has no scale, and the extents that it normalizes are open")
             return _filled(normalized, 1, op.dtype("x"), emit)
         value = op[name]
-        if len(normalized) > 1:
-            if None in normalized:
+        if len(shape[axis:]) > 1:
+            if normalized is None:
                 raise NotLowered("the extents that it normalizes are open")
             value = emit("Reshape", [value, emit.ints(normalized)])
         dtype = op.dtype(name)
@@ -68,14 +68,14 @@ def layer_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
 
 def instance_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
     """Over the extents of each channel."""
-    shape = op.shape("x")
-    if shape is None or shape[1] is None:
+    channels = (op.shape("x") or (None, None))[1]
+    if channels is None:
         raise NotLowered("the number of its channels is open")
 
     def parameter(name: str) -> ir.Value:
         if op.original(name) is not None:
             return op[name]
-        return _filled([shape[1]], float(name == "scale"), op.dtype("x"), emit)
+        return _filled([channels], float(name == "scale"), op.dtype("x"), emit)
 
     inputs = [op["x"], parameter("scale"), parameter("bias")]
     return emit("InstanceNormalization", inputs, {"epsilon": op.attr("epsilon")}), None, None
@@ -89,9 +89,8 @@ def group_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
         ones, zeros = (_filled([groups], number, dtype, emit) for number in (1, 0))
         flat = emit("Reshape", [x, emit.ints([0, groups, -1])])
         made = emit("InstanceNormalization", [flat, ones, zeros], {"epsilon": float(op.attr("epsilon"))})
-        shape = op.shape("x")
-        known = op.attr("data_format") == "NCHW" and shape is not None and shape.count(None) <= (shape[0] is None)
-        form = emit.ints([-1, *shape[1:]]) if known else emit("Shape", [x])
+        known = op.known_shape("x", 1) if op.attr("data_format") == "NCHW" else None
+        form = emit("Shape", [x]) if known is None else emit.ints([-1, *known])
         made = emit("Reshape", [made, form])
         for name, combine in (("scale", "Mul"), ("bias", "Add")):
             if op.original(name) is not None:

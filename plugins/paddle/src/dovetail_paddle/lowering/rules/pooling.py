@@ -55,12 +55,13 @@ def _adaptive(op: PdOp, x: ir.Value, wanted: list[int], average: bool, emit: Emi
     """Pooling to given extents: regular windows where they divide the input's, else one axis after the other."""
 
     have = _spatial_extents(op)
-    wanted = [extent if parts == -1 else parts for extent, parts in zip(have, wanted, strict=True)]
-    if all(extent is not None and extent % parts == 0 for extent, parts in zip(have, wanted, strict=True)):
-        window = [extent // parts for extent, parts in zip(have, wanted, strict=True)]
+    counts = [extent if parts == -1 else parts for extent, parts in zip(have, wanted, strict=True)]
+    pairs = list(zip(have, counts, strict=True))
+    window = [extent // parts for extent, parts in pairs if extent is not None and parts and extent % parts == 0]
+    if len(window) == len(pairs):
         return emit("AveragePool" if average else "MaxPool", [x], {"kernel_shape": window, "strides": window})
-    for axis, (extent, parts) in enumerate(zip(have, wanted, strict=True), start=2):
-        if parts in (extent, None):
+    for axis, (extent, parts) in enumerate(pairs, start=2):
+        if parts is None or parts == extent:
             continue
         pieces = []
         for begin, end in _bounds(x, axis, extent, parts, emit):
@@ -90,8 +91,7 @@ def _bounds(
 
 def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
     """Maxima with their positions in the plane of a channel."""
-    shape = op.shape("x")
-    kernel = op.attr("kernel_size")
+    inner, kernel = op.known_shape("x", 1), op.attr("kernel_size")
     if not op.node.outputs[1].uses():
         everything = op.attr("global_pooling") or (op.attr("adaptive") and all(extent == 1 for extent in kernel))
         if everything:
@@ -99,8 +99,8 @@ def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
         if op.attr("adaptive"):
             return _adaptive(op, op["x"], kernel, False, emit), None
     if op.attr("global_pooling"):
-        kernel = list(shape[2:])
-    if op.attr("adaptive") or shape is None or None in shape[1:]:
+        kernel = list(op.ranked_shape("x")[2:])
+    if op.attr("adaptive") or inner is None:
         raise NotLowered("positions of maxima need known extents and windows")
     pads = op.attr("paddings")
     attributes = {
@@ -108,8 +108,8 @@ def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
         "ceil_mode": int(op.attr("ceil_mode")),
     }  # fmt: skip
     values, indices = emit("MaxPool", [op["x"]], attributes, outputs=2)
-    plane = emit("Mod", [indices, emit.ints([math.prod(shape[2:])])])
-    return values, emit.narrow(plane, op.result_dtype(1))
+    plane = emit("Mod", [indices, emit.ints([math.prod(inner[1:])])])
+    return values, op.narrow(plane, 1)
 
 
 RULES = {

@@ -34,7 +34,7 @@ def images_of(op: PdOp, boxes: ir.Value, emit: Emitter) -> ir.Value:
     count = emit("Shape", [boxes], {"end": 1})
     if op.original("boxes_num") is None or (op.shape("x") or (None,))[0] == 1:
         return emit("ConstantOfShape", [count], {"value": np.zeros(1, np.int64)})
-    ends = emit("CumSum", [as_int64(op.original("boxes_num"), emit), _number(0, emit)])
+    ends = emit("CumSum", [as_int64(op.operand("boxes_num"), emit), _number(0, emit)])
     numbers = emit("Range", [_number(0, emit), emit("Reshape", [count, emit.ints([])]), _number(1, emit)])
     rows = emit("Unsqueeze", [numbers, emit.ints([1])])
     after = emit.cast(emit("GreaterOrEqual", [rows, ends]), ir.DataType.INT64)
@@ -56,11 +56,11 @@ def psroi_pool(op: PdOp, emit: Emitter) -> ir.Value:
     """The mean of each part of a region, from channels of its own: masks over rows and columns choose the pixels."""
     import numpy as np
 
-    shape, dtype = op.shape("x"), op.dtype("x")
+    inner, dtype = op.known_shape("x", 1), op.dtype("x")
     rows, columns = op.attr("pooled_height"), op.attr("pooled_width")
-    if shape is None or None in shape[1:]:
+    if inner is None:
         raise NotLowered("the extents of its input are open: fix them with --fix-shape")
-    channels, height, width = shape[1] // (rows * columns), shape[2], shape[3]
+    channels, height, width = inner[0] // (rows * columns), inner[1], inner[2]
     images = images_of(op, op["boxes"], emit)
     value = emit("Reshape", [op["x"], emit.ints([-1, channels, rows, columns, height, width])])
     value = emit("Gather", [value, images])
@@ -170,7 +170,7 @@ def _original(op: PdOp, places: ir.Value, order: ir.Value, kept: ir.Value, count
     first = emit("Mul", [emit("Range", [_number(0, emit), images, _number(1, emit)]), _number(count, emit)])
     index = emit("Add", [index, emit("Unsqueeze", [first, emit.ints([1])])])
     index = emit("Compress", [emit("Reshape", [index, emit.ints([-1, 1])]), kept], {"axis": 0})
-    return emit.narrow(index, op.result_dtype(1))
+    return op.narrow(index, 1)
 
 
 def _overlaps(boxes: ir.Value, normalized: bool, dtype: ir.DataType, emit: Emitter) -> ir.Value:
@@ -213,8 +213,8 @@ def distribute_fpn_proposals(op: PdOp, emit: Emitter) -> tuple[list, list, ir.Va
     level = emit("Clip", [level, emit.scalar(least, dtype), emit.scalar(most, dtype)])
     images = None
     if op.original("rois_num") is not None:
-        ends = emit("CumSum", [as_int64(op.original("rois_num"), emit), _number(0, emit)])
-        starts = emit("Sub", [ends, as_int64(op.original("rois_num"), emit)])
+        ends = emit("CumSum", [as_int64(op.operand("rois_num"), emit), _number(0, emit)])
+        starts = emit("Sub", [ends, as_int64(op.operand("rois_num"), emit)])
         places = emit(
             "Range",
             [_number(0, emit), emit("Reshape", [extent(op, "fpn_rois", 0, emit), emit.ints([])]), _number(1, emit)],
@@ -235,7 +235,7 @@ def distribute_fpn_proposals(op: PdOp, emit: Emitter) -> tuple[list, list, ir.Va
     order = emit("Concat", order, {"axis": 0})
     _, back = emit("TopK", [order, emit("Shape", [order])], {"axis": 0, "largest": 0}, outputs=2)
     back = emit("Unsqueeze", [back, emit.ints([1])])
-    return regions, numbers, emit.narrow(back, op.result_dtype(2))
+    return regions, numbers, op.narrow(back, 2)
 
 
 RULES = {

@@ -41,7 +41,7 @@ def _zero(step: ir.Value, scalar: bool, emit: Emitter) -> ir.Value:
         return emit.constant(np.array(0, np.int8))
     if step.shape is None:
         raise NotLowered("the number of its scales is not known")
-    return emit.constant(np.zeros(tuple(step.shape), np.int8))
+    return emit.constant(np.zeros(step.shape.numpy(), np.int8))
 
 
 def linear(onnx_name: str) -> Rule:
@@ -117,14 +117,14 @@ def weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     held = _quantized(array.astype(np.float32), scale, axis).astype(np.int8)
     step = scale / np.float32(127)
     step[step == 0] = np.finfo(np.float32).tiny
-    value = emit.constant(held, f"{op.original('x').name}.int8")
+    value = emit.constant(held, f"{op.operand('x').name}.int8")
     scalar = axis is None
     steps = emit.constant(step.reshape(()) if scalar else step)
     made = emit("DequantizeLinear", [value, steps, _zero(steps, scalar, emit)], {} if scalar else {"axis": axis})
     return made, emit.constant(scale)
 
 
-def integers_by_given_scale(op: PdOp, emit: Emitter) -> tuple[ir.Value, ...]:
+def integers_by_given_scale(op: PdOp, emit: Emitter) -> tuple[ir.Value | None, ...]:
     """Quantized to integers that are floats, as older programs compute with them."""
     step = _step(op, "in_scale", emit, scalar=True)
     made = emit.cast(emit("QuantizeLinear", [op["x"], step, _zero(step, True, emit)]), op.dtype("x"))
@@ -142,7 +142,7 @@ def integer_weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     axis = op.attr("quant_axis") if "quant_axis" in op.operator.argument else None
     scale = _scale_of(array, axis)
     held = _quantized(array.astype(np.float32), scale, axis).astype(array.dtype)
-    return emit.constant(held, f"{op.original('x').name}.integers"), emit.constant(scale)
+    return emit.constant(held, f"{op.operand('x').name}.integers"), emit.constant(scale)
 
 
 def dequantize(op: PdOp, emit: Emitter) -> ir.Value:

@@ -37,7 +37,8 @@ def rnn(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, list[ir.Value], None]:
     lengths = None if op.original("sequence_length") is None else op["sequence_length"]
     if lengths is not None and op.dtype("sequence_length") != ir.DataType.INT32:
         lengths = emit.cast(lengths, ir.DataType.INT32)
-    value, last = op["x"], [[] for _ in states]
+    value = op["x"]
+    last: list[list[ir.Value]] = [[] for _ in states]
     for layer in range(layers):
         held = [_slice(state, layer * directions, directions, layers * directions, emit) for state in states]
         value, ends = _layer(op, value, weights, layer, held, lengths, emit)

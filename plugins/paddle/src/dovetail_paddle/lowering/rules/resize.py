@@ -46,8 +46,9 @@ def _resized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, object],
     sizes = _sizes(op, spatial, emit)
     if sizes is not None:
         known = op.shape("x")
-        first = None if known is None else [known[0], known[-1 if op.attr("data_format").endswith("C") else 1]]
-        shape = emit("Shape", [x], {"end": 2}) if first is None or None in first else emit.ints(first)
+        channels = -1 if op.attr("data_format").endswith("C") else 1
+        first = [] if known is None else [extent for extent in (known[0], known[channels]) if extent is not None]
+        shape = emit.ints(first) if len(first) == 2 else emit("Shape", [x], {"end": 2})
         return emit("Resize", [x, None, None, joined([shape, sizes], emit)], attributes)
     scales = list(op.attr("scale"))
     given = op.constant("scale_tensor")
@@ -65,7 +66,7 @@ def _sizes(op: PdOp, spatial: int, emit: Emitter) -> ir.Value | None:
     if op.original("size_tensor") is not None:
         return int_list(op, "size_tensor", emit)
     if op.original("out_size") is not None:
-        return as_list(op.original("out_size"), emit)
+        return as_list(op.operand("out_size"), emit)
     if op.original("scale_tensor") is not None or any(op.attr("scale")):
         return None
     wanted = [op.attr(name) for name in ("out_d", "out_h", "out_w")][-spatial:]

@@ -17,14 +17,14 @@ _MOST = 1 << 12  # extent of the axis, since its square is computed
 
 
 def _prefixes(
-    op: PdOp, value: ir.Value, axis: int, extent: int | None, neutral: float, emit: Emitter
+    op: PdOp, value: ir.Value, axis: int, extent: int | None, neutral: ir.Value, emit: Emitter
 ) -> tuple[ir.Value, list[int] | None]:
     """For each element of an axis all of them up to it as a new last axis, and the permutation that moved the axis."""
     import numpy as np
 
     if extent is None or extent > _MOST:
         raise NotLowered(f"the extent of its axis is open, or above {_MOST}")
-    rank = 1 if op.shape("x") is None else op.rank("x")
+    rank = op.rank("x")
     order = [*(at for at in range(rank) if at != axis), axis]
     if order != list(range(rank)):
         value = emit("Transpose", [value], {"perm": order})
@@ -41,7 +41,7 @@ def scan(onnx_name: str, neutral: float, axis_name: str) -> Rule:
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         value, axis, dtype = op["x"], op.axis(op.attr(axis_name), "x"), op.dtype("x")
-        shape = op.shape("x")
+        shape = op.ranked_shape("x")
         extent, flat = shape[axis], "flatten" in op.operator.argument and op.attr("flatten")
         if flat and len(shape) > 1:
             raise NotLowered("it goes over all elements of a tensor with several axes")
@@ -61,13 +61,13 @@ def extremum(largest: bool) -> Rule:
         axis, dtype = op.axis(op.attr("axis"), "x"), op.dtype("x")
         limits = (np.iinfo if dtype.is_integer() else np.finfo)(dtype.numpy())
         neutral = emit.scalar(limits.min if largest else limits.max, dtype)
-        spread, back = _prefixes(op, op["x"], axis, op.shape("x")[axis], neutral, emit)
+        spread, back = _prefixes(op, op["x"], axis, op.ranked_shape("x")[axis], neutral, emit)
         values = emit("ReduceMax" if largest else "ReduceMin", [spread, emit.ints([-1])], {"keepdims": 0})
         attributes = {"axis": -1, "keepdims": 0, "select_last_index": 1}
         places = emit("ArgMax" if largest else "ArgMin", [spread], attributes)
         if back is not None:
             values, places = (emit("Transpose", [value], {"perm": back}) for value in (values, places))
-        return values, emit.narrow(places, op.result_dtype(1))
+        return values, op.narrow(places, 1)
 
     return rule
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
 from dovetail_paddle.lowering.shapes import as_rank, int_list, joined, shape_of
+from dovetail_paddle.pd_graph import operands
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -68,13 +69,13 @@ def expand(op: PdOp, emit: Emitter) -> ir.Value:
     known = op.known_ints("shape")
     if known is not None:
         return emit("Expand", [op["x"], emit.ints([1 if extent < 0 else extent for extent in known])])
-    given = op.original("shape").producer()
+    given = op.operand("shape").producer()
     if given is not None and given.op_type == "combine":
         from dovetail_paddle.lowering.constants import constant_of
         from dovetail_paddle.lowering.shapes import as_list
 
         parts = []
-        for item in given.inputs:
+        for item in operands(given):
             extent = constant_of(item)
             parts.append(emit.ints([max(int(extent.reshape(-1)[0]), 1)]) if extent is not None else as_list(item, emit))
         wanted = joined(parts, emit)

@@ -42,7 +42,7 @@ def extremum(onnx_name: str) -> Rule:
 def topk(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     """The largest or the smallest, and where they are."""
     attributes = {"axis": op.attr("axis"), "largest": int(op.attr("largest")), "sorted": int(op.attr("sorted"))}
-    return emit("TopK", [op["x"], as_list(op.original("k"), emit)], attributes, outputs=2)
+    return emit("TopK", [op["x"], as_list(op.operand("k"), emit)], attributes, outputs=2)
 
 
 def argsort(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
@@ -59,8 +59,8 @@ def one_hot(op: PdOp, emit: Emitter) -> ir.Value:
 
     dtype = op.result_dtype() or ir.DataType.FLOAT
     values = emit.constant(np.array([0, 1], dtype.numpy()))
-    depth = as_list(op.original("num_classes"), emit)
-    return emit("OneHot", [as_int64(op.original("x"), emit), depth, values])
+    depth = as_list(op.operand("num_classes"), emit)
+    return emit("OneHot", [as_int64(op.operand("x"), emit), depth, values])
 
 
 def kthvalue(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:

@@ -21,11 +21,11 @@ def deformable_conv(op: PdOp, emit: Emitter) -> ir.Value:
     import numpy as np
 
     filters = op.constant("filter")
-    shape, dtype = op.shape("x"), op.dtype("x")
-    parts, groups, out = op.attr("deformable_groups"), op.attr("groups"), op.shape("offset")
-    if filters is None or shape is None or out is None or None in (*shape[1:], *out[2:]):
+    inner, dtype = op.known_shape("x", 1), op.dtype("x")
+    parts, groups, out = op.attr("deformable_groups"), op.attr("groups"), op.known_shape("offset", 2)
+    if filters is None or inner is None or out is None:
         raise NotLowered("its filter is computed, or the extents of its input are open: fix them with --fix-shape")
-    (channels, height, width), (rows, columns) = shape[1:], out[2:]
+    (channels, height, width), (rows, columns) = inner, out
     tall, wide = filters.shape[2:]
     count = tall * wide
     strides, pads, dilations = (op.attr(name) for name in ("strides", "paddings", "dilations"))
@@ -105,7 +105,7 @@ def unpool(op: PdOp, emit: Emitter) -> ir.Value:
 def _wide(op: PdOp, emit: Emitter) -> ir.Value:
     from dovetail_paddle.lowering.shapes import as_int64
 
-    return as_int64(op.original("indices"), emit)
+    return as_int64(op.operand("indices"), emit)
 
 
 def lp_pool2d(op: PdOp, emit: Emitter) -> ir.Value:

@@ -18,7 +18,7 @@ _LARGE = (1 << 31) - 1
 
 def scatter(op: PdOp, emit: Emitter) -> ir.Value:
     """Rows written, or added to zeros in their place."""
-    index = as_list(op.original("index"), emit)
+    index = as_list(op.operand("index"), emit)
     index = emit("Unsqueeze", [index, emit.ints([1])])
     data, updates = op["x"], op["updates"]
     if op.attr("overwrite"):
@@ -30,7 +30,7 @@ def scatter(op: PdOp, emit: Emitter) -> ir.Value:
 
 def scatter_nd_add(op: PdOp, emit: Emitter) -> ir.Value:
     """Slices added at the indices of their first axes."""
-    index = as_int64(op.original("index"), emit)
+    index = as_int64(op.operand("index"), emit)
     return emit("ScatterND", [op["x"], index, op["updates"]], {"reduction": "add"})
 
 
@@ -42,15 +42,16 @@ def put_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
     kind, dtype = op.attr("reduce"), op.dtype("arr")
     if kind not in kinds:
         raise NotLowered(f"it reduces by '{kind}'")
+    reduction = kinds[kind]
     data, indices, values = op["arr"], op["indices"], op["values"]
     if op.shape("values") != op.shape("indices"):
         values = emit("Expand", [values, shape_of(op, "indices", emit)])
-    if kinds[kind] is not None and not op.attr("include_self"):
+    if reduction is not None and not op.attr("include_self"):
         limits = (np.iinfo if dtype.is_integer() else np.finfo)(dtype.numpy())
-        start = {"add": 0, "mul": 1, "min": limits.max, "max": limits.min}[kinds[kind]]
+        start = {"add": 0, "mul": 1, "min": limits.max, "max": limits.min}[reduction]
         neutral = emit("Expand", [emit.scalar(start, dtype), shape_of(op, "indices", emit)])
         data = emit("ScatterElements", [data, indices, neutral], {"axis": op.attr("axis")})
-    return emit("ScatterElements", [data, indices, values], {"axis": op.attr("axis"), "reduction": kinds[kind]})
+    return emit("ScatterElements", [data, indices, values], {"axis": op.attr("axis"), "reduction": reduction})
 
 
 def index_put(op: PdOp, emit: Emitter) -> ir.Value:
@@ -58,9 +59,10 @@ def index_put(op: PdOp, emit: Emitter) -> ir.Value:
     import onnx_ir as ir
 
     originals, shape = op.originals("indices"), op.shape("x")
-    if not originals or shape is None or any(value.shape is None for value in originals):
+    shapes = [value.shape for value in originals if value.shape is not None]
+    if not originals or shape is None or len(shapes) < len(originals):
         raise NotLowered("the rank of its input or of its indices is not known")
-    ranks = [len(value.shape) for value in originals]
+    ranks = list(map(len, shapes))
     if any(value.dtype == ir.DataType.BOOL for value in originals):
         if len(originals) > 1:
             raise NotLowered("its indices are a mask and something else")
@@ -71,7 +73,7 @@ def index_put(op: PdOp, emit: Emitter) -> ir.Value:
         )
     else:
         items = [as_int64(value, emit) for value in originals]
-        if len({tuple(value.shape) for value in originals}) > 1:
+        if len(set(map(tuple, shapes))) > 1:
             items = [_broadcast(item, items, emit) for item in items]
         columns = [emit("Unsqueeze", [item, emit.ints([-1])]) for item in items]
         index = columns[0] if len(columns) == 1 else emit("Concat", columns, {"axis": -1})
@@ -93,7 +95,7 @@ def index_add(op: PdOp, emit: Emitter) -> ir.Value:
     """Slices added along an axis."""
     axis, rank = op.axis(op.attr("axis"), "x"), op.rank("x")
     form = emit.ints([-1 if at == axis else 1 for at in range(rank)])
-    index = emit("Reshape", [as_int64(op.original("index"), emit), form])
+    index = emit("Reshape", [as_int64(op.operand("index"), emit), form])
     index = emit("Expand", [index, shape_of(op, "add_value", emit)])
     return emit("ScatterElements", [op["x"], index, op["add_value"]], {"axis": axis, "reduction": "add"})
 
@@ -104,16 +106,17 @@ def set_value(op: PdOp, emit: Emitter) -> ir.Value:
 
     shape, dtype = op.shape("x"), op.dtype("x")
     values = np.array(op.attr("values"), dtype.numpy()).reshape(op.attr("shape") or ())
-    bounds = [op.known_ints(name) for name in ("starts", "ends", "steps")]
-    axes = None if shape is None else [op.axis(axis, "x") for axis in op.attr("axes")]
-    unknown = axes is None or None in bounds or any(shape[axis] is None for axis in axes)
-    if unknown or values.size > 1 or op.attr("none_axes"):
+    bounds = [found for name in ("starts", "ends", "steps") if (found := op.known_ints(name)) is not None]
+    axes = [] if shape is None else [op.axis(axis, "x") for axis in op.attr("axes")]
+    extents = {} if shape is None else {axis: extent for axis in axes if (extent := shape[axis]) is not None}
+    unknown = len(bounds) < 3 or not extents.keys() >= set(axes)
+    if shape is None or unknown or values.size > 1 or op.attr("none_axes"):
         return _written(op, emit.constant(values), emit)
     index: list[slice] = [slice(None)] * len(shape)
     for axis, start, end, step in zip(axes, *bounds, strict=True):
-        before = step < 0 and (end == -1 or end < -shape[axis])  # an end before the first element
+        before = step < 0 and (end == -1 or end < -extents[axis])  # an end before the first element
         index[axis] = slice(start, None if end >= _LARGE or before else end, step)
-    mask = np.zeros([shape[axis] if axis in axes else 1 for axis in range(len(shape))], bool)
+    mask = np.zeros([extents.get(axis, 1) for axis in range(len(shape))], np.bool_)
     mask[tuple(index)] = True
     return emit("Where", [emit.constant(mask), emit.constant(values.reshape(())), op["x"]])
 
@@ -128,11 +131,11 @@ def _written(op: PdOp, values: ir.Value, emit: Emitter) -> ir.Value:
     """Values written to a slice: the same slice of the numbers of all elements says where they belong."""
     import numpy as np
 
-    shape = op.shape("x")
-    if shape is None:
+    shape = op.known_shape("x")
+    if op.shape("x") is None:
         raise NotLowered("the rank of its input is not known")
     axes = [op.axis(axis, "x") for axis in op.attr("axes")]
-    if None in shape:
+    if shape is None:
         extents = shape_of(op, "x", emit)
         numbers = [emit.constant(np.array(number, np.int64)) for number in (0, 1)]
         places = emit("Range", [numbers[0], emit("Size", [op["x"]]), numbers[1]])
