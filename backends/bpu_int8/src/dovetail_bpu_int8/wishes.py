@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.planning.placement import origin_of
 from dovetail.planning.selectors import select
 
@@ -120,7 +121,7 @@ def _names(model: Model) -> dict[str, list[ir.Node]]:
     """The nodes of the main graph by their names, and by those of the source nodes that they come from."""
     names: dict[str, list[ir.Node]] = {}
     for node in model.graph:
-        for name in dict.fromkeys((cast("str", node.name), *origin_of(node))):
+        for name in dict.fromkeys((name_of(node), *origin_of(node))):
             names.setdefault(name, []).append(node)
     return names
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -95,7 +95,7 @@ class _Clips:
         if len(value.uses()) > 1:  # counting takes time, so each value is counted once
             self._widely_read.add(value)
             return None
-        name = self._names.fresh(cast("str", quantize.name))
+        name = self._names.fresh(name_of(quantize))
         moved = ir.node("QuantizeLinear", [value, *quantize.inputs[1:]], quantize.attributes, name=name)
         self._describe(moved, quantize)
         insert_after_value(self._graph, value, moved)

@@ -56,7 +56,7 @@ def op_info(model: Model, backend: str) -> dict[str, dict[str, str]]:
     for node in model.graph:
         placement = get_placement(node)
         if placement is not None and placement.backend == backend:
-            found[cast("str", node.name)] = {"data_type": "INT8"}
+            found[name_of(node)] = {"data_type": "INT8"}
     return found
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from dovetail.driver import Driver
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
+from dovetail.ir.required import name_of
 from dovetail.passes import Context
 from dovetail.plugin import EngineError
 from dovetail_transforms.regions.extraction import extract
@@ -84,7 +85,7 @@ def answers(
     """
     compiled = _compiled(model, ctx)
     for region in _parts(compiled, backend.name, planned):
-        names = {cast("str", node.name): node.op_type for node in region.nodes}
+        names = {name_of(node): node.op_type for node in region.nodes}
         try:
             part = extract(compiled, region)
         except DovetailError as error:  # a value at its border has no type, so nobody can be asked
@@ -147,7 +148,7 @@ def _by_top_level(part: Model, said: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in part.graph:
         inner = (inside.name for body in bodies(node) for inside in all_nodes(body))
-        own = cast("str", node.name)
+        own = name_of(node)
         reason = next((said[name] for name in (own, *inner) if name is not None and name in said), "")
         if reason:
             found[own] = reason

@@ -6,9 +6,10 @@ parser reads them, so that the answers can be compared with a parser's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import all_nodes
+from dovetail.ir.required import name_of
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -36,5 +37,5 @@ def refusals_as_typed(model: Model, backend: Backend, registry: Registry) -> dic
     for node in all_nodes(model.graph):
         verdict = judge(node)
         if verdict.ok is False:
-            found[cast("str", node.name)] = str(verdict.reasons[0])
+            found[name_of(node)] = str(verdict.reasons[0])
     return found

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 _Part = TypeVar("_Part")
 
 
-def _present(part: _Part | None, value: ir.Value, what: str) -> _Part:
+def _present(part: _Part | None, of: ir.Value | ir.Node, what: str) -> _Part:
     if part is None:
-        raise ValueError(f"'{value.name}' has no {what}")
+        raise ValueError(f"'{of.name}' has no {what}")
     return part
 
 
-def name_of(value: ir.Value) -> str:
-    """Return the name of `value`."""
-    return _present(value.name, value, "name")
+def name_of(part: ir.Value | ir.Node) -> str:
+    """Return the name of a value or a node."""
+    return _present(part.name, part, "name")
 
 
 def shape_of(value: ir.Value) -> ir.Shape:

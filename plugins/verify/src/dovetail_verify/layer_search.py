@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.planning.identity import operator_name
 from dovetail.planning.placement import get_placement
 from dovetail_transforms.regions.inlining import inline_regions
@@ -14,7 +15,6 @@ from dovetail_transforms.regions.inlining import inline_regions
 from dovetail_verify.accuracy.effects import effects_at_outputs
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide
 from dovetail_verify.layers import Layer, LayerErrors
-from dovetail_verify.names import node_name
 from dovetail_verify.orders import ORDERS, check_order
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ def _others(steps: Mapping[str, int]) -> str:
 
 def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[Layer]:
     """The nodes that compute, in graph order, each with those behind it that only move its numbers."""
-    beside = {node_name(node): node for node in model.graph}
+    beside = {name_of(node): node for node in model.graph}
     heads: dict[str, str] = {}
     members: dict[str, list[ir.Node]] = {}
     for node in exact.graph:
-        name = node_name(node)
+        name = name_of(node)
         if name not in errors or name not in beside:
             continue
         before = _before(node, errors)
@@ -124,7 +124,7 @@ def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> lis
 def _before(node: ir.Node, errors: Mapping[str, NodeErrors]) -> str | None:
     """The name of the node that computes the first input that was looked at."""
     producers = (value.producer() for value in node.inputs if value is not None)
-    names = (node_name(found) for found in producers if found is not None)
+    names = (name_of(found) for found in producers if found is not None)
     return next((name for name in names if name in errors), None)
 
 
@@ -139,19 +139,19 @@ def _moves(own: NodeErrors, before: NodeErrors) -> bool:
 
 def _layer(nodes: Sequence[ir.Node], beside: Mapping[str, ir.Node], errors: Mapping[str, NodeErrors]) -> Layer:
     head, *moving = nodes
-    placement = get_placement(beside[node_name(head)])
-    found = {name: errors[name] for name in map(node_name, nodes)}
+    placement = get_placement(beside[name_of(head)])
+    found = {name: errors[name] for name in map(name_of, nodes)}
     alone = {name: one.own for name, one in found.items() if one.own.elements}
     rounding = max(alone, key=lambda name: alone[name].share, default="")
     accumulated = [one.accumulated for one in found.values() if one.accumulated.elements]
     value = next(value.name for value in head.outputs if value.name)
     return Layer(
-        node_name(head),
+        name_of(head),
         operator_name(head.domain, head.op_type),
         placement.backend if placement is not None else "",
         str(placement.precision or "") if placement is not None else "",
         value,
-        tuple(map(node_name, moving)),
+        tuple(map(name_of, moving)),
         alone.get(rounding),
         max(accumulated, key=lambda sums: sums.share) if accumulated else None,
         None,

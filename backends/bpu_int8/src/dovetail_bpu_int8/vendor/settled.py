@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
 from dovetail.planning.placement import get_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
@@ -71,7 +72,7 @@ def settled_by(plan: Plan, model: Model, backend: str) -> dict[str, Settled]:
     signatures, entries = Signatures(model.ir.opset_imports), {entry.name: entry for entry in plan.nodes}
     found = {}
     for node in model.graph:
-        name = cast("str", node.name)
+        name = name_of(node)
         entry = entries.get(name)
         if entry is None:
             continue
@@ -125,7 +126,7 @@ def model_output_format(model: Model, settled: Mapping[str, Settled]) -> str:
     found = set()
     for value in model.graph.outputs:
         node = value.producer()
-        placed = settled.get(cast("str", node.name)) if node is not None and node.op_type in _PRODUCTS else None
+        placed = settled.get(name_of(node)) if node is not None and node.op_type in _PRODUCTS else None
         if placed is not None and placed.on_bpu:
             found.add(placed.output)
     return next((element for element in ("int16", "int8") if element in found), "")

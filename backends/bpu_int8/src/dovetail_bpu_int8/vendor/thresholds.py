@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dovetail.ir.required import name_of
 from dovetail_onnx.signatures import Signatures, input_name
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def thresholds(model: Model, holdings: Sequence[Holding], march: str) -> dict[st
     signatures = Signatures(model.ir.opset_imports)
     nodes: dict[str, Mapping[str, Any]] = {}
     for node in model.graph:
-        signature, name = signatures(node), cast("str", node.name)
+        signature, name = signatures(node), name_of(node)
         inputs: dict[str, float | list[float]] = {}
         for index, operand in enumerate(node.inputs):
             weight = operand is None or operand.is_initializer() and not operand.is_graph_input()

@@ -78,7 +78,7 @@ class Lowering:
         for value in (*graph.inputs, *graph.initializers.values()):
             emit.names.reserve(name_of(value))
         for node in all_nodes(graph):
-            emit.names.reserve(cast("str", node.name))
+            emit.names.reserve(name_of(node))
         results = [_fetched(value) for value in graph.outputs]
         for name, _ in results:
             emit.names.reserve(name)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.plugin import Session
-    from dovetail_regions.regions import Region
+    from dovetail_transforms.regions.regions import Region
 
 
 Environment: TypeAlias = "dict[str, object]"

@@ -17,7 +17,6 @@ from dovetail_runtime.data.batches import batches, fitted
 from dovetail_transforms.regions.regions import slices
 
 from dovetail_verify.accuracy.error_sums import ErrorSums
-from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +94,7 @@ def _with_errors(exact: Model, names: Sequence[str]) -> tuple[Model, dict[str, t
             continue
         error = ir.Value(name=fresh.fresh(f"{value.name}/error"), type=value.type, shape=None)
         work.graph.inputs.append(error)
-        inputs[node_name(node)] = name_of(error), dtype_of(value).numpy()
+        inputs[name_of(node)] = name_of(error), dtype_of(value).numpy()
         uses, is_output = list(value.uses()), value.is_graph_output()
         total = ir.Value(name=fresh.fresh(f"{value.name}/exact"), type=value.type, shape=value.shape)
         added = ir.node("Add", [value, error], outputs=[total], name=total.name)

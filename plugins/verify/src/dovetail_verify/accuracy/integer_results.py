@@ -16,7 +16,6 @@ from dovetail.planning.placement import get_placement, set_placement
 from dovetail_onnx.files.parsing import parse_json
 
 from dovetail_verify.accuracy.watched import first_float, float_of
-from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,11 +43,11 @@ def with_floats(low: Model, exact: Model) -> tuple[Model, Mapping[str, str]]:
         return low, {}
     shown = low.clone()
     names = FreshNames.of(shown.graph)
-    floats = {node_name(node): node for node in exact.graph if first_float(node) is not None}
+    floats = {name_of(node): node for node in exact.graph if first_float(node) is not None}
     stands: dict[str, ir.Node] = {}
     parts: list[str] = []
     for node in list(shown.graph):
-        name = node_name(node)
+        name = name_of(node)
         if name not in floats or first_float(node) is not None:
             continue
         scales = _scales(node)

@@ -12,7 +12,6 @@ from dovetail.ir.types import float_name
 from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_verify.accuracy.watched import OPTIONS, first_float, float_of, is_quantised, seen_by_readers
-from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +66,7 @@ class PerNodeErrors:
         self._names = FreshNames.of(model.graph)
         self._nodes: dict[int, list[ir.Node]] = {}
         for node in model.graph:
-            part = number.get(node_name(node))
+            part = number.get(name_of(node))
             if part is not None and _is_low(node):
                 self._nodes.setdefault(part, []).append(node)
         self._loaded: dict[int, _Part] = {}
@@ -165,14 +164,14 @@ class _Part:
         result = copy.outputs[list(node.outputs).index(value)]
         behind = seen_by_readers(value, self._number) if is_quantised(node) else []
         if not behind:
-            self._cuts.append(_Cut(node_name(node), name, name_of(result), ""))
+            self._cuts.append(_Cut(name_of(node), name, name_of(result), ""))
             return [result]
         found = []
         for given in (result, self._fresh(value)):
             for conversion in behind:
                 given = self._copy(conversion, [given, *conversion.inputs[1:]]).outputs[0]
             found.append(given)
-        self._cuts.append(_Cut(node_name(node), name, *map(name_of, found)))
+        self._cuts.append(_Cut(name_of(node), name, *map(name_of, found)))
         return found
 
     def _own(self, value: ir.Value | None, known: dict[int, ir.Value], depth: int) -> ir.Value | None:

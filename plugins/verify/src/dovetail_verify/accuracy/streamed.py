@@ -21,7 +21,6 @@ from dovetail_verify.accuracy.error_sums import ErrorSums
 from dovetail_verify.accuracy.integer_results import with_floats
 from dovetail_verify.accuracy.per_node_errors import NodeResult, PerNodeErrors
 from dovetail_verify.accuracy.watched import Watched, first_float, is_quantised, seen_by_readers
-from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,13 +102,13 @@ class SideBySide:
     def __init__(self, exact: Model, low: Model, engines: Mapping[str, Sequence[GuardedEngine]]):
         low, together = with_floats(low, exact)
         self._model, nodes = exact, list(exact.graph)
-        number = {node_name(node): index // _PART for index, node in enumerate(nodes)}
-        beside = {node_name(node): node for node in low.graph}
+        number = {name_of(node): index // _PART for index, node in enumerate(nodes)}
+        beside = {name_of(node): node for node in low.graph}
         self._results: dict[int, list[tuple[str, str, str]]] = {}
         for node in nodes:
             value = first_float(node)
             if value is not None:
-                name = node_name(node)
+                name = name_of(node)
                 result = together.get(name, name_of(value))
                 seen = _seen(beside.get(name), number) or result
                 self._results.setdefault(number[name], []).append((name, result, seen))
@@ -118,7 +117,7 @@ class SideBySide:
         self._exact, self._low = Watched(exact, number, engines), Watched(low, number, engines, wanted)
         there: dict[int, set[str]] = {part: set() for part in number.values()}
         for node in nodes:
-            part = number[node_name(node)]
+            part = number[name_of(node)]
             values = (value for value in (*node.inputs, *node.outputs) if value is not None)
             there[part].update(name_of(value) for value in values if _is_there(value, part, number))
         self._alone = PerNodeErrors(low, number, there, engines)
@@ -178,7 +177,7 @@ def _errors(found: Streamed, name: str) -> NodeErrors:
 def _is_there(value: ir.Value, part: int, number: Mapping[str, int]) -> bool:
     """Whether a value is shown when a part has run: every float is, and of others those from outside of it."""
     producer = value.producer()
-    return producer is None or bool(float_name(value)) or number.get(node_name(producer), part) != part
+    return producer is None or bool(float_name(value)) or number.get(name_of(producer), part) != part
 
 
 def _seen(node: ir.Node | None, number: Mapping[str, int]) -> str:

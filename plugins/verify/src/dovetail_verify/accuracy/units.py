@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import all_nodes, body_nodes
+from dovetail.ir.required import name_of
 from dovetail.planning.identity import operator_name
 from dovetail.planning.placement import get_placement
 from dovetail.planning.selectors import parse_pin, select
 
 from dovetail_verify.accuracy.work import border_of, work_of
-from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -50,15 +50,15 @@ def locked_nodes(model: Model, request: Request) -> dict[str, str]:
         DovetailError: A selector matches nothing.
     """
     if request.plan is not None:
-        return dict.fromkeys(map(node_name, model.graph), "the plan that is replayed")
+        return dict.fromkeys(map(name_of, model.graph), "the plan that is replayed")
     found: dict[str, str] = {}
-    holders = {id(inner): node_name(node) for node in model.graph for inner in body_nodes(node)}
+    holders = {id(inner): name_of(node) for node in model.graph for inner in body_nodes(node)}
     lists = [(f"--low {shlex.quote(selector)}", selector) for selector in request.low]
     pins = ((f"--pin {shlex.quote(pin)}", parse_pin(pin)) for pin in request.pins)
     lists += [(text, selector) for text, (selector, _, precision) in pins if precision]
     for text, selector in lists:
         for node in select(model, selector):
-            found.setdefault(holders.get(id(node), node_name(node)), text)
+            found.setdefault(holders.get(id(node), name_of(node)), text)
     return found
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from dovetail.ir.required import name_of
 from dovetail.ir.types import float_name
 from dovetail.planning.placement import get_placement
 from dovetail_runtime.data.batches import fitted
 from dovetail_transforms.regions.regions import given_regions
-
-from dovetail_verify.names import node_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +66,7 @@ def _parts(graph: ir.Graph, number: Mapping[str, int]) -> dict[int, list[ir.Node
     constant: list[ir.Node] = []
     part = 0
     for node in graph:
-        name = node_name(node)
+        name = name_of(node)
         if name not in number and all(value is None or value.is_initializer() for value in node.inputs):
             constant.append(node)
             continue
