@@ -177,7 +177,7 @@ def test_a_join_of_the_plan_is_a_join_of_the_cost(fp16, tmp_path_factory, name, 
     Pipeline.parse("normalise,edge-kinds,place,assign-types", fp16.registry).run(model, ctx)
     problem = build_problem(model, ctx)
     SOLVERS[name](problem)
-    assert cost_of(problem, UnitJoins()) == len(ctx.joins)
+    assert cost_of(problem, UnitJoins()) == len(ctx.round.joins)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import ResultError
 from dovetail.gc_pause import gc_paused
-from dovetail.passes.context import Context, Mark
+from dovetail.passes.context import Context, Outcome, Round
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.manager import Manager
 from dovetail.passes.result import Result
@@ -61,7 +61,7 @@ class Driver:
         self._watch = instrumentation or Instrumentation()
         self._prepared: Model | None = None
         self._again = False
-        self._before, self._after = ctx.mark(), Mark()
+        self._before, self._after = ctx.round.copy(), Round()
         self._refusals = ctx.refusals
         self._result: Result | None = None
 
@@ -75,7 +75,7 @@ class Driver:
             prepared = self._original.clone()
             self._ctx.begin_round(self._before)
             self._run(prepared, "prepare")
-            self._prepared, self._after = prepared, self._ctx.mark()
+            self._prepared, self._after = prepared, self._ctx.round.copy()
         return self._prepared
 
     def decide(self, asked: Asked | None = None, pins: Sequence[str] = ()) -> tuple[Model, Plan]:
@@ -110,10 +110,11 @@ class Driver:
         work, decided = self._decide(asked, (), carry_out=True)
         if not asked:
             self._refusals = ctx.refusals
-        decided.remarks, decided.values = list(ctx.remarks), holdings_document(ctx.holdings)
-        trial, ctx.trial = ctx.trial, None  # the context outlives results that are unloaded
+        made = ctx.outcome
+        trial, made.trial = made.trial, None  # the context outlives results that are unloaded
+        decided.remarks, decided.values = list(ctx.remarks), holdings_document(made.holdings)
         return CompiledModel(
-            work, decided, (*ctx.backends, ctx.host), files=dict(ctx.files), artifacts=ctx.artifacts,
+            work, decided, (*ctx.backends, ctx.host), files=dict(ctx.round.files), artifacts=made.artifacts,
             trial=trial, registry=ctx.registry,
         )  # fmt: skip
 
@@ -130,9 +131,8 @@ class Driver:
             with gc_paused():
                 plan = Plan.extract(work, ctx, self._original)
             if carry_out:
-                ctx.plan = plan
                 keep_keys(work)
-                ctx.decided = work.clone() if any(backend.artifacts for backend in ctx.backends) else None
+                ctx.outcome = Outcome(plan, work.clone() if any(one.artifacts for one in ctx.backends) else None)
                 self._run(work, "carry out")
         result, self._result = self._result, None
         if self._watch.finished and result is not None:
@@ -145,7 +145,7 @@ class Driver:
             self._again = True
             work = self._original.clone()
             self._run(work, "prepare")
-            self._after = self._ctx.mark()
+            self._after = self._ctx.round.copy()
             return work
         # What earlier rounds left behind are graphs, whose nodes refer to each other.
         gc.collect()
@@ -173,7 +173,7 @@ class Driver:
         if self._result is None:
             self._result = Result(model, remarks=result.remarks)
         self._result.model, self._result.stopped_after = model, result.stopped_after
-        self._result.passes += result.passes
+        self._result.passes, self._result.remarks = self._result.passes + result.passes, result.remarks
         return result
 
 

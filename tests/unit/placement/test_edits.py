@@ -234,4 +234,4 @@ def test_as_many_edits_as_nodes(plugins):
     request = Request.of("host", edits=[f"same=v{i}" for i in range(1, 3000)])
     ctx = Context(request, plugins=plugins)
     Pipeline.parse("normalise,apply-edits", plugins.registry).run(model, ctx)
-    assert len(ctx.edits) == 2999
+    assert len(ctx.round.edits) == 2999

@@ -43,6 +43,6 @@ def typed(fp16):
         ctx = Context(Request.of("test-fp16", solver=name, **request), plugins=fp16)
         Pipeline.parse("normalise,edge-kinds,place,assign-types", fp16.registry).run(model, ctx)
         remarks = {remark.node: remark for remark in ctx.remarks if remark.pass_ == "assign-types"}
-        return remarks, [(join.value, str(join.wanted)) for join in ctx.joins]
+        return remarks, [(join.value, str(join.wanted)) for join in ctx.round.joins]
 
     return make

@@ -103,9 +103,9 @@ def test_the_model_computes_the_same_in_floats(data, plugins):
         ctx = Context(request, plugins=plugins)
         driver = Driver(model, ctx)
         work, plan = driver.decide()
-        ctx.plan, ctx.decided = plan, work.clone()
+        ctx.outcome.plan, ctx.outcome.decided = plan, work.clone()
         compose(ctx.registry, ("calibrate",), request, plugins).run(work, ctx)
-        expected, found = (dovetail.compile(one, "host").run(data) for one in (model, ctx.decided))
+        expected, found = (dovetail.compile(one, "host").run(data) for one in (model, ctx.outcome.decided))
         for name in expected:
             assert np.allclose(expected[name], found[name], rtol=1e-3, atol=1e-4 * np.abs(expected[name]).max())
 

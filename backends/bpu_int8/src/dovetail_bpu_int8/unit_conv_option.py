@@ -90,7 +90,7 @@ class UnitConvs:
     def __init__(self, model: Model, ctx: Context):
         self._kept: dict[str, Any] = ctx.kept.setdefault(EDIT, {})
         self._flat = ctx.analysis(FlatGraph, model)
-        self._number = sum(edit.kind == EDIT for edit in ctx.edits)
+        self._number = sum(edit.kind == EDIT for edit in ctx.round.edits)
         # Those that the request names are made before anything is placed.
         self._made = self._number > self._kept.get("before", self._number)
         self.wanted = bool(ctx.request.options.get(OPTION, {}).get(AUTO)) and not self._made

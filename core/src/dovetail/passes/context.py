@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.passes.request import BackendChoice, Request
@@ -44,42 +44,67 @@ class Analysis(Protocol[Fact_co]):
         ...
 
 
-class Mark(NamedTuple):
-    """What a run has said and written up to some point: see `Context.mark`."""
+@dataclass
+class Round:
+    """What one round of decisions says and writes; a later round begins with what stood before the first one.
 
-    remarks: tuple[Remark, ...] = ()
-    files: Mapping[str, str] = MappingProxyType({})
-    pipelines: tuple[str, ...] = ()
-    edits: tuple[Edit, ...] = ()
+    Attributes:
+        remarks: All remarks so far.
+        files: Texts to save beside the result, by file name.
+        pipelines: The text of every pipeline that completed.
+        edits: The changes of the graph that were asked for by name and have been made.
+        joins: The conversions that the plan implies, once types are known.
+    """
+
+    remarks: list[Remark] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    pipelines: list[str] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
+    joins: list[Join] = field(default_factory=list)
+
+    def copy(self) -> Round:
+        """A round that begins with what this one has."""
+        return Round(list(self.remarks), dict(self.files), list(self.pipelines), list(self.edits), list(self.joins))
+
+
+@dataclass
+class Outcome:
+    """What carrying out one plan makes.
+
+    Attributes:
+        plan: The plan; None while nothing is carried out.
+        decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
+        holdings: The quantised forms of values, with their parameters, once they are calibrated.
+        artifacts: What backends made of their regions, if anything.
+        trial: What trying the engines left for whatever runs the result.
+    """
+
+    plan: Plan | None = None
+    decided: Model | None = None
+    holdings: list[Holding] = field(default_factory=list)
+    artifacts: ArtifactFolder | None = None
+    trial: Any = None
 
 
 class Context:
-    """The state of one run of a pipeline.
+    """The state of one run of a pipeline: what it is asked, what it found out, its round and its outcome.
 
     Attributes:
         request: The request of the user.
         plugins: The plugins whose hooks observe the run, or None.
         registry: Everything that plugins registered.
         model: The model of the run; set by the manager.
-        pipelines: The text of every pipeline that completed in this context.
-        edits: The changes of the graph that were asked for by name and have been made.
-        joins: The conversions that the plan implies, once types are known.
-        remarks: All remarks so far.
-        files: Texts to save beside the result, by file name.
+        round: What this round of decisions says and writes.
+        outcome: What carrying out its plan makes.
         counts: Statistics of the current pass.
         current_pass: Name of the current pass, empty between passes.
         progress: Called by slow passes with (what, done, total); None if there is no listener.
         refusals: What was refused in earlier rounds of deciding; passes add to it with `refuse`.
         remedies_for: Names of nodes for which strategies shall say what might bring them to their backends.
         remedies: What they said, by name of the node, with the names of the backends.
-        plan: The plan that is being carried out, if one is.
         try_engines: Load the result on the engines that its backends are made for: always (True), never (False), or
             unless the model is large or a plan is replayed (None).
         files_wanted: Whether emitters of files for the whole model are asked; not for results that nobody keeps.
-        trial: What trying the engines left for whatever runs the result.
-        decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
-        holdings: The quantised forms of values, with their parameters, once they are calibrated.
-        artifacts: What backends made of their regions in this round, if anything.
         asked: Overrides by options, by name of a node of the main graph: `high`, `low` or an element type that the
             strategy of its backend knows, and what asks for it (`--min-snr 30`).
         kept: Results that stay valid when the model is decided again, such as engines and ranges, by pass name.
@@ -104,36 +129,24 @@ class Context:
         self.kept: dict[str, Any] = {}
         self.measured: dict[str, Any] = {}
         self.refusals = Refusals()
-        self.plan: Plan | None = None
         self.try_engines: bool | None = None
         self.files_wanted = True
-        self.trial: Any = None
-        self.decided: Model | None = None
         self.remedies_for: Collection[str] = ()
         self.remedies: dict[str, list[tuple[str, Remedy]]] = {}
-        self.pipelines: list[str] = []
-        self.edits: list[Edit] = []
-        self.remarks: list[Remark] = []
-        self.files: dict[str, str] = {}
+        self.round, self.outcome = Round(), Outcome()
         self.counts: Counter[str] = Counter()
         self.current_pass = ""
-        self.begin_round(self.mark())
         # The model is kept beside each result: its id could be reused by a later model.
         self._analyses: dict[type, tuple[Model, int, Any]] = {}
 
-    def mark(self) -> Mark:
-        """What has been said and written so far, to go back to with `begin_round`."""
-        return Mark(tuple(self.remarks), dict(self.files), tuple(self.pipelines), tuple(self.edits))
+    @property
+    def remarks(self) -> list[Remark]:
+        """All remarks so far."""
+        return self.round.remarks
 
-    def begin_round(self, mark: Mark) -> None:
-        """Drop the decisions since `mark` before they are made again; what was refused stays."""
-        self.remarks[:] = mark.remarks
-        self.files = dict(mark.files)
-        self.pipelines[:] = mark.pipelines
-        self.edits[:] = mark.edits
-        self.joins: list[Join] = []
-        self.artifacts: ArtifactFolder | None = None
-        self.holdings: list[Holding] = []
+    def begin_round(self, before: Round) -> None:
+        """Drop the decisions since `before`, to make them again; what was refused stays."""
+        self.round, self.outcome = before.copy(), Outcome()
         self.refusals.fresh = False
 
     @cached_property

@@ -67,7 +67,7 @@ class Manager:
         self._source = model.source
         check_anchors(self._pipeline.steps, model, self._ctx)
         if model.revision == 0:
-            self._ctx.pipelines.clear()
+            self._ctx.round.pipelines.clear()
         first = next(passes_in(steps[start:]), None)
         if first is not None and not first.takes_anything:
             self._verify()
@@ -85,7 +85,7 @@ class Manager:
                 result.refused = True
                 return result
         self._progress("", len(self._pipeline))
-        self._ctx.pipelines.append(",".join(map(str, steps[start:])))
+        self._ctx.round.pipelines.append(",".join(map(str, steps[start:])))
         result.stopped_after = self._stopped_after
         return result
 

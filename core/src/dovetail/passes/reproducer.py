@@ -49,7 +49,7 @@ def describe_saved(
 
 def _save(path: Path, source: SourceSnapshot, pipeline: Pipeline, ctx: Context, error: str, weights: bool) -> None:
     data = {
-        "pipeline": ",".join(filter(None, [*ctx.pipelines, str(pipeline)])),
+        "pipeline": ",".join(filter(None, [*ctx.round.pipelines, str(pipeline)])),
         "request": ctx.request.as_dict(),
         "versions": versions(ctx.plugins),
         "error": error,

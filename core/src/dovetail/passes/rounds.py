@@ -28,7 +28,7 @@ def rounds(ctx: Context, model: Model, undecided: Callable[[], Model]) -> Iterat
         model: The model of the first round. The next round takes it, too, where its graph was not changed.
         undecided: Gives the model as it was before the first round.
     """
-    before = ctx.mark()
+    before = ctx.round.copy()
     while True:
         revision, ctx.refusals.fresh = model.revision, False
         yield model
@@ -58,7 +58,7 @@ def run_pipeline(
 
         for work in rounds(ctx, model, undecided):
             part = manager.run(work, start)
-            result.passes += part.passes
+            result.passes, result.remarks = result.passes + part.passes, part.remarks
             result.stopped_after = part.stopped_after
     if result.refused:
         raise DovetailError(

@@ -91,7 +91,7 @@ class Plan:
                 )
             )
         coverage = dict(Counter(node.backend for node in nodes).most_common())
-        joins = list(ctx.joins) if ctx else []
+        joins = list(ctx.round.joins) if ctx else []
         summary = {"coverage": coverage, "regions": len(regions - {None}), "joins": len(joins)}
         if ctx and ctx.request.plan is None:
             summary["request"] = ctx.request.changed()
@@ -100,7 +100,7 @@ class Plan:
             [_backend_entry(backend, ctx) for backend in ctx.backends] if ctx else [],
             nodes,
             joins,
-            edits=[edit.as_dict() for edit in ctx.edits] if ctx else [],
+            edits=[edit.as_dict() for edit in ctx.round.edits] if ctx else [],
             remarks=list(ctx.remarks) if ctx else [],
             summary=summary,
             sources=lost_nodes(source, model) if source is not None else [],

@@ -30,8 +30,8 @@ class ApplyEdits(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Apply them; nothing else changes."""
         planned = [Edit.from_dict(entry) for entry in getattr(ctx.request.plan, "edits", ())]
-        known = len(ctx.edits)
+        known = len(ctx.round.edits)
         for edits in (planned, [Edit.parse(text) for text in ctx.request.edits]):
             ctx.remarks += apply_edits(model, edits, ctx)
-        ctx.count("edits", len(ctx.edits) - known)
-        return len(ctx.edits) > known
+        ctx.count("edits", len(ctx.round.edits) - known)
+        return len(ctx.round.edits) > known

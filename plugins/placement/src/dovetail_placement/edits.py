@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
-    """Change the graph as `edits` say, and add them to `ctx.edits`; those that are there already are left out.
+    """Change the graph as `edits` say, and add them to `ctx.round.edits`; those that are there already are left out.
 
     All nodes are found before the first change, so no edit is made next to what another one added.
 
@@ -44,7 +44,7 @@ def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remar
     anchors = _Anchors(model)
     found: dict[tuple[str, int, str], tuple[Edit, ir.Node]] = {}
     editors = {kind: _editor(kind, ctx.registry) for kind in dict.fromkeys(edit.kind for edit in edits)}
-    applied = {(edit.kind, edit.at, edit.side) for edit in ctx.edits}
+    applied = {(edit.kind, edit.at, edit.side) for edit in ctx.round.edits}
     for edit in edits:
         node = anchors.node(edit)
         _check_side(edit, *editors[edit.kind])
@@ -56,7 +56,7 @@ def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remar
     remarks = []
     for edit, node in found.values():
         remarks += _apply(model, edit, node, *editors[edit.kind], ctx)
-        ctx.edits.append(edit)
+        ctx.round.edits.append(edit)
     if found:
         model.touch()
         _verify(model, [editors[kind][0] for kind in dict.fromkeys(edit.kind for edit, _ in found.values())])

@@ -101,13 +101,13 @@ def _claims(model: Model, ctx: Context) -> Claiming:
 
 def _edit(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
     """Make the edits that strategies want; the next round of deciding begins with the graph before them."""
-    known = {(edit.kind, edit.at, edit.side) for edit in ctx.edits}
+    known = {(edit.kind, edit.at, edit.side) for edit in ctx.round.edits}
     fresh = list(dict.fromkeys(edit for edit in edits if (edit.kind, edit.at, edit.side) not in known))
     if not fresh:
         return []
-    before = len(ctx.edits)
+    before = len(ctx.round.edits)
     remarks = apply_edits(model, fresh, ctx)
-    return remarks if len(ctx.edits) > before else []
+    return remarks if len(ctx.round.edits) > before else []
 
 
 def _refused(model: Model, flat: FlatGraph, ctx: Context) -> dict[str, dict[int, str]]:

@@ -64,7 +64,7 @@ class AssignTypes(Pass):
         number_regions(model, ctx)
         types = PlannedTypes(model, flat)
         conversions = find_conversions(flat, types, ctx.request.keep_io_types, held)
-        ctx.joins = [_join(each) for each in conversions if before_widening(each, types) is None]
+        ctx.round.joins = [_join(each) for each in conversions if before_widening(each, types) is None]
         return False
 
 

@@ -55,7 +55,7 @@ class Join(Pass):
         flat = ctx.analysis(FlatGraph, model)
         joiner = _Joiner(model, flat, ctx)
         conversions = find_conversions(flat, joiner.types, ctx.request.keep_io_types)
-        if not ctx.holdings:
+        if not ctx.outcome.holdings:
             _refuse_quantised(flat)
         decided = list(joiner.retyped(flat))
         outputs = model.graph.outputs

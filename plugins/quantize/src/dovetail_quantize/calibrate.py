@@ -53,7 +53,7 @@ class Calibrate(Pass):
     stage = "calibrate"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Fill `ctx.holdings`.
+        """Fill `ctx.outcome.holdings`.
 
         Raises:
             DovetailError: Data is needed and there is none, or a value cannot be calibrated.
@@ -71,7 +71,7 @@ class Calibrate(Pass):
         calibration.find(held)
         if ctx.refusals.fresh:
             return False
-        ctx.holdings = [calibration.holding(one) for one in held]
+        ctx.outcome.holdings = [calibration.holding(one) for one in held]
         ctx.count("holdings", len(held))
         return False
 

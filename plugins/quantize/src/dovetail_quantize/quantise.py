@@ -40,7 +40,7 @@ class Quantise(Pass):
         held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
         if not held:
             return False
-        holdings = {(one.value, one.format, one.group): one for one in ctx.holdings}
+        holdings = {(one.value, one.format, one.group): one for one in ctx.outcome.holdings}
         inserter = Inserter(model, ctx)
         by_value: dict[int, list[tuple[Held, Holding]]] = {}
         for one in held:

@@ -29,7 +29,7 @@ def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx:
         whole: Refuse whole regions, whatever node the engine names.
     """
     model = cast("Model", ctx.model)
-    planned = {node.name for node in (ctx.plan.nodes if ctx.plan is not None else model.nodes())}
+    planned = {node.name for node in (ctx.outcome.plan.nodes if ctx.outcome.plan is not None else model.nodes())}
     for refusal in refusals:
         region = refusal.region
         if preferred.get(region.backend) != refusal.engine:

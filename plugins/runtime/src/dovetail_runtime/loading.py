@@ -56,12 +56,12 @@ class Load(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Load the model unless it is large, or the request says otherwise; the graph stays as it is."""
         engines, preferred = engines_in(ctx), tried_engines(ctx)
-        ctx.trial = Trial(engines)
+        ctx.outcome.trial = Trial(engines)
         placed = (placement.backend for node in model.graph if (placement := get_placement(node)))
         if not preferred or not any(backend in preferred for backend in placed):
             return False
         if ctx.try_engines is None and (why := too_large(model)):
-            ctx.trial = Trial(engines, untried=why)
+            ctx.outcome.trial = Trial(engines, untried=why)
             return False
         ctx.refusals.tries += 1
         if ctx.refusals.tries >= _TRIES:
@@ -72,7 +72,7 @@ class Load(Pass):
         # Engines name one node at a time; where there is no end to it, what is left of the region goes as a whole.
         whole = ctx.refusals.tries == _TRIES - 1
         try:
-            executor = Executor(model, engines, artifacts=ctx.artifacts)
+            executor = Executor(model, engines, artifacts=ctx.outcome.artifacts)
         except DovetailError as error:
             # No engine at all takes some region. Where the one that the backend is made for refused it, the host may.
             refused = error.refusals if isinstance(error, NoEngine) else []
@@ -82,7 +82,7 @@ class Load(Pass):
         else:
             refused = executor.refusals
             refuse_nodes([*refused, *further_refusals(model, refused, engines)], preferred, ctx, whole)
-            ctx.trial = Trial(engines, executor)
+            ctx.outcome.trial = Trial(engines, executor)
         return False
 
 

@@ -36,8 +36,8 @@ def given_profile(model: Model, ctx: Context) -> Profile:
     if _KEPT not in ctx.kept:
         ctx.kept[_KEPT] = _given(model, ctx)
     found = ctx.kept[_KEPT]
-    if found and ctx.plan is not None:
-        ctx.plan.summary[_SUMMARY] = {name: bounds.entry() for name, bounds in found.items()}
+    if found and ctx.outcome.plan is not None:
+        ctx.outcome.plan.summary[_SUMMARY] = {name: bounds.entry() for name, bounds in found.items()}
     return found
 
 

@@ -48,9 +48,9 @@ class EmitArtifacts(Pass):
         regions = [region for region in annotated_regions(model.graph) if region.backend in backends]
         if not regions:
             return False
-        ctx.artifacts = ctx.artifacts or ArtifactFolder()
-        sources = dict(source_regions(ctx.decided, regions)) if ctx.decided is not None else {}
-        holdings = _Holdings(ctx.holdings)
+        ctx.outcome.artifacts = ctx.outcome.artifacts or ArtifactFolder()
+        sources = dict(source_regions(ctx.outcome.decided, regions)) if ctx.outcome.decided is not None else {}
+        holdings = _Holdings(ctx.outcome.holdings)
         made: list[tuple[Region, Artifact]] = []
         for region in regions:
             backend = backends[region.backend]
@@ -81,7 +81,7 @@ def _emit_whole_model(
         emitters = [emitter for emitter in backends[name].artifacts if takes_whole_model(emitter, ctx)]
         if not emitters:
             continue
-        source = (ctx.decided or model).clone()
+        source = (ctx.outcome.decided or model).clone()
         own = [node for node in source.graph if (place := get_placement(node)) is not None and place.backend == name]
         names, held = tuple(node.name for node in own), holdings.of(own)
         given = EmittedRegion("model", backends[name], model.clone(), source, names, held, ctx)

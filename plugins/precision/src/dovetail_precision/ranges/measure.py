@@ -74,7 +74,7 @@ class MeasureRanges(Pass):
         model.ir.meta[_RANGES] = {id(value): (value, found[id(value)]) for _, value in named}
         ctx.count("values measured", len(found))
         document = {name: found[id(value)].as_dict() for name, value in sorted(named, key=itemgetter(0))}
-        ctx.files[FILE] = json.dumps(document, indent=1, allow_nan=False) + "\n"
+        ctx.round.files[FILE] = json.dumps(document, indent=1, allow_nan=False) + "\n"
         return False
 
 

@@ -56,7 +56,7 @@ class CorrectBiases(Pass):
         from dovetail_quantize.refining.twin import HeldConstants
 
         record, constants = Record.of(ctx), Constants(model, ctx)
-        layers = _layers(model, record, ctx) if ctx.holdings else []
+        layers = _layers(model, record, ctx) if ctx.outcome.holdings else []
         before = {layer: layer.bias.const_value for layer in layers}
         if record.replayed:
             _replay(layers, record, constants, ctx)

@@ -71,7 +71,7 @@ class Constants:
 
     def __init__(self, model: Model, ctx: Context):
         self._model = model
-        decided = ctx.decided if ctx.decided is not None and ctx.decided is not model else None
+        decided = ctx.outcome.decided if ctx.outcome.decided is not None and ctx.outcome.decided is not model else None
         self._also = decided.graph if decided is not None else None
 
     @cached_property

@@ -47,8 +47,8 @@ class Record:
     def of(cls, ctx: Context) -> Record:
         """The record of the plan that is being carried out, made when it is first asked for."""
         known = ctx.kept.get(_KEPT)
-        if known is None or known[0] is not ctx.plan or known[1] is not ctx.decided:
-            known = ctx.kept[_KEPT] = (ctx.plan, ctx.decided, cls(ctx))
+        if known is None or known[0] is not ctx.outcome.plan or known[1] is not ctx.outcome.decided:
+            known = ctx.kept[_KEPT] = (ctx.outcome.plan, ctx.outcome.decided, cls(ctx))
         return known[2]
 
     def count(self, step: str, number: int = 1) -> None:
@@ -66,7 +66,7 @@ class Record:
 
     def finish(self, ctx: Context) -> None:
         """Write down in the plan what was refined, and hand it the file that a replay needs."""
-        plan = ctx.plan
+        plan = ctx.outcome.plan
         if plan is None:
             return
         entry: dict[str, object] = {"steps": {name: list(steps) for name, steps in self.steps.items()}}

@@ -32,7 +32,7 @@ class RecordRefinements(Pass):
         """Fill the summary of the plan that is being carried out."""
         if ctx.refusals.fresh or not any(steps_of(ctx).values()):
             return False
-        if ctx.holdings:
+        if ctx.outcome.holdings:
             from dovetail_quantize.refining.record import Record
 
             Record.of(ctx).finish(ctx)

@@ -78,6 +78,6 @@ def drop_reserved(model: Model, constants: Constants, ctx: Context, used: Collec
             dropped.add(node.inputs[_AT].name)
             constants.drop_input(node, _AT)
     if dropped:
-        ctx.holdings = [holding for holding in ctx.holdings if holding.value not in dropped]
+        ctx.outcome.holdings = [holding for holding in ctx.outcome.holdings if holding.value not in dropped]
         model.touch()
     return bool(dropped)

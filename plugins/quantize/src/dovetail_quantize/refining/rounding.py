@@ -45,7 +45,7 @@ class RoundWeights(Pass):
             DovetailError: There is no data, it holds numbers that are not finite, or a replayed plan has not what it
                 needs.
         """
-        if ctx.refusals.fresh or not ctx.holdings or not wanted(ctx, ROUNDING):
+        if ctx.refusals.fresh or not ctx.outcome.holdings or not wanted(ctx, ROUNDING):
             return False
         from dovetail_quantize.refining.constants import Constants
         from dovetail_quantize.refining.layer_rounding import RoundedWeights, Rounding

@@ -29,7 +29,7 @@ class HeldConstants:
 
     def __init__(self, model: Model, ctx: Context):
         held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
-        holdings = {(one.value, one.format, one.group): one for one in ctx.holdings}
+        holdings = {(one.value, one.format, one.group): one for one in ctx.outcome.holdings}
         self._at: dict[tuple[ir.Node, int], tuple[Held, Holding]] = {}
         for one in held:
             found = holdings[one.value.name, one.format, one.name]
