@@ -32,6 +32,6 @@ class ApplyEdits(Pass):
         planned = [Edit.from_dict(entry) for entry in getattr(ctx.request.plan, "edits", ())]
         known = len(ctx.round.edits)
         for edits in (planned, [Edit.parse(text) for text in ctx.request.edits]):
-            ctx.remarks += apply_edits(model, edits, ctx)
+            ctx.round.remarks += apply_edits(model, edits, ctx)
         ctx.count("edits", len(ctx.round.edits) - known)
         return len(ctx.round.edits) > known
