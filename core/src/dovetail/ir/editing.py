@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import graph_of, input_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-
-def _graph_of(node: ir.Node) -> ir.Graph:
-    """The graph that holds `node`.
-
-    Raises:
-        ValueError: None does: the node was taken out, or never put in.
-    """
-    if node.graph is None:
-        raise ValueError(f"{node.name or node.op_type} is in no graph")
-    return node.graph
 
 
 def replace_uses_except(old: ir.Value, new: ir.Value, keep: Collection[ir.Node] = ()) -> int:
@@ -45,11 +36,8 @@ def insert_on_edge(node: ir.Node, index: int, make: Callable[[ir.Value], ir.Node
     Raises:
         ValueError: The input is absent.
     """
-    value = node.inputs[index]
-    if value is None:
-        raise ValueError(f"input {index} of {node.name or node.op_type} is absent")
-    inserted = make(value)
-    _graph_of(node).insert_before(node, inserted)
+    inserted = make(input_of(node, index))
+    graph_of(node).insert_before(node, inserted)
     node.replace_input_with(index, inserted.outputs[0])
     return inserted
 
@@ -72,7 +60,7 @@ def insert_beside(node: ir.Node, side: str, make: Callable[[ir.Value], ir.Node])
     value = node.outputs[0]
     inserted = make(value)
     result = inserted.outputs[0]
-    graph = _graph_of(node)
+    graph = graph_of(node)
     graph.insert_after(node, inserted)
     replace_uses_except(value, result, keep=(inserted,))
     if value.is_graph_output():

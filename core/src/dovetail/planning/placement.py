@@ -56,6 +56,18 @@ def get_placement(node: ir.Node) -> Placement | None:
     return node.meta.data.get(_PLACEMENT)
 
 
+def placement_of(node: ir.Node) -> Placement:
+    """Return the placement of `node`, in a graph whose nodes are placed.
+
+    Raises:
+        ValueError: The node is not placed.
+    """
+    placement = get_placement(node)
+    if placement is None:
+        raise ValueError(f"{node.name or node.op_type} is not placed")
+    return placement
+
+
 def set_placement(node: ir.Node, placement: Placement | None) -> None:
     """Set the placement of `node`, or remove it with None."""
     if placement is None:
