@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
+from dovetail.ir.required import input_of
 from dovetail.ir.types import dtype_name
 from dovetail.planning.holdings import Parameters
 
@@ -46,12 +47,12 @@ class QdqNode:
     @property
     def integers(self) -> ir.Value:
         """The value in integers."""
-        return self.node.inputs[0] if self.node.op_type == "DequantizeLinear" else self.node.outputs[0]
+        return input_of(self.node, 0) if self.node.op_type == "DequantizeLinear" else self.node.outputs[0]
 
     @property
     def floats(self) -> ir.Value:
         """The value in floats."""
-        return self.node.outputs[0] if self.node.op_type == "DequantizeLinear" else self.node.inputs[0]
+        return self.node.outputs[0] if self.node.op_type == "DequantizeLinear" else input_of(self.node, 0)
 
     def fits(self, format_: Format) -> bool:
         """Whether its integers are numbers in that format; a single scale fits formats with several, too."""
