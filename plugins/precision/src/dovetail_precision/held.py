@@ -25,7 +25,7 @@ class Use(NamedTuple):
     """
 
     node: ir.Node
-    index: int
+    index: int  # type: ignore[assignment]  # it hides the method of tuples
     port: str
     is_output: bool
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.required import input_of
+from dovetail.ir.required import dtype_of, input_of
 from dovetail.ir.types import dtype_name
 from dovetail.planning.holdings import Parameters
 
@@ -122,14 +122,16 @@ def weight_of(value: ir.Value) -> ir.TensorProtocol | None:
     if value.is_initializer():
         return None if value.is_graph_input() else value.const_value
     qdq = dequantising(value)
-    stored = qdq.integers if qdq is not None else None
-    if stored is None or stored.const_value is None or not stored.is_initializer() or stored.is_graph_input():
+    if qdq is None:
         return None
-    integers, kind = stored.const_value, value.dtype.numpy()
+    stored = qdq.integers
+    if stored.const_value is None or not stored.is_initializer() or stored.is_graph_input():
+        return None
+    integers, dtype = stored.const_value, dtype_of(value)
     return ir.LazyTensor(
-        lambda: ir.Tensor(_dequantised(integers.numpy(), qdq).astype(kind)),
-        value.dtype,
-        integers.shape,
+        lambda: ir.Tensor(_dequantised(integers.numpy(), qdq).astype(dtype.numpy())),
+        dtype,
+        ir.Shape(integers.shape.numpy()),
         name=value.name,
     )
 
