@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import shape_of
 from dovetail_rewriting import Rewrite
 
-from dovetail_lowering.node_facts import attribute, constant, rank
+from dovetail_lowering.node_facts import attribute, constant, rank, required_constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -58,8 +59,8 @@ def _dft_check(data: ir.Value, axis: ir.Value | None) -> str:
 
 
 def _dft_axis(op: Replacement, node: ir.Node, data: ir.Value, length: ir.Value | None, axis: ir.Value | None):
-    chosen = -2 if axis is None else int(constant(axis))
-    return op.like(node, data, length, axis=chosen % rank(data))
+    chosen = -2 if axis is None else int(required_constant(axis))
+    return op.like(node, data, length, axis=chosen % len(shape_of(data)))
 
 
 RULES = (

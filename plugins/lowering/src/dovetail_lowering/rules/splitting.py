@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_rewriting import Rewrite
 
-from dovetail_lowering.node_facts import attribute, constant, extents
+from dovetail_lowering.node_facts import attribute, constant, extents, required_constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,7 +22,7 @@ def _constant_sizes(sizes: ir.Value | None) -> str:
 
 
 def _split_to_attribute(op: Replacement, node: ir.Node, data: ir.Value, sizes: ir.Value | None):
-    return op.like(node, data, split=None if sizes is None else constant(sizes).tolist())
+    return op.like(node, data, split=None if sizes is None else required_constant(sizes).tolist())
 
 
 def _parts(node: ir.Node, data: ir.Value) -> list[int] | None:
