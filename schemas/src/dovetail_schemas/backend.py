@@ -164,7 +164,7 @@ class Backend(dovetail.plugin.Backend):
         """
         named = {dtype for spec in self.types.values() for dtype in spec.dtype}
         high = {self.high} if self._has_high else set()
-        return frozenset(named | {self.low} | high) - {None}
+        return frozenset(name for name in (*named, self.low, *high) if name is not None)
 
     @cached_property
     def _has_high(self) -> bool:
@@ -185,7 +185,7 @@ class Backend(dovetail.plugin.Backend):
         return tuple(self._rules)
 
     @property
-    def limits_regions(self) -> bool:
+    def limits_regions(self) -> bool:  # type: ignore[override]  # nobody sets it
         """Whether it says anything of regions as a whole."""
         return bool(self.region.limits or self.region.need)
 
@@ -194,7 +194,7 @@ class Backend(dovetail.plugin.Backend):
         return self.region.refusals(counts, operators)
 
     @cached_property
-    def region_maxima(self) -> dict[str, int]:
+    def region_maxima(self) -> dict[str, int]:  # type: ignore[override]  # nobody sets it
         """The largest number of nodes, inputs, outputs and constants of a region; larger ones are split."""
         found = {}
         for limit in self.region.limits:
@@ -216,7 +216,7 @@ class Backend(dovetail.plugin.Backend):
         return max(self.opset[0], 21 if new else 19 if computed else 13 if quantised else 0)
 
     @cached_property
-    def asks_region(self) -> bool:
+    def asks_region(self) -> bool:  # type: ignore[override]  # nobody sets it
         """Whether a limit, a row or a type depends on `region.last`."""
         rows = [row for rule in (*self._rules.values(), self._unlisted) for row in rule.rows]
         return any("region.last" in row.names for row in rows) or any(spec.when.limits for spec in self.types.values())

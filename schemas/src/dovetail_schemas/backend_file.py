@@ -209,7 +209,8 @@ def _build(
         types=types,
         region=_region(_section(top, "region", ("limits", "need")), smallest),
         border=Border(
-            *(border.choice(key, ("inside", "outside"), "outside") for key in ("in", "out")),
+            border.choice("in", ("inside", "outside"), "outside"),
+            border.choice("out", ("inside", "outside"), "outside"),
             border.choice("floats", ("low", "high"), "low"),
         ),
         refine=_refine(top.get("refine")),
@@ -266,7 +267,8 @@ def _types(top: Entries) -> dict[str, TypeSpec]:
 
 def _idle_options(trees: list[Entries]) -> frozenset[str]:
     """The options whose variants say nothing but `emit`, and how types quantise the element types that they have."""
-    idle, others = set(), set()
+    idle: set[str] = set()
+    others: set[str] = set()
     known = [_elements(tree) for tree in trees]
     for tree in trees:
         node = tree.get("variants")
@@ -322,7 +324,7 @@ def _count(node: Node, what: str) -> int:
 def _region(entries: Entries, smallest: Node | None) -> RegionRule:
     """What stands under `region:`; `min_region` of `place:` is one more limit on its nodes."""
 
-    def check(place: Scalar, names) -> None:
+    def check(place: Node, names) -> None:
         for name in names:
             if name not in _COUNTS:
                 raise place.error(f"unknown name '{name}' in limits of region{near_miss(name, _COUNTS)}")

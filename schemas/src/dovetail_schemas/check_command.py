@@ -68,9 +68,10 @@ def run(args: argparse.Namespace) -> int:
 
     format_of(registry, args.file).check(args.file, known, load)
     facts = {name: registry.fact[name] for name in backend.facts}
-    documents = []
+    documents: list[dict[str, Any]] = []
     for path in args.models:
-        model = open_file(existing(path), plugins)
+        existing(path)
+        model = open_file(path, plugins)
         _normalise(model, backend, plugins, chosen.requested(asked, model))
         operators, lost = _judge(model, backend.judge(model.ir.opset_imports, facts))
         documents.append({"model": str(path), "operators": operators, "open_extents": _open_extents(model, lost)})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 from dovetail_schemas.errors import near_miss, one_of
 from dovetail_schemas.policy_file import split_operator
@@ -37,7 +38,7 @@ class Entry:
         listed: A file names the operator.
     """
 
-    status: str
+    status: Literal["ok", "refuse", "forbid"]
     keys: Mapping[str, Node]
     place: Node
     listed: bool = True
@@ -100,4 +101,4 @@ def _entry(node: Node, what: str, place: Node) -> Entry:
     status = node.text(what)
     if status not in _STATUS:
         raise node.error(f'{what}: "{status}" is not one of {one_of(_STATUS)}, nor a mapping')
-    return Entry(status, {}, place)
+    return Entry(cast(Literal["refuse", "forbid"], status), {}, place)

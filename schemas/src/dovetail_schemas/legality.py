@@ -19,7 +19,7 @@ from dovetail_schemas.node_view import BROADCASTING, Fact, NodeView, extents_of
 from dovetail_schemas.port_types import assign_types, untyped
 from dovetail_schemas.rules import Row, Rule
 from dovetail_schemas.shapes import Binding, Mismatch
-from dovetail_schemas.terms import ABSENT, Unknown
+from dovetail_schemas.terms import ABSENT, Absent, Unknown
 from dovetail_schemas.type_specs import PortTypes
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Judge:
         pad = view.op_type in BROADCASTING and not view.node.domain
         for pattern in row.patterns:
             extents = view.extents(pattern.target)
-            if extents is ABSENT:
+            if isinstance(extents, Absent):
                 continue
             try:
                 binding.lay(pattern, extents, pad)

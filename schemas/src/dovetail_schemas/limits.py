@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dovetail.plugin import Refusal
 
@@ -11,7 +12,11 @@ from dovetail_schemas.ranges import Range, parse_range
 from dovetail_schemas.terms import ABSENT, Env, Term, TermError, Unknown, parse_term, split_keys
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
-CheckNames = Callable[[Scalar, Iterable[str]], None]
+if TYPE_CHECKING:
+    from dovetail_schemas.port_types import PortTypes
+
+
+CheckNames = Callable[[Node, Iterable[str]], None]
 """Refuses a name that the operator does not have."""
 
 
@@ -141,15 +146,15 @@ class Block:
     Attributes:
         when: The guard.
         limits: What must hold if the guard does.
-        types: What the types of ports are narrowed to if the guard holds (a `PortTypes`); None for nothing.
+        types: What the types of ports are narrowed to if the guard holds; None for nothing.
     """
 
     when: Guard = field(default_factory=Guard)
     limits: tuple[Limit, ...] = ()
-    types: object = None
+    types: PortTypes | None = None
 
 
-def parse_blocks(node: Node, check_names: CheckNames, parse_types: Callable[[Node], object]) -> tuple[Block, ...]:
+def parse_blocks(node: Node, check_names: CheckNames, parse_types: Callable[[Node], PortTypes]) -> tuple[Block, ...]:
     """What stands under `limits:`: one map, or a list of blocks.
 
     Raises:
@@ -166,7 +171,7 @@ def parse_guards(node: Node | None, check_names: CheckNames) -> Guard:
     return Guard(parse_limits(node.entries("when"), check_names)) if node else Guard()
 
 
-def _parse_block(entries: Entries, check_names: CheckNames, parse_types: Callable[[Node], object]) -> Block:
+def _parse_block(entries: Entries, check_names: CheckNames, parse_types: Callable[[Node], PortTypes]) -> Block:
     types = entries.get("types")
     return Block(
         parse_guards(entries.get("when"), check_names),

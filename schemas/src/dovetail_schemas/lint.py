@@ -65,7 +65,9 @@ def _check_opset(layer: Entries) -> None:
 
     node: Node | None = layer.get("opset")
     newest = onnx.defs.onnx_opset_version()
-    for part in node.text("opset").split("..") if node is not None else ():
+    if node is None:
+        return
+    for part in node.text("opset").split(".."):
         if part.isdecimal() and not 1 <= int(part) <= newest:
             raise node.error(f"opset {part} does not exist; onnx {onnx.__version__} knows 1 to {newest}")
 

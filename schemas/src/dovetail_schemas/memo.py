@@ -65,7 +65,7 @@ def _key(value: ir.Value) -> tuple:
     """Tells types and shapes apart; the element type is enough for tensors."""
     kind, shape = value.type, value.shape
     return (
-        kind.dtype if kind.__class__.__name__ == "TensorType" else str(kind),
+        kind.dtype if kind is not None and kind.__class__.__name__ == "TensorType" else str(kind),
         None if shape is None else shape.dims,
     )
 

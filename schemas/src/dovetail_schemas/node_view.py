@@ -15,7 +15,7 @@ from dovetail_onnx.signatures import Opsets, Signature, input_name, port_names, 
 from dovetail_schemas.effective import effective
 from dovetail_schemas.memo import is_constant
 from dovetail_schemas.operators import known_names, later_name
-from dovetail_schemas.terms import ABSENT, Unknown
+from dovetail_schemas.terms import ABSENT, Absent, Unknown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,7 +150,7 @@ class NodeView:
             return None
         if value.const_value is not None:
             return value.const_value.numpy()
-        if value.name in self._constants:
+        if value.name is not None and value.name in self._constants:
             return self._constants[value.name]
         producer = value.producer()
         if producer is None or producer.op_type != "Constant" or producer.domain:
@@ -178,7 +178,7 @@ class NodeView:
         value = self.inputs[index] if index < len(self.inputs) else None
         return None if value is None else extents_of(value)
 
-    def extents(self, target: str) -> list | tuple | None:
+    def extents(self, target: str) -> list | tuple | Absent | None:
         """What a shape is laid over: the extents of a port, or the elements of a list attribute.
 
         A list that was an attribute in an older opset is one where it is an input, too. `ABSENT` when the node has
@@ -191,7 +191,7 @@ class NodeView:
         found = self[target]
         if isinstance(found, Unknown):
             return None
-        return found if found is ABSENT or isinstance(found, tuple) else (found,)
+        return found if isinstance(found, (Absent, tuple)) else (found,)
 
 
 def extents_of(value: ir.Value) -> list | None:

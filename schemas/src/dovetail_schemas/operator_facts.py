@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from dovetail.plugin import Source
 
@@ -136,10 +136,10 @@ class _Reader:
                     sides = [side for side, known in ((inputs, known_inputs), (outputs, known_outputs))
                              if known is None or port.raw in known]  # fmt: skip
                     if not sides:
-                        allowed = (*known_inputs, *known_outputs)
+                        allowed = (*(known_inputs or ()), *(known_outputs or ()))
                         raise port.error(f"{operator[1]} has no port '{port.raw}'{near_miss(port.raw, allowed)}")
                     for side in sides:
-                        if side.setdefault((*operator, port.raw), kind.raw) != kind.raw:
+                        if side.setdefault((*operator, port.raw), cast(EdgeKind, kind.raw)) != kind.raw:
                             raise port.error(f"'{port.raw}' of {operator[1]} is given two kinds")
         return OperatorFacts(self._groups(tree), inputs, outputs, self._if_integer(tree), self._links(tree))
 
@@ -148,7 +148,7 @@ class _Reader:
         if self._signatures is None:
             domain, op_type = split_operator(key)
             names = known_names(domain, op_type)
-            return (domain, op_type), names and names.inputs, names and names.outputs
+            return (domain, op_type), names.inputs if names else None, names.outputs if names else None
         if key.raw not in self._signatures:
             raise key.error(f"the file has no operator '{key.raw}'{near_miss(key.raw, self._signatures)}")
         return (self._domain, key.raw), *self._signatures[key.raw]
@@ -168,7 +168,7 @@ class _Reader:
         for key, ports in _table(tree, "if-integer"):
             operator, known_inputs, known_outputs = self._operator(key)
             for word in ports.words("if-integer"):
-                allowed = None if known_inputs is None else (*known_inputs, *known_outputs)
+                allowed = None if known_inputs is None else (*known_inputs, *(known_outputs or ()))
                 if allowed is not None and word.raw not in allowed:
                     raise word.error(f"{operator[1]} has no port '{word.raw}'{near_miss(word.raw, allowed)}")
                 found.add((*operator, word.raw))

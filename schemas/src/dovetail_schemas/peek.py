@@ -16,8 +16,11 @@ def peek_backend(source: Source) -> BackendSummary:
     tree = load_tree(source)
     emit = tree.get("emit")
     engines = emit.entries("emit").get("engines") if emit else None
+    name = tree.require("backend").text("backend")
+    summary, device = (node.text(key) if (node := tree.get(key)) else "" for key in ("summary", "device"))
     return BackendSummary(
-        tree.require("backend").text("backend"),
-        *(node.text(key) if (node := tree.get(key)) else "" for key in ("summary", "device")),
+        name,
+        summary,
+        device,
         tuple(word.raw for word in engines.words("engines")) if engines else (),
     )

@@ -188,10 +188,10 @@ def _values(view: NodeView) -> Iterable[tuple[str, str, ir.Value, Port | None]]:
     sig = view.signature
     for i, value in enumerate(view.inputs):
         if value is not None and value.name:
-            yield input_name(i, sig), f"in{i}", value, sig and sig.input(i)
+            yield input_name(i, sig), f"in{i}", value, sig.input(i) if sig is not None else None
     for i, value in enumerate(view.outputs):
         if value.name:
-            yield output_name(i, sig), f"out{i}", value, sig and sig.output(i)
+            yield output_name(i, sig), f"out{i}", value, sig.output(i) if sig is not None else None
 
 
 def _held(specs: Iterable[TypeSpec], view: NodeView) -> tuple[list[TypeSpec], bool]:

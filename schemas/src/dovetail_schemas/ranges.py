@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from dovetail_schemas.terms import ABSENT, Env, Term, TermError, Unknown, parse_term
 from dovetail_schemas.yaml_source import Items, Node, Scalar
@@ -146,7 +147,7 @@ def _parse_end(node: Scalar, text: str) -> Term:
     return term
 
 
-def _compare(end: object, compare: Callable[[object], bool]) -> bool | Unknown:
+def _compare(end: object, compare: Callable[[Any], bool]) -> bool | Unknown:
     """Compare with an end: an unknown one leaves the answer open, an absent one limits nothing."""
     if isinstance(end, Unknown):
         return end

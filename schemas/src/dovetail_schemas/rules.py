@@ -8,7 +8,7 @@ from typing import Literal
 
 from dovetail_schemas.entries import ONE_KEY, Entry
 from dovetail_schemas.errors import near_miss
-from dovetail_schemas.limits import Block, CheckNames, Guard, parse_blocks, parse_guards
+from dovetail_schemas.limits import Block, CheckNames, Guard, Limit, parse_blocks, parse_guards
 from dovetail_schemas.operators import Names, is_position, known_names
 from dovetail_schemas.policy_file import POLICIES, parse_ports, split_operator
 from dovetail_schemas.shapes import Pattern, parse_pattern
@@ -56,8 +56,8 @@ class Row:
     def names(self) -> frozenset[str]:
         """Every name that it asks of a node."""
         guards = (self.when, *(block.when for block in self.blocks))
-        limits = (limit for block in self.blocks for limit in block.limits)
-        return frozenset(name for part in (*guards, *limits) for name in part.names)
+        parts: list[Guard | Limit] = [*guards, *(limit for block in self.blocks for limit in block.limits)]
+        return frozenset(name for part in parts for name in part.names)
 
     def __str__(self) -> str:
         parts = [", ".join(map(str, self.patterns)), f"when {self.when}" if self.when.limits else ""]
@@ -128,7 +128,7 @@ def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> R
     rows = keys.get("rows")
     if rows is None:
         body = {key: value for key, value in keys.items() if key in ONE_KEY}
-        compiled = (reader.row(body, source),)
+        compiled: tuple[Row, ...] = (reader.row(body, source),)
     elif isinstance(rows, Items) and rows.items:
         parts = [row.entries("rows").only(f"rows of {op_type}", ROW_KEYS) for row in rows.items]
         compiled = tuple(reader.row({key.raw: value for key, value in part}, part.where) for part in parts)
@@ -196,11 +196,11 @@ class _Reader:
                 self.check_port(port, port.raw)
         types = parse_port_types(node, self.context.types)
         for spec in (spec for specs in (types.common or (), *types.ports.values()) for spec in specs):
-            for port in spec.parameters.factors:
-                known = port in INPUTS_OF_PRODUCTS or is_position(port)
-                if self.named and port not in self.named.ports and not known:
-                    miss = near_miss(port, self.named.ports)
-                    raise node.error(f"{self.label} has no port '{port}' for the scale of type '{spec.name}'{miss}")
+            for factor in spec.parameters.factors:
+                known = factor in INPUTS_OF_PRODUCTS or is_position(factor)
+                if self.named and factor not in self.named.ports and not known:
+                    miss = near_miss(factor, self.named.ports)
+                    raise node.error(f"{self.label} has no port '{factor}' for the scale of type '{spec.name}'{miss}")
         return types
 
     def sharing(self, keys: Mapping[str, Node]) -> Sharing:
@@ -230,13 +230,14 @@ class _Reader:
     def set(self, node: Node | None) -> dict[str, object]:
         if node is None:
             return {}
-        for key, _ in node.entries("set"):
+        entries = node.entries("set")
+        for key, _ in entries:
             if self.named and key.raw not in self.named.attributes:
                 miss = near_miss(key.raw, self.named.attributes)
                 raise key.error(f"{self.label} has no attribute '{key.raw}'{miss}")
-        return node.plain()
+        return entries.plain()
 
-    def check_port(self, place: Scalar, port: str) -> None:
+    def check_port(self, place: Node, port: str) -> None:
         if self.named and port not in self.named.ports and not is_position(port):
             raise place.error(f"{self.label} has no port '{port}'{near_miss(port, self.named.ports)}")
 
@@ -245,7 +246,7 @@ class _Reader:
         if self.named:
             bare |= self.named.ports | self.named.attributes
 
-        def check(place: Scalar, names: Iterable[str]) -> None:
+        def check(place: Node, names: Iterable[str]) -> None:
             for name in names:
                 port, dot, fact = name.partition(".")
                 if name == "region.last" or (not dot and (name in bare or is_position(name))):

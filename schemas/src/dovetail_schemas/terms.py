@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from dovetail_schemas.errors import near_miss
 
@@ -71,7 +71,7 @@ class Term:
     names: tuple[str, ...]
     _run: _Run = field(repr=False, compare=False)
 
-    def __call__(self, env: Env) -> object:
+    def __call__(self, env: Env) -> Any:
         """The value: a number, text, a tuple for a list; `ABSENT` or `Unknown` when one of its names is.
 
         Raises:

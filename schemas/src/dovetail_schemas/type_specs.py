@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dovetail.ir.formats import SCHEMES, Format
@@ -132,14 +132,14 @@ def parse_type(name: str, node: Node) -> TypeSpec:
         return TypeSpec(name, _dtypes(node))
     node.only(f"type '{name}'", _KEYS)
 
-    def only_region(place: Node, names: tuple[str, ...]) -> None:
+    def only_region(place: Node, names: Iterable[str]) -> None:
         for used in names:
             if used != "region.last":
                 raise place.error(f"unknown name '{used}' in when of type '{name}'{near_miss(used, ['region.last'])}")
 
     scale = text.text("scale") if (text := node.get("scale")) else ""
     if not _SCALE.fullmatch(scale or "compute"):
-        raise node.get("scale").error(f"scale: '{scale}' is neither a product of ports, such as X*W, nor compute")
+        raise node.require("scale").error(f"scale: '{scale}' is neither a product of ports, such as X*W, nor compute")
     granularity = node.choice("granularity", _GRANULARITIES)
     spec = TypeSpec(
         name,
@@ -163,15 +163,15 @@ def _granularity(node: Entries, granularity: str, follows: bool) -> tuple[int | 
     """The axis and the size of groups, which must fit the granularity."""
     axis, group = (_whole(node, key) for key in ("axis", "group"))
     if group is not None and group < 1:
-        raise node.get("group").error("group: a number from 1 is expected")
+        raise node.require("group").error("group: a number from 1 is expected")
     if granularity in ("channel", "group") and axis is None:
         raise node.error(f"a granularity by {granularity} needs an axis to run along; add `axis: 0`")
     if (granularity == "group") != (group is not None):
         if group is None:
             raise node.error("a granularity by group needs the size of a group; add `group: 128`")
-        raise node.get("group").error("group: only a granularity by group has a size; add `granularity: group`")
+        raise node.require("group").error("group: only a granularity by group has a size; add `granularity: group`")
     if axis is not None and granularity not in ("channel", "group") and not follows:
-        raise node.get("axis").error("axis: only a granularity by channel or group runs along one")
+        raise node.require("axis").error("axis: only a granularity by channel or group runs along one")
     return axis, group
 
 

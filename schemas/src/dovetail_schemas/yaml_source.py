@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from dovetail_onnx.files.parsing import MOST_DIGITS, Malformed, too_long, yaml_events
 from dovetail_onnx.files.reading import UnreadableInput, read_input
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import Source
 
 
+_Word = TypeVar("_Word", bound=str)
 _AMBIGUOUS = {word for base in ("yes", "no", "on", "off") for word in (base, base.title(), base.upper())}
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULLS = {"", "~", "null", "Null", "NULL"}
@@ -127,11 +128,13 @@ class Items(Node):
         """Its items, all of them scalars."""
         if not self.items and not empty:
             raise self.error(f"{what}: the list is empty; leave the key out if nothing is meant")
+        found: list[Scalar] = []
         for item in self.items:
             if not isinstance(item, Scalar):
                 raise item.error(f"{what}: one word or text is expected")
             item.text(what)
-        return list(self.items)
+            found.append(item)
+        return found
 
     def plain(self) -> object:
         """A list."""
@@ -170,6 +173,10 @@ class Entries(Node):
                 raise key.error(f"unknown key '{key.raw}' in {what}{near_miss(key.raw, allowed)}")
         return self
 
+    @overload
+    def choice(self, key: str, allowed: tuple[_Word, ...], default: _Word) -> _Word: ...
+    @overload
+    def choice(self, key: str, allowed: tuple[_Word, ...]) -> _Word | Literal[""]: ...
     def choice(self, key: str, allowed: tuple[str, ...], default: str = "") -> str:
         """The word under `key`, one of `allowed`; `default` when it is not given."""
         node = self.get(key)
@@ -180,7 +187,7 @@ class Entries(Node):
             raise node.error(f'{key}: "{word}" is not one of {one_of(allowed)}')
         return word
 
-    def plain(self) -> object:
+    def plain(self) -> dict[str, object]:
         """A dict."""
         return {key.raw: value.plain() for key, value in self.pairs}
 
@@ -235,6 +242,7 @@ def parse_document(text: str, file: str) -> Node:
     documents = sum(isinstance(event, yaml.DocumentStartEvent) for event in events)
     if documents > 1:
         second = [event for event in events if isinstance(event, yaml.DocumentStartEvent)][1]
+        assert second.start_mark is not None
         raise SchemaError("one document per file", file, second.start_mark.line + 1)
     tree = _compose(events, file)
     if tree is None or (isinstance(tree, Scalar) and tree.is_null):
@@ -246,7 +254,7 @@ def _compose(events: list, file: str) -> Node | None:
     """One pass with an explicit stack; a mapping's children alternate between keys and values."""
     import yaml
 
-    stack: list[tuple[object, list[Node]]] = [(None, [])]
+    stack: list[tuple[yaml.CollectionStartEvent | None, list[Node]]] = [(None, [])]
     for event in events:
         line = event.start_mark.line + 1
         if isinstance(event, yaml.NodeEvent):
@@ -263,6 +271,7 @@ def _compose(events: list, file: str) -> Node | None:
             stack.append((event, []))
         elif isinstance(event, yaml.CollectionEndEvent):
             opener, children = stack.pop()
+            assert opener is not None and opener.start_mark is not None
             line = opener.start_mark.line + 1
             if isinstance(opener, yaml.MappingStartEvent):
                 stack[-1][1].append(_mapping(children, file, line, bool(opener.flow_style)))
@@ -282,8 +291,8 @@ def _refuse_references(event, file: str, line: int) -> None:
 
 def _mapping(children: list[Node], file: str, line: int, flow: bool) -> Entries:
     first: dict[str, int] = {}
-    pairs = tuple(zip(children[::2], children[1::2]))
-    for key, _ in pairs:
+    pairs: list[tuple[Scalar, Node]] = []
+    for key, value in zip(children[::2], children[1::2]):
         if not isinstance(key, Scalar):
             raise key.error("a key is one word or text")
         if key.raw == "<<" and not key.quoted:
@@ -291,4 +300,5 @@ def _mapping(children: list[Node], file: str, line: int, flow: bool) -> Entries:
         if key.raw in first:
             raise key.error(f"'{key.raw}' is given twice (first on line {first[key.raw]})")
         first[key.raw] = key.line
-    return Entries(file, line, pairs, flow)
+        pairs.append((key, value))
+    return Entries(file, line, tuple(pairs), flow)

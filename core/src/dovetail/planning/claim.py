@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -38,7 +38,7 @@ class Claim:
     because: str = ""
     source: str = ""
     keep: frozenset[str] = frozenset()
-    set: Mapping[str, object] = field(default_factory=dict)
+    set: Mapping[str, Any] = field(default_factory=dict)
     rules: Mapping[str, PortRule] = field(default_factory=dict)
     settled: frozenset[str] = frozenset()
     pinned: bool = False

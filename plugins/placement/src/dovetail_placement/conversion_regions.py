@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import name_of, producer_of
 from dovetail.planning.identity import decided_key, keep_key
 from dovetail.planning.placement import PART, get_placement, origin_of, set_origin, set_placement
 from dovetail_transforms.regions.regions import Region, reads_of, regions_from
@@ -79,9 +80,9 @@ def copy_conversions(
         for reader, index in list(value.uses()):
             # What is not in the flat graph is a copy that was made here.
             holder = flat.outermost(reader) if reader.graph is not model.graph else reader
-            copy = copies.get(homes.of[holder])
-            if copy is not None and homes.reads_there(holder, node, homes.of[holder]):
-                reader.replace_input_with(index, copy.outputs[0])
+            own = copies.get(homes.of[holder])
+            if own is not None and homes.reads_there(holder, node, homes.of[holder]):
+                reader.replace_input_with(index, own.outputs[0])
     ctx.count("conversions copied", sum(map(len, homes.shared.values())))
     model.touch()
     return True
@@ -91,15 +92,15 @@ def _copied(node: ir.Node, names: FreshNames) -> ir.Node:
     """A copy of a conversion with names of its own; that of a node of the plan is a part of it."""
     copy = ir.Node(
         node.domain, node.op_type, node.inputs, list(node.attributes.values()), overload=node.overload,
-        version=node.version, num_outputs=1, name=names.fresh(node.name),
+        version=node.version, num_outputs=1, name=names.fresh(node.name or ""),
     )  # fmt: skip
     before, after = node.outputs[0], copy.outputs[0]
-    after.name, after.type, after.shape = names.fresh(before.name), before.type, before.shape
+    after.name, after.type, after.shape = names.fresh(name_of(before)), before.type, before.shape
     set_placement(copy, get_placement(node))
     set_origin(copy, origin_of(node))
     keep_key(copy, node)
     if decided_key(node):
-        copy.metadata_props[PART] = node.name
+        copy.metadata_props[PART] = node.name or ""
     return copy
 
 
@@ -164,7 +165,7 @@ class _Homes:
         for node in graph if wanted else ():
             for value in reads[node]:
                 if value in wanted:
-                    self._readers[value.producer()][node] = None
+                    self._readers[producer_of(value)][node] = None
         for node in conversions:
             if self._belongs_to_readers(node):
                 self.floating.add(node)

@@ -59,7 +59,7 @@ class ConversionSteps:
 
         table = self._ctx.registry.conversion
         who = f"{table.title(step.kind)} at '{value.name}'"
-        about = about or value.name
+        about = about or value.name or ""
         op = Replacement(ir.Node("", "Identity", [], name=about), self._names, self._model.opset)
         with calling(who):
             result = table[step.kind]().build(op, value, step)

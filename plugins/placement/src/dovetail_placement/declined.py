@@ -26,13 +26,15 @@ def remark_declined(declined: Sequence[tuple[Pin, str]], ctx: Context) -> None:
     """
     groups: dict[tuple[str, str], list[Pin]] = {}
     for pin, why in declined:
-        then = f"; {pin.origin.if_declined}" if pin.origin.if_declined else ""
+        origin = pin.origin
+        assert origin is not None, "what a user asked for is not declined"
+        then = f"; {origin.if_declined}" if origin.if_declined else ""
         ctx.remark(
-            "analysis", pin.node, _RULE, f"{pin.origin.asked} asks for {pin.backend}, which declines it: {why}{then}"
+            "analysis", pin.node, _RULE, f"{origin.asked} asks for {pin.backend}, which declines it: {why}{then}"
         )
-        groups.setdefault((pin.backend, pin.origin.if_declined), []).append(pin)
+        groups.setdefault((pin.backend, origin.if_declined), []).append(pin)
     for (backend, then), pins in groups.items():
-        named = ", ".join(f"'{pin.node.name}' ({pin.origin.asked})" for pin in pins[:_NAMED])
+        named = ", ".join(f"'{pin.node.name}' ({pin.origin.asked})" for pin in pins[:_NAMED] if pin.origin is not None)
         more = f" and {len(pins) - _NAMED} others" if len(pins) > _NAMED else ""
         why = f"{backend} declines {pluralize(len(pins), 'node')} that the file asks for: {named}{more}"
         ctx.remark(

@@ -151,7 +151,10 @@ def _apply(model: Model, edit: Edit, node: ir.Node, who: str, editor: Editor, ct
     names = ", ".join(f"'{new.name}'" for new in added) or "no node"
     here = Remark("passed", node.name or edit.at, ctx.current_pass, "edit", f"{edit.kind} added {names} {edit.side} it")
     why = f"{edit.kind} added it {edit.side} '{node.name}'"
-    return [here, *(Remark("passed", new.name, ctx.current_pass, "edit", why, (node.name,)) for new in added)]
+    return [
+        here,
+        *(Remark("passed", new.name or "", ctx.current_pass, "edit", why, (node.name or "",)) for new in added),
+    ]
 
 
 def _verify(model: Model, makers: Iterable[str]) -> None:

@@ -71,6 +71,7 @@ def number_regions(model: Model, ctx: Context) -> None:
         for node in region.nodes:
             for part in (node, *flat.body_nodes(node)):
                 before = get_placement(part)
+                assert before is not None
                 after = moved.get(id(before)) or moved.setdefault(id(before), before.in_region(region.index))
                 set_placement(part, after)
     ctx.count("regions", len(regions))

@@ -82,7 +82,7 @@ def _with_followers(nodes: list[ir.Node], open_: set[int], backend: Backend, rem
             if remark.suggest:
                 found.add(id(node))
         elif remark.because:
-            causes[node.name] = list(remark.because)
+            causes[remark.node] = list(remark.because)
     waiting: dict[str, list[str]] = {}
     missing = {}
     for name, because in causes.items():
@@ -93,7 +93,7 @@ def _with_followers(nodes: list[ir.Node], open_: set[int], backend: Backend, rem
     settled = [node.name for node in nodes if id(node) in found]
     seen = set(settled)
     while settled:
-        for name in waiting.get(settled.pop(), ()):
+        for name in waiting.get(settled.pop() or "", ()):
             missing[name] -= 1
             if not missing[name] and name not in seen:
                 seen.add(name)

@@ -51,7 +51,7 @@ class Pin:
 
     node: ir.Node
     backend: str
-    ports: Mapping[str, Format]
+    ports: Mapping[str, Format | None]
     text: str
     origin: PinOrigin | None = None
 
@@ -239,7 +239,7 @@ def _same_operator(entry: PlannedNode, node: ir.Node) -> bool:
     return not entry.op_type or entry.operator == operator_name(node.domain, node.op_type)
 
 
-def _planned_formats(node: ir.Node, entry: PlannedNode, where: str) -> dict[str, Format]:
+def _planned_formats(node: ir.Node, entry: PlannedNode, where: str) -> dict[str, Format | None]:
     """Return the formats that an entry requires, by port; empty if none of them can be chosen.
 
     Raises:
@@ -304,7 +304,8 @@ def pinned_claim(claim: Claim, pin: Pin) -> Claim:
     because = f"as {pin.text} says"
     if not pin.ports:
         return replace(claim, because=because, pinned=True)
-    ports, fitted = {}, False
+    chosen: dict[str, tuple[Format, ...]] = {}
+    fitted = False
     everywhere = pin.ports.get("")
     for port, formats in claim.ports.items():
         wanted = pin.ports.get(port, everywhere)
@@ -312,14 +313,14 @@ def pinned_claim(claim: Claim, pin: Pin) -> Claim:
         fitted |= fits
         if port in pin.ports and not fits:
             raise _cannot(pin, claim, wanted, formats)
-        ports[port] = (wanted,) if fits else formats
+        chosen[port] = (wanted,) if wanted is not None and fits else formats
     if claim.ports and not fitted and everywhere is not None and _is_choice(everywhere):
         raise _cannot(pin, claim, everywhere, [format_ for formats in claim.ports.values() for format_ in formats])
     settled = frozenset(claim.ports if everywhere is not None else pin.ports)
-    return replace(claim, ports=ports, role="pinned", because=because, keep=frozenset(), settled=settled, pinned=True)
+    return replace(claim, ports=chosen, role="pinned", because=because, keep=frozenset(), settled=settled, pinned=True)
 
 
-def _cannot(pin: Pin, claim: Claim, wanted: Format, offered: Iterable[Format]) -> DovetailError:
+def _cannot(pin: Pin, claim: Claim, wanted: Format | None, offered: Iterable[Format]) -> DovetailError:
     texts = sorted({str(format_) for format_ in offered})
     return DovetailError(
         f"{pin.text}: {pin.backend} cannot compute '{claim.node.name}' in {wanted}{did_you_mean(str(wanted), texts)}",

@@ -31,9 +31,12 @@ def refuse_regions(model: Model, ctx: Context) -> None:
     flat = ctx.analysis(FlatGraph, model)
     for region in regions_of(model, ctx):
         reasons = _judged(region, asked[region.backend], flat) if region.backend in asked else ()
-        if reasons and (only := _only_here(region, ctx, model)) is None:
+        if not reasons:
+            continue
+        only = _only_here(region, ctx, model)
+        if only is None:
             _refuse(region, reasons, ctx)
-        elif reasons:
+        else:
             why = f"it stays on {region.backend}, which alone runs it: {'; '.join(reason.text for reason in reasons)}"
             ctx.remark("analysis", only, "region", why, source=reasons[0].source)
 

@@ -70,9 +70,13 @@ class _Splitter:
     def _end_of_run(self, start: int) -> int:
         """Where the longest run from `start` on ends that has no more of anything than it may; one node at least."""
         end = start + 1
-        size, inputs, constants, made = 0, set(), set(), set()
+        size = 0
+        inputs: set[ir.Value] = set()
+        constants: set[ir.Value] = set()
+        made: set[ir.Value] = set()
         # Outputs so far, and how many of them each later node uses up as their last reader.
-        outputs, used_up = 0, Counter()
+        outputs = 0
+        used_up: Counter[int] = Counter()
         for at in range(start, len(self._nodes)):
             size += self._sizes[at]
             constants.update(value for value in self._used[at] if value.is_initializer())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.planning.placement import kind_of
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.passes.context import Analysis
     from dovetail.planning.claim import Claim
     from dovetail.planning.verdict import Verdict
     from dovetail.plugin.backend import Backend, Judge
@@ -38,7 +39,7 @@ class View:
     ):
         self.model = model
         self.backend = backend
-        self.remark = ctx.remark
+        self.remark: Callable[..., None] = ctx.remark
         self._ctx = ctx
         self._flat = ctx.analysis(FlatGraph, model)
         self._judge = judge
@@ -81,16 +82,16 @@ class View:
 
     def analysis(self, kind: type[T]) -> T:
         """Return the analysis `kind` of this revision of the model."""
-        return self._ctx.analysis(kind, self.model)
+        return self._ctx.analysis(cast("type[Analysis[T]]", kind), self.model)
 
     def producers(self, node: ir.Node) -> Iterator[Neighbour]:
         """Yield the nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""
         signature = self._signatures(node)
         for index, value in enumerate(node.inputs):
-            producer = value.producer() if value is not None else None
-            if producer is not None:
-                port = output_name(value.index(), self._signatures(producer))
-                yield Neighbour(input_name(index, signature), producer, port)
+            if value is None or (producer := value.producer()) is None or (at := value.index()) is None:
+                continue
+            port = output_name(at, self._signatures(producer))
+            yield Neighbour(input_name(index, signature), producer, port)
 
     def readers(self, node: ir.Node) -> Iterator[Neighbour]:
         """Yield the nodes that read the outputs of `node`, once per use."""

@@ -71,18 +71,21 @@ def _dependencies(single: Sequence[ir.Node], formed: Groups, reads: Reads) -> tu
     users: list[list[int]] = [[] for _ in range(len(single) + len(formed))]
     waiting = [0] * len(users)
     for i, node in enumerate(single):
-        for producer in {value.producer() for value in reads[node]} - {None}:
+        for producer in {made_by for value in reads[node] if (made_by := value.producer()) is not None}:
             users[position[producer]].append(i)
             waiting[i] += 1
     for i, group in enumerate(formed, len(single)):
-        producers = {value.producer() for node in group for value in reads[node]} - {None}
+        values = (value for node in group for value in reads[node])
+        producers = {made_by for value in values if (made_by := value.producer()) is not None}
         for before in {position[producer] for producer in producers} - {i}:
             users[before].append(i)
             waiting[i] += 1
     return users, waiting
 
 
-def _waves(names: list[str], labels: list[str | int], users: list[list[int]], waiting: list[int]) -> list[list[int]]:
+def _waves(
+    names: list[str | int], labels: list[str | int], users: list[list[int]], waiting: list[int]
+) -> list[list[int]]:
     """Units in waves, beginning with the first backend of `names` and going round; formed groups run between waves."""
     waiting = list(waiting)
     ready: dict[str | int, list[int]] = {name: [] for name in names}
@@ -92,7 +95,8 @@ def _waves(names: list[str], labels: list[str | int], users: list[list[int]], wa
             ready.get(labels[i], formed).append(i)  # ascending, so a heap already
     waves, turn = [], 0
     while formed or any(ready.values()):
-        queue, wave = formed if formed else ready[names[turn % len(names)]], []
+        queue = formed if formed else ready[names[turn % len(names)]]
+        wave: list[int] = []
         turn += queue is not formed
         while queue and (queue is not formed or not wave):
             i = heapq.heappop(queue)

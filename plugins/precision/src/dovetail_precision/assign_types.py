@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.formats import FLOAT32, Format, float_format, format_of
+from dovetail.ir.required import name_of
 from dovetail.passes import Pass
 from dovetail.planning.join import Join as PlannedJoin
 from dovetail.planning.join import conversion_kind
-from dovetail.planning.placement import HOST, Placement, from_source, get_placement, set_placement
+from dovetail.planning.placement import HOST, Placement, from_source, placement_of, set_placement
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import claim_on
 from dovetail_placement.region_guards import refuse_regions
@@ -69,8 +70,8 @@ class AssignTypes(Pass):
 
 
 def _refuse(node: ir.Node, why: str, ctx: Context) -> None:
-    backend = get_placement(node).backend
-    if backend == HOST or claim_on(node).role == "pinned":
+    backend, claim = placement_of(node).backend, claim_on(node)
+    if backend == HOST or claim is not None and claim.role == "pinned":
         raise DovetailError(f"node '{node.name}' ({node.op_type}){from_source(node)} cannot be typed: {why}")
     ctx.refuse(node, backend, why, rule="no-type")
 
@@ -79,9 +80,10 @@ def _join(conversion: Conversion) -> PlannedJoin:
     shape, size = conversion.value.shape, None
     if shape is not None and shape.is_static():
         size = math.prod(shape.numpy()) * conversion.wanted.dtype.bitwidth // 8
-    at = conversion.uses[0][0].name if conversion.uses else conversion.value.name
+    name = name_of(conversion.value)
+    at = conversion.uses[0][0].name or "" if conversion.uses else name
     held, wanted = conversion.held, conversion.wanted
-    return PlannedJoin(conversion.value.name, held, wanted, conversion_kind(held, wanted), at, size)
+    return PlannedJoin(name, held, wanted, conversion_kind(held, wanted), at, size)
 
 
 def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
@@ -104,7 +106,7 @@ def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
         if not variables or holds_bodies(node):
             chosen = _ports_without_variable(node) | chosen
         ports = {name: format_ for name, format_ in chosen.items() if format_ is not precision}
-        set_placement(node, _placement(get_placement(node).backend, precision, ports, plain))
+        set_placement(node, _placement(placement_of(node).backend, precision, ports, plain))
         counts[precision] += 1
     for precision, number in counts.items():
         if precision is not None:

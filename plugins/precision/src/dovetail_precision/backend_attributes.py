@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dovetail.planning.placement import get_placement
+from dovetail.planning.placement import placement_of
 from dovetail_placement.place import claim_on
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
         claim = claim_on(node)
         if claim is None or not claim.set:
             continue
-        placement = get_placement(node)
+        placement = placement_of(node)
         if placement.precision is None or placement.precision.element != low.get(placement.backend):
             continue
         for name, value in claim.set.items():

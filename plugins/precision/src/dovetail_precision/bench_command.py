@@ -13,8 +13,8 @@ from dovetail_onnx.files.writing import write_text
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
-    from dovetail.plugin import Engine
     from dovetail.plugin.backend import Backend
+    from dovetail_runtime.guard import GuardedEngine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _engine(backend: Backend, ctx: Context) -> Engine:
+def _engine(backend: Backend, ctx: Context) -> GuardedEngine:
     """The first engine of the backend that can run here."""
     from dovetail_runtime.engines import engines_of
 
-    refusals = []
+    refusals: list[str] = []
     for engine in engines_of([backend], ctx.registry)[backend.name]:
         ok, why = engine.available()
         if ok:

@@ -16,7 +16,9 @@ class Cast:
         """Return `value` in the type of the target."""
         import onnx_ir as ir
 
+        assert step.target is not None
         dtype = step.target.dtype
         result = op.make("Cast", (value,), to=dtype.value)
+        assert isinstance(result, ir.Value)
         result.type, result.shape = ir.TensorType(dtype), value.shape
         return result

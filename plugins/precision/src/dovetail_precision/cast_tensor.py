@@ -23,7 +23,7 @@ class CastTensor(ir.LazyTensor):
     """
 
     def __init__(self, source: ir.TensorProtocol, dtype: ir.DataType, name: str, sentinel_share: float = 1.0):
-        super().__init__(self._whole, dtype, ir.Shape(source.shape), name=name)
+        super().__init__(self._whole, dtype, ir.Shape(source.shape.numpy()), name=name)
         self.source = source
         self.sentinel_share = sentinel_share
         self.losses: Losses | None = None

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir.formats import Format, float_format
-from dovetail.planning.placement import HOST, get_placement
+from dovetail.ir.required import input_of
+from dovetail.planning.placement import HOST, get_placement, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 from dovetail_precision.recurrent_io import find_recurrent_io
@@ -50,7 +51,7 @@ class Conversion:
         readers = [node for node, _ in self.uses]
         if producer is None:
             return readers
-        return [producer, *readers] if get_placement(producer).backend != HOST else [*readers, producer]
+        return [producer, *readers] if placement_of(producer).backend != HOST else [*readers, producer]
 
 
 class PlannedTypes:
@@ -80,19 +81,22 @@ class PlannedTypes:
         producer = value.producer()
         if producer is None and present is not None and id(value) in self._taken:
             holder, port = self._taken[id(value)]
-            return self._format(get_placement(holder).port_format(port))
+            return self._format(placement_of(holder).port_format(port))
         placement = get_placement(producer) if producer is not None else None
-        if present is None or placement is None:
+        if present is None or producer is None or placement is None:
             return present
         if not placement.ports:
             return self._format(placement.precision)
-        return self._format(placement.port_format(output_name(value.index(), self._signatures(producer))))
+        index = value.index()
+        assert index is not None
+        return self._format(placement.port_format(output_name(index, self._signatures(producer))))
 
     def wanted(self, node: ir.Node, index: int) -> Format | None:
         """Return the format in which `node` reads its input `index`; None if that is no float tensor."""
         if float_format(node.inputs[index]) is None:
             return None
         placement = get_placement(node)
+        assert placement is not None
         if not placement.ports:
             return self._format(placement.precision)
         return self._format(placement.port_format(input_name(index, self._signatures(node))))
@@ -103,7 +107,7 @@ class PlannedTypes:
         if present is None or (id(graph), index) not in self._given:
             return present
         holder, port = self._given[id(graph), index]
-        return self._format(get_placement(holder).port_format(port))
+        return self._format(placement_of(holder).port_format(port))
 
     def _format(self, planned: Format | None) -> Format | None:
         if self._expressed and planned is not None and planned.quantised:
@@ -122,7 +126,7 @@ def before_widening(conversion: Conversion, types: PlannedTypes) -> ir.Value | N
     cast = conversion.value.producer()
     if conversion.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
         return None
-    source = cast.inputs[0]
+    source = input_of(cast, 0)
     if types.held(source) is conversion.wanted and conversion.wanted.fits_in(conversion.held):
         return source
     return None
@@ -158,6 +162,7 @@ def find_conversions(
                 continue
             held, form = types.held(value), forms.read(node, index)
             if wanted != held and not forms.converted_by_source(node, index) or forms.requantised(value, form):
+                assert held is not None, "only floats are read as floats"
                 conversion(value, held, wanted, form).uses.append((node, index))
     for graph in flat.graphs:
         free = graph is main and not keep_io_types
@@ -165,7 +170,7 @@ def find_conversions(
         for index, value in enumerate(graph.outputs):
             held = types.held(value)
             wanted = states.get(id(value), held) if free else types.body_gives(graph, index)
-            if held is not None and held != wanted:
+            if held is not None and wanted is not None and held != wanted:
                 conversion(value, held, wanted).outputs.append((graph, index))
     return list(found.values())
 

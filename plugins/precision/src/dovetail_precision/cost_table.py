@@ -89,11 +89,11 @@ def load_cost_table(source: Source) -> CostTable:
     from dovetail_schemas.yaml_source import load_tree
 
     tree = load_tree(source).only("cost table", _KEYS)
-    found = {key: _positive(tree.require(key), key) for key in ("start", "casts")}
-    found |= {key: _rates(tree.require(key), key) for key in ("bytes", "operations")}
+    start, casts = (_positive(tree.require(key), key) for key in ("start", "casts"))
+    moved, operations = (_rates(tree.require(key), key) for key in ("bytes", "operations"))
     operators = tree.get("operators")
     rates = {key.raw: _rates(value, key.raw) for key, value in operators.entries("operators")} if operators else {}
-    return CostTable(**found, operators=rates)
+    return CostTable(start, moved, operations, casts, rates)
 
 
 def _rates(node: Node, what: str) -> Rates:

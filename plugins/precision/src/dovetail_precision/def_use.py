@@ -68,7 +68,8 @@ class DefUseChain:
         """The format it is computed in. Valid once the producer, or the readers of a value that follows, are typed."""
         if self.producer is not None:
             return self.producer.held_at(self.produced_at)
-        return self.follows if self.wanted == {self.follows} else self.present
+        follows = self.follows
+        return follows if follows is not None and self.wanted == {follows} else self.present
 
     @property
     def wanted(self) -> set[Format | SharedFormat]:

@@ -11,6 +11,8 @@ import base64
 import binascii
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import constant_of
+
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
@@ -48,7 +50,7 @@ def _decoded(text: str, value: ir.Value) -> np.ndarray | None:
         array = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
     except (binascii.Error, ValueError):
         return None
-    stored = value.const_value.numpy().reshape(-1)
+    stored = constant_of(value).numpy().reshape(-1)
     if array.size != stored.size or not np.array_equal(array.astype(stored.dtype), stored):
         return None
     return array

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from dovetail.ir.editing import insert_after_value
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.formats import Format, float_format
+from dovetail.ir.required import input_of
 from dovetail.passes import Pass
 from dovetail.planning.conversion import Step
-from dovetail.planning.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, placement_of
 from dovetail_placement.conversion_placement import ConversionPlacement
 from dovetail_placement.conversion_steps import ConversionSteps
 from dovetail_placement.form_regions import number_regions
@@ -98,7 +99,7 @@ class _Borders:
         """The value in the high precision, as it crosses borders."""
         producer = value.producer()
         if producer is not None and producer.op_type == "Cast" and float_format(producer.inputs[0]) is high:
-            return producer.inputs[0]
+            return input_of(producer, 0)
         return self._cast(value, held, high, home)
 
     def _cast(self, value: ir.Value, held: Format, wanted: Format, region: tuple) -> ir.Value:
@@ -139,7 +140,7 @@ class _Borders:
         """Backend and number of the region of a node; those of its control-flow node, if it is in a body."""
         if node is None:
             return (HOST, None)
-        placement = get_placement(self._flat.outermost(node) if node.graph is not self._model.graph else node)
+        placement = placement_of(self._flat.outermost(node) if node.graph is not self._model.graph else node)
         return (placement.backend, placement.region)
 
     @staticmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.planning.placement import get_placement
+from dovetail.planning.placement import placement_of
 
 from dovetail_precision.held import Held, Use
 
@@ -108,8 +108,8 @@ class Grouping:
         uses = held.value.uses()
         if len(uses) != 1 or held.value.is_graph_output() or held.adopted is not None or held.producer is None:
             return
-        (reader, _), producer = uses[0], held.producer.node
-        same = get_placement(reader).backend == get_placement(producer).backend and reader.graph is producer.graph
+        (reader, _), producer = next(iter(uses)), held.producer.node
+        same = placement_of(reader).backend == placement_of(producer).backend and reader.graph is producer.graph
         result = results.get((id(reader), held.format))
         reads = any(use.node is reader for use in held.uses)
         if same and reads and result is not None and reader.op_type in rule.fuses and self._join(result, held):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.ir.required import name_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.formats import Format
@@ -23,7 +25,7 @@ class Use(NamedTuple):
     """
 
     node: ir.Node
-    index: int
+    index: int  # type: ignore[assignment]  # it hides the method of tuples
     port: str
     is_output: bool
 
@@ -63,7 +65,7 @@ class Held:
         """The name of its sharing group: the first value in it, and what tells groups of this value apart."""
         first = self.group[0]
         detail = first.uses[0].node.name if first.rule.factors else str(first.rule.observer)
-        return f"{first.value.name}@{detail}" if detail and first.adopted is None else first.value.name
+        return f"{first.value.name}@{detail}" if detail and first.adopted is None else name_of(first.value)
 
     @property
     def producer(self) -> Use | None:

@@ -12,10 +12,11 @@ from dovetail.ir.editing import insert_after_value
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.formats import float_format, format_of
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import graph_of, input_of
 from dovetail.ir.types import dtype_name
 from dovetail.passes import Pass
 from dovetail.planning.conversion import Step
-from dovetail.planning.placement import get_placement
+from dovetail.planning.placement import get_placement, placement_of
 from dovetail_placement.conversion_placement import ConversionPlacement
 from dovetail_placement.conversion_steps import ConversionSteps
 
@@ -82,7 +83,9 @@ def _refuse_quantised(flat: FlatGraph) -> None:
     """
     for node in flat.nodes:
         placement = get_placement(node)
-        formats = () if placement is None else (placement.precision, *placement.ports.values())
+        if placement is None:
+            continue
+        formats = (placement.precision, *placement.ports.values())
         found = next((format_ for format_ in formats if format_ is not None and format_.quantised), None)
         if found is not None:
             raise DovetailError(
@@ -116,10 +119,12 @@ def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None
     dtype = readers[0].outputs[0].dtype
     if output is not None and output.dtype != dtype:
         return  # the recurrent output already has its planned type
-    if any(get_placement(node).backend in high for node in readers):
+    if any(placement_of(node).backend in high for node in readers):
         return  # its region takes the high precision
-    narrower = dtype is not None and value.dtype is not None and dtype.bitwidth < value.dtype.bitwidth
-    if narrower and float_format(value) is not None and format_of(dtype).is_float:
+    if dtype is None or value.dtype is None or dtype.bitwidth >= value.dtype.bitwidth:
+        return
+    lower = format_of(dtype)
+    if float_format(value) is not None and lower is not None and lower.is_float:
         ctx.remark("passed", readers[0], "input-type", f"input '{value.name}' is expected in {dtype_name(dtype)}")
         value.dtype = dtype
 
@@ -129,18 +134,18 @@ def _drop_idle_casts(model: Model, ctx: Context) -> None:
     for node in model.nodes():
         if node.op_type != "Cast" or node.domain not in ("", "ai.onnx"):
             continue
-        value, result = node.inputs[0], node.outputs[0]
+        value, result = input_of(node, 0), node.outputs[0]
         if not result.uses() and not result.is_graph_output():
             ctx.remark(
                 "passed", node, "bypassed", f"its readers read '{value.name}' as it is; nothing reads the Cast any more"
             )
-            node.graph.remove(node, safe=True)
+            graph_of(node).remove(node, safe=True)
             ctx.count("bypassed casts removed")
             continue
         known = value.dtype is not None and value.dtype.value == node.attributes.get_int("to", 0)
         if known and not result.is_graph_output():
             result.replace_all_uses_with(value)
-            node.graph.remove(node, safe=True)
+            graph_of(node).remove(node, safe=True)
             ctx.count("idle casts removed")
 
 
@@ -224,7 +229,7 @@ class _Joiner:
 
     def _backend_for(self, cast: ir.Node, conversion: Conversion, graph: ir.Graph) -> str:
         """Return the backend of a conversion; in a body that of the control-flow node, as one engine runs both."""
-        ends = dict.fromkeys(get_placement(node).backend for node in conversion.ends)
+        ends = dict.fromkeys(placement_of(node).backend for node in conversion.ends)
         if graph is not self._main:
             return next(iter(ends))
         return self._places.choose(cast, conversion.held, conversion.wanted, ends)
@@ -233,6 +238,7 @@ class _Joiner:
         """Return `source` from the graph under the public name of the output."""
         name = value.name
         graph.outputs[index] = source
-        if not value.is_graph_output() and value.producer() is not None and value.producer().graph is graph:
+        producer = value.producer()
+        if not value.is_graph_output() and producer is not None and producer.graph is graph:
             value.name = self._names.fresh(f"{name}_{self.types.held(value)}")
             source.name = name

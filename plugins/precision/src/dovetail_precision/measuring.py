@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of, shape_of
 
 if TYPE_CHECKING:
     import numpy as np
     from dovetail.plugin import Engine, Session
+    from dovetail_runtime.guard import GuardedEngine, GuardedSession
+
+    AnyEngine: TypeAlias = Engine | GuardedEngine
 
 
 _ELEMENTS = 1 << 22  # 16 MiB of float32, more than a core's caches hold
@@ -22,11 +26,11 @@ _HEAD = '<ir_version: 10, opset_import: ["": 22]> g '
 _TEXT = {"float64": "double", "float32": "float", "float16": "float16", "bfloat16": "bfloat16"}
 _SECONDS = 0.3  # spent on each figure at least
 
-Costs = dict[str, object]
+Costs = dict[str, Any]
 
 
 def measure_costs(
-    engine: Engine, low: str, high: str = "float32", progress: Callable[[str, int, int], None] | None = None
+    engine: AnyEngine, low: str, high: str = "float32", progress: Callable[[str, int, int], None] | None = None
 ) -> Costs:
     """A cost table of `engine` on this machine, as plain data.
 
@@ -65,7 +69,7 @@ def measure_costs(
     return table
 
 
-def _steps(engine: Engine, low: str, high: str) -> Iterator[tuple]:
+def _steps(engine: AnyEngine, low: str, high: str) -> Iterator[tuple]:
     """Where each figure goes, for which type, how it is timed, and how it follows from the nanoseconds."""
     rows, columns = _ELEMENTS // 1024, 1024
     for kind in dict.fromkeys((high, low)):
@@ -95,12 +99,13 @@ def _steps(engine: Engine, low: str, high: str) -> Iterator[tuple]:
     yield ("start",), "", _timing(engine, text, high), lambda ns: _rounded(ns / _CHAIN)
 
 
-def _timing(engine: Engine, text: str, kind: str) -> Callable[[], float]:
+def _timing(engine: AnyEngine, text: str, kind: str) -> Callable[[], float]:
     def fastest() -> float:
         """The nanoseconds of the fastest run."""
         session, feeds = _session(engine, text, kind)
         session.run(feeds)
-        found, started = [], time.perf_counter()
+        found: list[int] = []
+        started = time.perf_counter()
         while len(found) < 5 or time.perf_counter() - started < _SECONDS:
             start = time.perf_counter_ns()
             session.run(feeds)
@@ -110,7 +115,7 @@ def _timing(engine: Engine, text: str, kind: str) -> Callable[[], float]:
     return fastest
 
 
-def _session(engine: Engine, text: str, kind: str) -> tuple[Session, Mapping[str, np.ndarray]]:
+def _session(engine: AnyEngine, text: str, kind: str) -> tuple[Session | GuardedSession, Mapping[str, np.ndarray]]:
     import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
@@ -122,7 +127,7 @@ def _session(engine: Engine, text: str, kind: str) -> tuple[Session, Mapping[str
         node.name = f"n{number}"
     generator = np.random.default_rng(0)
     feeds = {
-        value.name: generator.uniform(0.5, 1, value.shape.numpy()).astype(from_name(kind).numpy())
+        name_of(value): generator.uniform(0.5, 1, shape_of(value).numpy()).astype(from_name(kind).numpy())
         for value in model.graph.inputs
     }
     return engine.load(RegionModel(model), {}), feeds

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import input_of
+
 from dovetail_precision.conditioning.data_movement import is_standard
 
 if TYPE_CHECKING:
@@ -41,15 +43,15 @@ def find_normalised(nodes: Sequence[ir.Node], is_constant: Callable[[ir.Value], 
     return found
 
 
-def _is_deviation(divisor: ir.Value, value: ir.Value, is_constant: Callable[[ir.Value], bool]) -> bool:
+def _is_deviation(divisor: ir.Value | None, value: ir.Value | None, is_constant: Callable[[ir.Value], bool]) -> bool:
     """Whether `divisor` is a root of a mean of the squares of `value`, or one over it."""
     rooted, current = False, divisor
     for _ in range(_LONGEST):
-        node = current.producer()
+        node = current.producer() if current is not None else None
         if node is None or not is_standard(node):
             return False
         if node.op_type in _MEANS:
-            return rooted and _is_square(node.inputs[0].producer(), value)
+            return rooted and _is_square(input_of(node, 0).producer(), value)
         rooted = rooted or node.op_type in _ROOTS
         varying = [read for read in node.inputs if read is not None and not is_constant(read)]
         if node.op_type not in _BETWEEN or len(varying) != 1:
@@ -58,7 +60,7 @@ def _is_deviation(divisor: ir.Value, value: ir.Value, is_constant: Callable[[ir.
     return False
 
 
-def _is_square(node: ir.Node | None, value: ir.Value) -> bool:
+def _is_square(node: ir.Node | None, value: ir.Value | None) -> bool:
     if node is None or not is_standard(node):
         return False
     if node.op_type == "Pow":

@@ -58,7 +58,7 @@ def find_overrides(model: Model, ctx: Context) -> Mapping[int, Override]:
             for selected in select(model, selector):
                 enter(selected, Override(side, f"--{side} {selector}"))
     for node in model.graph if ctx.asked else ():
-        side, text = ctx.asked.get(node.name, ("", ""))
+        side, text = ctx.asked.get(node.name or "", ("", ""))
         if side in _SIDES:
             enter(node, Override(side, text))
     return found
@@ -82,6 +82,7 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[For
     wanted = variable.low if override.side == "low" else variable.present
     if variable.policy == "pinned":
         if wanted in schema and len(variable.choices) == 1 and wanted not in variable.choices.floats:
+            assert claim is not None
             pin = claim.because.removeprefix("as ").removesuffix(" says")
             raise _contradiction(variable.node, override.text, pin)
         return ""

@@ -45,11 +45,12 @@ def port_groups(
         for index, present in enumerate(kinds):
             if present is None:
                 continue
-            port = sig and (sig.input(index) if is_input else sig.output(index))
+            port = (sig.input(index) if is_input else sig.output(index)) if sig is not None else None
             name = input_name(index, sig) if is_input else output_name(index, sig)
             # A heterogeneous or unknown port is a group by itself.
-            shared = port is not None and port.homogeneous
-            key = one_type.get(port.parameter, port.parameter) if shared else f"{'in' if is_input else 'out'}{index}"
+            key = f"{'in' if is_input else 'out'}{index}"
+            if port is not None and port.homogeneous:
+                key = one_type.get(port.parameter, port.parameter)
             allowed, ins, outs = found.setdefault(key, ([], [], []))
             allowed.append((present, _allowed(present, port)))
             (ins if is_input else outs).append((index, name))

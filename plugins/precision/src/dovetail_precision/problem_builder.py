@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format, float_format
 from dovetail.passes.backends import asking
-from dovetail.planning.placement import HOST, get_placement
+from dovetail.planning.placement import HOST, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
@@ -98,12 +98,11 @@ class _Builder:
         several = Counter((id(held.value), held.format) for held in found)
         groups: dict[int, dict[tuple[str, Format], SharedFormat]] = {}
         for held in found:
+            shared: Format | SharedFormat = held.format
             if several[id(held.value), held.format] > 1:
                 shared = SharedFormat(held.format)
                 for use in held.uses:
                     groups.setdefault(id(use.node), {})[use.port, held.format] = shared
-            else:
-                shared = held.format
             if held.adopted is not None:
                 self._values.of(held.value).adopted |= {shared}
         for variable in self._problem.variables if groups else ():
@@ -118,7 +117,7 @@ class _Builder:
             return backend.takes_angles(node.domain, node.op_type)
 
     def _backend_of(self, node: ir.Node) -> Backend:
-        return self._backends[get_placement(node).backend]
+        return self._backends[placement_of(node).backend]
 
     def _add(self, node: ir.Node) -> None:
         if holds_bodies(node):
@@ -172,6 +171,7 @@ class _Builder:
         """Add one variable for the ports of `node` and of its bodies that must have one type."""
         claim, backend = claim_on(node), self._backend_of(node)
         sig, present = self._signatures(node), float_format(equality.values(node)[0])
+        assert present is not None, "equalities are between floats"
         given = [graph.outputs[index] for graph, index in equality.body_outputs]
         # A weight that a body returns unchanged has no reader for which a version could be stored.
         free = present is FLOAT32 and backend.name != HOST and not any(value.is_initializer() for value in given)

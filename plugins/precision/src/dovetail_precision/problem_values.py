@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.formats import float_format
+from dovetail.ir.formats import Format, float_format
 
 from dovetail_precision.recurrent_io import find_recurrent_io
 from dovetail_precision.variable import Value
@@ -33,12 +33,14 @@ class ProblemValues:
         """Whether `value` is a weight that can be stored in any type."""
         return id(value) in self._constants
 
-    def of(self, value: ir.Value) -> Value:
+    def of(self, value: ir.Value | None) -> Value:
         """Return what stands for `value` in the problem."""
         key = id(value)
         known = self._known.get(key)
         if known is None:
-            known = Value(value.name, float_format(value), key in self._constants, source=value)
+            assert value is not None
+            present = cast(Format, float_format(value))
+            known = Value(value.name or "", present, key in self._constants, source=value)
             self._known[key] = known
         return known
 
@@ -59,7 +61,7 @@ class ProblemValues:
         if not self._keeps_io_types:
             self._free_inputs()
 
-    def _kept(self, typed: set[int]) -> list[ir.Value]:
+    def _kept(self, typed: set[int]) -> list[ir.Value | None]:
         kept = [value for node in self._flat.nodes if id(node) not in typed for value in node.inputs]
         main = self._flat.graphs[0]
         for graph in self._flat.graphs:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
 from dovetail.ir.types import float_name
 
 if TYPE_CHECKING:
@@ -32,14 +33,15 @@ def find_recurrent_io(graph: ir.Graph) -> list[tuple[ir.Value, ir.Value]]:
         if output.name:
             by_rest.setdefault(_split_name(output.name, _AFTER)[1], []).append(output)
             by_name.setdefault(output.name, []).append(output)
-    found, taken = [], {}
+    found: list[tuple[ir.Value, ir.Value]] = []
+    taken: dict[int, int] = {}
     for value in graph.inputs:
         name = value.name or ""
         candidates = [
             *by_rest.get(_split_name(name, _BEFORE)[1], ()),
             *by_name.get(_INITIAL_TO_FINAL.get(name, ""), ()),
         ]
-        partners = [other for other in candidates if _names_match(name, other.name) and _types_match(value, other)]
+        partners = [other for other in candidates if _names_match(name, name_of(other)) and _types_match(value, other)]
         if len(partners) == 1 and float_name(value) is not None and not value.is_initializer():
             found.append((value, partners[0]))
             taken[id(partners[0])] = taken.get(id(partners[0]), 0) + 1

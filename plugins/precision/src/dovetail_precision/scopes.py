@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import graph_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
@@ -27,7 +29,7 @@ class Scopes:
     def graph_of(self, value: ir.Value) -> ir.Graph:
         """Return the graph that defines `value`."""
         producer = value.producer()
-        return producer.graph if producer is not None else self._of_inputs[id(value)]
+        return graph_of(producer) if producer is not None else self._of_inputs[id(value)]
 
     def place_for(self, conversion: Conversion) -> ir.Graph:
         """Return the innermost graph that contains all readers, hoisted out of loops.
@@ -35,7 +37,7 @@ class Scopes:
         A conversion that only one branch of an If reads stays in that branch, so that it runs only when needed.
         """
         home = self.graph_of(conversion.value)
-        readers = [node.graph for node, _ in conversion.uses] + [graph for graph, _ in conversion.outputs]
+        readers = [graph_of(node) for node, _ in conversion.uses] + [graph for graph, _ in conversion.outputs]
         chains = [self._chain(graph, home) for graph in readers]
         common = chains[0]
         for chain in chains[1:]:
@@ -50,5 +52,5 @@ class Scopes:
         """Return the graphs from `home` inwards to `graph`."""
         chain = [graph]
         while chain[-1] is not home:
-            chain.append(self._holders[id(chain[-1])].graph)
+            chain.append(graph_of(self._holders[id(chain[-1])]))
         return chain[::-1]

@@ -39,7 +39,8 @@ def held_values(flat: FlatGraph, opsets: Opsets) -> list[Held]:
     """The quantised forms of all values of a typed model, in graph order, with their sharing groups."""
 
     def chosen(node: ir.Node, port: str) -> tuple[Format, ...]:
-        format_ = get_placement(node).port_format(port)
+        placement = get_placement(node)
+        format_ = placement.port_format(port) if placement is not None else None
         return (format_,) if format_ is not None and format_.quantised else ()
 
     nodes = [node for node in flat.nodes if _has_quantised_port(node)]
@@ -57,7 +58,8 @@ def possible_holdings(flat: FlatGraph, opsets: Opsets) -> list[Held]:
         return []
 
     def claimed(node: ir.Node, port: str) -> Iterable[Format]:
-        return [format_ for format_ in claim_on(node).ports.get(port, ()) if format_ in contested]
+        claim = claim_on(node)
+        return [format_ for format_ in claim.ports.get(port, ()) if format_ in contested] if claim is not None else ()
 
     nodes = [node for node in flat.nodes if (claim := claim_on(node)) is not None and claim.ports]
     return _found(nodes, Signatures(opsets), claimed)
@@ -120,9 +122,9 @@ def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) 
     grouping = Grouping(found.values())
     grouping.tie_all(tied)
     for held in found.values():
-        rule = computed.get((id(held.value), held.format))
-        if rule is not None and rule.fuses:
-            grouping.fuse(held, rule, results)
+        made_by = computed.get((id(held.value), held.format))
+        if made_by is not None and made_by.fuses:
+            grouping.fuse(held, made_by, results)
     return grouping.merged()
 
 

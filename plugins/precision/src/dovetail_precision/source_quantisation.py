@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
+from dovetail.ir.required import dtype_of, input_of
 from dovetail.ir.types import dtype_name
 from dovetail.planning.holdings import Parameters
 
@@ -46,12 +47,12 @@ class QdqNode:
     @property
     def integers(self) -> ir.Value:
         """The value in integers."""
-        return self.node.inputs[0] if self.node.op_type == "DequantizeLinear" else self.node.outputs[0]
+        return input_of(self.node, 0) if self.node.op_type == "DequantizeLinear" else self.node.outputs[0]
 
     @property
     def floats(self) -> ir.Value:
         """The value in floats."""
-        return self.node.outputs[0] if self.node.op_type == "DequantizeLinear" else self.node.inputs[0]
+        return self.node.outputs[0] if self.node.op_type == "DequantizeLinear" else input_of(self.node, 0)
 
     def fits(self, format_: Format) -> bool:
         """Whether its integers are numbers in that format; a single scale fits formats with several, too."""
@@ -121,14 +122,16 @@ def weight_of(value: ir.Value) -> ir.TensorProtocol | None:
     if value.is_initializer():
         return None if value.is_graph_input() else value.const_value
     qdq = dequantising(value)
-    stored = qdq.integers if qdq is not None else None
-    if stored is None or stored.const_value is None or not stored.is_initializer() or stored.is_graph_input():
+    if qdq is None:
         return None
-    integers, kind = stored.const_value, value.dtype.numpy()
+    stored = qdq.integers
+    if stored.const_value is None or not stored.is_initializer() or stored.is_graph_input():
+        return None
+    integers, dtype = stored.const_value, dtype_of(value)
     return ir.LazyTensor(
-        lambda: ir.Tensor(_dequantised(integers.numpy(), qdq).astype(kind)),
-        value.dtype,
-        integers.shape,
+        lambda: ir.Tensor(_dequantised(integers.numpy(), qdq).astype(dtype.numpy())),
+        dtype,
+        ir.Shape(integers.shape.numpy()),
         name=value.name,
     )
 

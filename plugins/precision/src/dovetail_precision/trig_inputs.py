@@ -30,7 +30,11 @@ def find_trig_inputs(
         return set()
     from_positions: set[int] = set()
     for node in nodes:
-        floats = [value for value in node.inputs if float_name(value) is not None and not is_constant(value)]
+        floats = [
+            value
+            for value in node.inputs
+            if value is not None and float_name(value) is not None and not is_constant(value)
+        ]
         if _starts(node) or floats and all(id(value.producer()) in from_positions for value in floats):
             from_positions.add(id(node))
     found: set[int] = set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import input_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.flat_graph import FlatGraph
@@ -35,7 +37,7 @@ def _trip_count(holder: ir.Node) -> int:
     if holder.op_type == "Scan":
         scanned = holder.attributes.get_int("num_scan_inputs", 0)
         axes = holder.attributes.get("scan_input_axes")
-        shape = holder.inputs[-scanned].shape if scanned else None
+        shape = input_of(holder, -scanned).shape if scanned else None
         extent = shape[axes.as_ints()[0] if axes is not None else 0] if shape else _UNKNOWN
         return max(1, extent) if isinstance(extent, int) else _UNKNOWN
     return _UNKNOWN if holder.op_type == "SequenceMap" else 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from dovetail.ir.required import input_of
 from dovetail.ir.types import FLOATS, dtype_name
 
 from dovetail_precision.constant_range import misfit
@@ -45,7 +46,7 @@ def holds_type(node: ir.Node, low: Format) -> bool:
     if node.op_type not in _ATTRIBUTES or node.domain not in ("", "ai.onnx"):
         return False
     if node.op_type == "Cast":
-        kind = node.inputs[0].dtype
+        kind = input_of(node, 0).dtype
         return kind is not None and (kind.is_integer() or kind.name == "BOOL")
     filled = node.attributes.get("value")
     if "seed" in node.attributes or not low.is_float:
@@ -56,13 +57,13 @@ def holds_type(node: ir.Node, low: Format) -> bool:
 def select_of(node: ir.Node) -> Literal["", "pick", "fill", "move"]:
     """Return how `node` takes part in selects of constants; empty if it does not."""
     operator = node.op_type
+    if node.domain not in ("", "ai.onnx"):
+        return ""
     if operator == "Where":
-        found = "pick"
-    elif operator in _DATA_MOVEMENT:
-        found = "move"
-    else:
-        found = "fill" if operator in _FILLS else ""
-    return found if node.domain in ("", "ai.onnx") else ""
+        return "pick"
+    if operator in _DATA_MOVEMENT:
+        return "move"
+    return "fill" if operator in _FILLS else ""
 
 
 def rewrite_type_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
@@ -95,7 +96,7 @@ def _carried(node: ir.Node, name: str) -> ir.DataType | None:
         return attribute.as_tensor().dtype if attribute is not None else ir.DataType.FLOAT
     if attribute is not None:
         return ir.DataType(attribute.as_int())
-    return node.inputs[0].dtype if node.inputs else ir.DataType.FLOAT
+    return input_of(node, 0).dtype if node.inputs else ir.DataType.FLOAT
 
 
 def _attribute(node: ir.Node, name: str, dtype: ir.DataType) -> ir.Attr:

@@ -82,7 +82,7 @@ class Variable:
     normalises: bool = False
     high_border: bool = False
     groups: Mapping[tuple[str, Format], SharedFormat] | None = None
-    chosen: Choice | None = None
+    chosen: Choice = None  # type: ignore[assignment]  # a solver sets it
     because: tuple[Any, ...] = ()
     why: str = ""
 
@@ -91,9 +91,9 @@ class Variable:
         return other is not None and other.backend != self.backend and (self.high_border or other.high_border)
 
     @property
-    def format(self) -> Format | None:
+    def format(self) -> Format:
         """The chosen format of its nominal output; None before a choice is made."""
-        return self.chosen and self.chosen.nominal
+        return self.chosen and self.chosen.nominal  # type: ignore[return-value]  # as `chosen`
 
     def held_at(self, port: str, choice: Choice | None = None) -> Format | SharedFormat:
         """Return what the value at a port is held as: the format, with its sharing group if it may have several.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import Format, float_format, format_of
+from dovetail.ir.formats import Format, float_format
 from dovetail.ir.fresh_names import FreshNames
-from dovetail.planning.placement import get_placement
+from dovetail.ir.required import constant_of, name_of
+from dovetail.planning.placement import placement_of
 
 from dovetail_precision.cast_tensor import CastTensor
 from dovetail_precision.exact_constants import keep_exact
@@ -46,7 +47,8 @@ def convert_weights(model: Model, flat: FlatGraph, types: PlannedTypes, ctx: Con
 def _convert(
     model: Model, graph: ir.Graph, value: ir.Value, types: PlannedTypes, accumulates: set[str], ctx: Context
 ) -> bool:
-    present = format_of(value.dtype or value.const_value.dtype)
+    present, weight = float_format(value), constant_of(value)
+    assert present is not None
     readers: dict[Format, list[tuple[ir.Node, int]]] = {}
     for node, index in value.uses():
         readers.setdefault(types.wanted(node, index) or present, []).append((node, index))
@@ -55,7 +57,7 @@ def _convert(
         return False
     ctx.count("weights converted", len(wanted))
     if len(readers) == 1 and not value.is_graph_output():
-        tensor = CastTensor(value.const_value, wanted[0].dtype, value.name, _sentinel_share(readers[wanted[0]]))
+        tensor = CastTensor(weight, wanted[0].dtype, name_of(value), _sentinel_share(readers[wanted[0]]))
         value.const_value, value.dtype = tensor, tensor.dtype
         _keep_digits(value, readers[wanted[0]], accumulates, ctx)
         return True
@@ -65,7 +67,7 @@ def _convert(
         _keep_digits(version, readers[kind], accumulates, ctx)
         for node, index in readers[kind]:
             node.replace_input_with(index, version)
-    users = {kind: nodes[0][0].name for kind, nodes in readers.items()}
+    users = {kind: nodes[0][0].name or "" for kind, nodes in readers.items()}
     ctx.remark(
         "passed",
         readers[wanted[0]][0][0],
@@ -84,10 +86,15 @@ def _keep_digits(value: ir.Value, readers: list[tuple[ir.Node, int]], accumulate
     """
     import numpy as np
 
-    tensor: CastTensor = value.const_value
-    if tensor.source.dtype.name != "FLOAT" or not 0 < tensor.size <= _VECTOR or sum(e > 1 for e in tensor.shape) > 1:
+    tensor = value.const_value
+    assert isinstance(tensor, CastTensor)
+    if (
+        tensor.source.dtype.name != "FLOAT"
+        or not 0 < tensor.size <= _VECTOR
+        or sum(e > 1 for e in tensor.shape.numpy()) > 1
+    ):
         return
-    if not all(get_placement(node).backend in accumulates for node, _ in readers):
+    if not all(placement_of(node).backend in accumulates for node, _ in readers):
         return
     elements = tensor.source.numpy()
     if not np.array_equal(tensor.numpy().astype(np.float32), elements):
@@ -107,7 +114,7 @@ def _sentinel_share(readers: list[tuple[ir.Node, int]]) -> float:
 def _version(graph: ir.Graph, value: ir.Value, name: str, kind: Format, sentinel_share: float) -> ir.Value:
     import onnx_ir as ir
 
-    tensor = CastTensor(value.const_value, kind.dtype, name, sentinel_share)
+    tensor = CastTensor(constant_of(value), kind.dtype, name, sentinel_share)
     version = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
     graph.register_initializer(version)
     return version

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.editing import replace_uses_except
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import name_of
 from dovetail.ir.types import dtype_name
 from dovetail.passes import Pass
 
@@ -91,7 +92,11 @@ class _Widening:
     def widen(self, names: FreshNames) -> None:
         """Give every value its wide type, and put conversions at the inputs and outputs of the model."""
         entering = [value for value in self._main.inputs if self._is_narrow(value.dtype)]
-        leaving = {value: value.type for value in self._main.outputs if self._is_narrow(value.dtype)}
+        leaving = {
+            value: kind
+            for value in self._main.outputs
+            if (kind := value.type) is not None and self._is_narrow(value.dtype)
+        }
         for graph in self._graphs:
             for node in graph:
                 self._widen_attributes(node)
@@ -161,7 +166,7 @@ def _entered(graph: ir.Graph, value: ir.Value, names: FreshNames) -> ir.Value:
 
 def _leave(graph: ir.Graph, value: ir.Value, type_: ir.TypeProtocol, names: FreshNames) -> None:
     """Let an output keep its name and type; what computes it gets another name."""
-    name = value.name
+    name = name_of(value)
     value.name = names.fresh(f"{name}_wide")
     cast = _cast(value, type_, name, names)
     cast.outputs[0].name = name

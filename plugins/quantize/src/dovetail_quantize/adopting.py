@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from dovetail.ir.required import dtype_of
 from dovetail.planning.holdings import Parameters
 from dovetail_precision.source_quantisation import QdqNode, dequantising, quantising
 
@@ -13,11 +14,12 @@ from dovetail_quantize.integers import parameters_of_range
 from dovetail_quantize.slices import number_of_scales
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.formats import Format
     from dovetail_precision.held import Held
 
 
-def repeated(parameters: Parameters, format_: Format, shape: Sequence[int]) -> Parameters:
+def repeated(parameters: Parameters, format_: Format, shape: ir.Shape | None) -> Parameters:
     """One scale of the source model as the several equal ones of a format; others stay as they are."""
     if format_.axis is None or len(parameters.scale) != 1:
         return parameters
@@ -25,7 +27,7 @@ def repeated(parameters: Parameters, format_: Format, shape: Sequence[int]) -> P
     return Parameters(parameters.scale * number, parameters.zero_point * number)
 
 
-def is_adopted(qdq: QdqNode | None, format_: Format, parameters: Parameters, shape: Sequence[int]) -> bool:
+def is_adopted(qdq: QdqNode | None, format_: Format, parameters: Parameters, shape: ir.Shape | None) -> bool:
     """Whether a conversion of the source model gives the integers of a holding.
 
     Scales that are products may differ in the last digits, as they were multiplied in another order.
@@ -54,7 +56,7 @@ def range_of_source(leaders: Iterable[Held]) -> Parameters | None:
 
 
 def _bounds(qdq: QdqNode) -> tuple[float, float]:
-    bits = qdq.integers.dtype.bitwidth
+    bits = dtype_of(qdq.integers).bitwidth
     smallest = 0 if qdq.element.startswith("u") else -(1 << (bits - 1))
     (scale,), (zero,) = qdq.parameters
     return (smallest - zero) * scale, (smallest + (1 << bits) - 1 - zero) * scale

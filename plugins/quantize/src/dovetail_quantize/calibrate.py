@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.required import name_of
 from dovetail.passes import Pass
 from dovetail.planning.holdings import Holding, Parameters
-from dovetail.planning.placement import get_placement
+from dovetail.planning.placement import placement_of
 from dovetail.text import pluralize
 from dovetail_precision.held import Held
 from dovetail_precision.sharing_groups import held_values
@@ -64,7 +65,7 @@ class Calibrate(Pass):
         for node in dict.fromkeys(use.node for one in held for use in one.uses):
             if node.graph is not model.graph:
                 why = "numbers in bodies of control flow are not calibrated"
-                ctx.refuse(node, get_placement(node).backend, why, rule="calibration")
+                ctx.refuse(node, placement_of(node).backend, why, rule="calibration")
         if ctx.refusals.fresh:
             return False
         calibration = _Calibration(model, ctx)
@@ -116,7 +117,7 @@ class _Calibration:
                 product, qdq = product_of_scales(one.format, factors), dequantising(one.value)
                 if not self._fits(product, one, node):
                     continue
-                if is_adopted(qdq, one.format, product, one.value.shape):
+                if qdq is not None and is_adopted(qdq, one.format, product, one.value.shape):
                     self._set([one], repeated(qdq.parameters, one.format, one.value.shape), "source model")
                 else:
                     self._set([one], product, f"{one.rule.scale} of {node.name}")
@@ -129,7 +130,7 @@ class _Calibration:
         why = (
             f"the scale of '{held.value.name}' is {held.rule.scale}, which has {len(product.scale)} numbers for {room}"
         )
-        self._ctx.refuse(node, get_placement(node).backend, why, rule="calibration")
+        self._ctx.refuse(node, placement_of(node).backend, why, rule="calibration")
         return False
 
     def holding(self, held: Held) -> Holding:
@@ -139,7 +140,7 @@ class _Calibration:
             source = f"computed together with {held.fused.name}"
         readers = tuple(f"{use.node.name}:{use.port}" for use in held.uses if not use.is_output)
         made = "" if held.producer is None else f"{held.producer.node.name}:{held.producer.port}"
-        return Holding(held.value.name, held.format, held.name, source, parameters, readers, made)
+        return Holding(name_of(held.value), held.format, held.name, source, parameters, readers, made)
 
     def _set(self, group: Iterable[Held], parameters: Parameters, source: str) -> None:
         for one in group:
@@ -192,7 +193,7 @@ class _Calibration:
         if self._ctx.request.data is None:
             first = groups[0][0]
             user = first.uses[0]
-            backend = get_placement(user.node).backend
+            backend = placement_of(user.node).backend
             unknown = f"{pluralize(len(groups), 'range')} {'is' if len(groups) == 1 else 'are'} not known"
             raise DovetailError(
                 f"{backend} computes '{user.node.name}' in {first.format}, and nothing says in which range "
@@ -206,7 +207,7 @@ class _Calibration:
             self._observe(unseen, known)
         seen = known.amount
         for group, choice in zip(groups, choices, strict=True):
-            self._set(group, known.get(group, choice), f"{choice} of {pluralize(seen.batches, 'batch')}")
+            self._set(group, known.found(group, choice), f"{choice} of {pluralize(seen.batches, 'batch')}")
         if seen.samples < _FEW:
             what = f"the scales of {pluralize(len(groups), 'value')} come from {pluralize(seen.samples, 'sample')}"
             why = f"{what}; larger numbers saturate, and a hundred samples are usual"
@@ -225,7 +226,7 @@ class _Calibration:
                     if (weight := weight_of(value)) is not None:
                         shown.update(weight.numpy())
                     else:
-                        wanted.setdefault(value.name, []).append(shown)
+                        wanted.setdefault(name_of(value), []).append(shown)
         seen = observe(self._model, wanted, self._ctx)
         if not seen.batches:
             raise DovetailError(

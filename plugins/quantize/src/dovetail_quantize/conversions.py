@@ -21,6 +21,7 @@ class Quantize:
 
     def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:
         """Return the integers that hold `value`, a float of the type that the target format expresses."""
+        assert step.target is not None and step.parameters is not None
         scale, zero = _parameters(op, step.target, step.parameters, value)
         result = op.QuantizeLinear(value, scale, zero, axis=step.target.axis, block_size=step.target.group)
         return _typed(result, step.target.dtype, value)
@@ -31,6 +32,7 @@ class Dequantize:
 
     def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:
         """Return the floats that the integers `value` hold, in the type that the source format expresses."""
+        assert step.source is not None and step.parameters is not None
         scale, zero = _parameters(op, step.source, step.parameters, value)
         result = op.DequantizeLinear(value, scale, zero, axis=step.source.axis, block_size=step.source.group)
         return _typed(result, Format.of(step.source.expressed).dtype, value)

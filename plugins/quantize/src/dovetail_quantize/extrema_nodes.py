@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import name_of
 
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
@@ -52,9 +53,10 @@ class ExtremaNodes:
 
         That is so for floats that are not float32, for groups, and for values that may be empty.
         """
-        if value.dtype != ir.DataType.FLOAT or format_.group is not None or not self._has_numbers(value):
+        shape = value.shape
+        if value.dtype != ir.DataType.FLOAT or format_.group is not None or not self._has_numbers(shape):
             return None
-        rank = len(value.shape)
+        rank = len(shape)
         if format_.axis is not None and not (rank > 1 and -rank <= format_.axis < rank):
             return None
         kept = None if format_.axis is None else format_.axis % rank
@@ -66,23 +68,22 @@ class ExtremaNodes:
         ]
         for result in found:
             result.type = ir.TensorType(ir.DataType.FLOAT)
-            result.shape = ir.Shape([] if kept is None or result is found[2] else [value.shape[kept]])
+            result.shape = ir.Shape([] if kept is None or result is found[2] else [shape[kept]])
             self._graph.outputs.append(result)
-        return ExtremaNames(*(result.name for result in found))
+        return ExtremaNames(*map(name_of, found))
 
-    def _has_numbers(self, value: ir.Value) -> bool:
-        """Whether a value has a number in any batch: its open extents count samples, and every batch has one."""
-        if value.shape is None or not len(value.shape):
+    def _has_numbers(self, shape: ir.Shape | None) -> TypeGuard[ir.Shape]:
+        """Whether such a value has a number in any batch: its open extents count samples, and every batch has one."""
+        if shape is None or not len(shape):
             return False
         counts = {getattr(one.shape[0], "value", None) for one in self._graph.inputs if one.shape} - {None}
         return all(
-            extent > 0 if isinstance(extent, int) else getattr(extent, "value", None) in counts
-            for extent in value.shape
+            extent > 0 if isinstance(extent, int) else getattr(extent, "value", None) in counts for extent in shape
         )
 
     def _constant_zero(self) -> ir.Value:
         if self._zero is None:
-            self._zero = self._constant(np.float32(0))
+            self._zero = self._constant(np.zeros((), np.float32))
         return self._zero
 
     def _reduced(self, operator: str, value: ir.Value, axes: list[int]) -> ir.Value:
@@ -98,7 +99,7 @@ class ExtremaNodes:
         return node.outputs[0]
 
     def _constant(self, array: np.ndarray) -> ir.Value:
-        tensor = ir.tensor(array, name=self._names.fresh(f"{_STEM}_constant"))
+        tensor = ir.Tensor(array, name=self._names.fresh(f"{_STEM}_constant"))
         value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
         self._graph.register_initializer(value)
         return value

@@ -107,7 +107,7 @@ class Histogram:
         return np.arange(1 - side, side), self._counts[:, 1:], np.ldexp(1.0, self._exponents) / side
 
     def _count_all(self) -> None:
-        kept, self._few = self._few, None
+        kept, self._few = self._few or [], None
         number = kept[0].shape[0]
         side = _WHOLE if number == 1 else _OF_MANY
         self._counts = np.zeros((number, 2 * side), np.int64)
@@ -118,7 +118,7 @@ class Histogram:
     def _count(self, rows: np.ndarray) -> None:
         low, high = self._extrema.range()
         exponents = np.maximum(np.frexp(np.maximum(-low, high))[1], _LOWEST)
-        for row in np.flatnonzero(exponents > self._exponents):
+        for row in np.flatnonzero(exponents > self._exponents).tolist():
             self._widen(row, exponents[row])
         number, bins = self._counts.shape
         side = bins // 2

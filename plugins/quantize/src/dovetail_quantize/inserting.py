@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 from dovetail.ir.editing import insert_after_value
-from dovetail.ir.formats import Format, format_of
+from dovetail.ir.formats import Format
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import constant_of, dtype_of, name_of
 from dovetail.ir.types import dtype_name
 from dovetail.planning.conversion import Step
-from dovetail.planning.placement import HOST, get_placement, set_placement
+from dovetail.planning.placement import HOST, placement_of, set_placement
 from dovetail_placement.conversion_placement import ConversionPlacement
 from dovetail_placement.conversion_steps import ConversionSteps
 from dovetail_precision.source_quantisation import QdqNode, dequantising, quantising, weight_of
 
 from dovetail_quantize.adopting import is_adopted
+from dovetail_quantize.integers import parameters_of
 from dovetail_quantize.quantised_tensor import QuantisedTensor
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.holdings import Holding
     from dovetail_precision.held import Held
+    from onnx_ir._core import Usage
 
 
 _ACCUMULATOR = "int32"
@@ -62,12 +65,13 @@ class Inserter:
             _Conversions(self, value, forms).insert()
             return
         for held, holding in forms:
-            if not is_adopted(dequantising(value), held.format, holding.parameters, value.shape):
+            if not is_adopted(dequantising(value), held.format, parameters_of(holding), value.shape):
                 self._store(held, holding, weight)
-        if not value.uses() and value.producer() is not None:
-            self.model.graph.remove(value.producer(), safe=True)
+        producer = value.producer()
+        if not value.uses() and producer is not None:
+            self.model.graph.remove(producer, safe=True)
 
-    def uses(self, value: ir.Value) -> list[ir.Usage]:
+    def uses(self, value: ir.Value) -> list[Usage]:
         """The uses of a value in graph order, so that names do not depend on what earlier passes did to the graph."""
         return sorted(value.uses(), key=lambda use: (self._order.get(id(use.node), len(self._order)), use.idx))
 
@@ -90,24 +94,26 @@ class Inserter:
                 type that the format expresses.
             floats_cross: Whether the floats of this conversion may cross the border of a region, and not its integers.
         """
-        held, wanted = _stored(step.source), _stored(step.target)
-        crossing = held if step.source.quantised != floats_cross else wanted
+        before, after = step.source, step.target
+        assert before is not None and after is not None
+        held, wanted = _stored(before), _stored(after)
+        crossing = held if before.quantised != floats_cross else wanted
         result, nodes, constants = self._steps.make(
             source,
-            step._replace(source=_expressing(step.source, floats), target=_expressing(step.target, floats)),
+            step._replace(source=_expressing(before, floats), target=_expressing(after, floats)),
             lambda node: self._places.choose(node, held, wanted, (backend,), crossing),
             name,
         )
-        planned = Format.of((step.source if step.source.quantised else step.target).expressed)
+        planned = Format.of((before if before.quantised else after).expressed)
         for node in nodes:
-            set_placement(node, replace(get_placement(node), precision=planned))
+            set_placement(node, replace(placement_of(node), precision=planned))
         for constant in constants:
             self._share(constant, name)
         return result, nodes
 
     def _share(self, constant: ir.Value, name: str) -> None:
         """Let the conversions of one value read the same constants: kernels that are compared are then equal."""
-        array = constant.const_value.numpy()
+        array = constant_of(constant).numpy()
         key = (name, constant.dtype, array.shape, array.tobytes())
         known = self._constants.setdefault(key, constant)
         if known is constant:
@@ -119,19 +125,19 @@ class Inserter:
         """Store a weight in integers, with one DequantizeLinear per backend that reads it."""
         graph, value = self.model.graph, held.value
         name = self.names.fresh(f"{value.name}_{held.format.element}")
-        tensor = QuantisedTensor(weight, held.format, holding.parameters, name)
+        tensor = QuantisedTensor(weight, held.format, parameters_of(holding), name)
         stored = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=value.shape, const_value=tensor)
         graph.register_initializer(stored)
         step = Step("dequantize", held.format, Format.of(held.format.expressed), holding.parameters)
         made: dict[str, ir.Value] = {}
         for use in held.uses:
-            backend = get_placement(use.node).backend
+            backend = placement_of(use.node).backend
             if backend not in made:
-                made[backend], nodes = self.step(stored, step, value.name, backend, value.dtype)
+                made[backend], nodes = self.step(stored, step, name_of(value), backend, dtype_of(value))
                 graph.insert_before(graph[0], nodes)
             use.node.replace_input_with(use.index, made[backend])
         if value.is_initializer() and not value.uses() and not value.is_graph_output():
-            del graph.initializers[value.name]
+            del graph.initializers[name_of(value)]
 
 
 class _Conversions:
@@ -144,7 +150,7 @@ class _Conversions:
         if self._made is not None and self._made[0].format.element == _ACCUMULATOR:
             self._made = None  # the float that the operator computes is what the accumulator stands for
         producer = value.producer()
-        self._home = get_placement(producer).backend if producer is not None else HOST
+        self._home = placement_of(producer).backend if producer is not None else HOST
         self._integers: dict[int, ir.Value] = {}
         self._floats: dict[tuple[int, str], ir.Value] = {}
         self._adopted = self._adopt()
@@ -158,11 +164,11 @@ class _Conversions:
                 continue
             form = wanted.get((id(node), index))
             if form is not None and form[0].format.element != _ACCUMULATOR:
-                node.replace_input_with(index, self._read(form, get_placement(node).backend))
+                node.replace_input_with(index, self._read(form, placement_of(node).backend))
             elif self._made is not None:
-                node.replace_input_with(index, self._read(self._made, self._crossing(get_placement(node).backend)))
+                node.replace_input_with(index, self._read(self._made, self._crossing(placement_of(node).backend)))
         if self._made is not None and value.is_graph_output():
-            self._become_output(self._read(self._made, self._crossing(HOST)))
+            self._become_output(self._read(self._made, self._crossing(HOST)), self._made[0].format)
 
     def _adopt(self) -> ir.Node | None:
         """Take the source model's own conversions of the value; return its QuantizeLinear that makes the integers."""
@@ -179,7 +185,7 @@ class _Conversions:
         return node
 
     def _is_adopted(self, qdq: QdqNode | None, form: tuple[Held, Holding]) -> bool:
-        return is_adopted(qdq, form[0].format, form[1].parameters, self._value.shape)
+        return is_adopted(qdq, form[0].format, parameters_of(form[1]), self._value.shape)
 
     def _crossing(self, reader: str) -> str:
         """The backend of the conversion to floats for a reader elsewhere."""
@@ -217,7 +223,8 @@ class _Conversions:
 
     def _after(self, source: ir.Value, step: Step, backend: str, floats_cross: bool) -> ir.Value:
         """Insert the nodes of a step right behind the value that they read."""
-        result, nodes = self._inserter.step(source, step, self._value.name, backend, self._value.dtype, floats_cross)
+        name, floats = name_of(self._value), dtype_of(self._value)
+        result, nodes = self._inserter.step(source, step, name, backend, floats, floats_cross)
         graph, before = self._inserter.model.graph, source
         for node in nodes:
             insert_after_value(graph, before, node)
@@ -229,18 +236,18 @@ class _Conversions:
         readers = [use.node for use in held.uses if not use.is_output]
         first = self._value.producer() or readers[0]
         kind = "requantised" if self._made is not None and form is not self._made else "quantised"
-        scale = holding.parameters.scale
+        scale = parameters_of(holding).scale
         numbers = f"scale {scale[0]:.6g}" if len(scale) == 1 else f"{len(scale)} scales"
         why = f"'{self._value.name}' is {kind} to {held.format}, {numbers} ({holding.source})"
         self._inserter.ctx.remark("passed", first, kind, why, because=tuple(dict.fromkeys(readers))[:8])
 
-    def _become_output(self, result: ir.Value) -> None:
+    def _become_output(self, result: ir.Value, made: Format) -> None:
         """Return `result` from the graph under the public name of the output."""
         graph, value = self._inserter.model.graph, self._value
         for index in self._inserter.outputs.get(value, ()):
             graph.outputs[index] = result
         name = value.name
-        value.name = self._inserter.names.fresh(f"{name}_{self._made[0].format.expressed}")
+        value.name = self._inserter.names.fresh(f"{name}_{made.expressed}")
         result.name = name
 
 
@@ -251,7 +258,7 @@ def _stored(format_: Format) -> Format:
 def _expressing(format_: Format, floats: ir.DataType) -> Format:
     """The format with another type of floats; these themselves if it is not quantised."""
     if not format_.quantised:
-        return format_of(floats)
+        return Format.of(dtype_name(floats))
     words = [format_.scheme, f"expressed={dtype_name(floats)}"]
     words += [
         f"{key}={number}" for key, number in (("axis", format_.axis), ("group", format_.group)) if number is not None

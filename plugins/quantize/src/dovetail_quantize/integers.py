@@ -8,7 +8,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 from dovetail.ir.formats import Format
-from dovetail.planning.holdings import Parameters
+from dovetail.planning.holdings import Holding, Parameters
+from numpy.typing import ArrayLike
 
 from dovetail_quantize.slices import scale_shape
 
@@ -28,7 +29,13 @@ def bounds(format_: Format) -> tuple[int, int]:
     return (-largest - 1 if format_.scheme == "asymmetric" else -largest), largest
 
 
-def parameters_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> Parameters:
+def parameters_of(holding: Holding) -> Parameters:
+    """Return the parameters of a holding that is calibrated."""
+    assert holding.parameters is not None, f"'{holding.value}' is not calibrated"
+    return holding.parameters
+
+
+def parameters_of_range(format_: Format, low: ArrayLike, high: ArrayLike) -> Parameters:
     """The parameters that cover real numbers from `low` to `high`, and zero.
 
     A range that is only zero gets the scale 1: any scale holds it exactly.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from dovetail.ir.required import name_of
 from dovetail.planning.observers import ObserverChoice
 
 from dovetail_quantize.named_observer import NamedObserver
@@ -41,6 +42,10 @@ class KnownParameters:
     def get(self, group: list[Held], choice: ObserverChoice) -> Parameters | None:
         """What an observer found of a group; None if it has not seen it."""
         return self._found.get(_key(group, choice))
+
+    def found(self, group: list[Held], choice: ObserverChoice) -> Parameters:
+        """What an observer found of a group that it has seen."""
+        return self._found[_key(group, choice)]
 
     def keep(self, group: list[Held], choice: ObserverChoice, parameters: Parameters) -> None:
         """Remember what an observer found."""
@@ -80,7 +85,8 @@ class ObserversTogether:
 
     def _extrema(self, low: Any, high: Any) -> None:
         for one in self._fed:
-            one.extrema(low, high)
+            if one.extrema is not None:
+                one.extrema(low, high)
 
 
 def known_parameters(ctx: Context) -> KnownParameters:
@@ -97,7 +103,7 @@ def compare_observers(ctx: Context, compared: Sequence[ObserverChoice]) -> None:
 
 def _key(group: list[Held], choice: ObserverChoice) -> _Key:
     leaders = group[0].leaders
-    made = tuple((one.value.name, _operator(one)) for one in leaders)
+    made = tuple((name_of(one.value), _operator(one)) for one in leaders)
     return made, str(leaders[0].format), choice
 
 

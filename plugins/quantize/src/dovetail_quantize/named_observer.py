@@ -88,6 +88,6 @@ class NamedObserver:
             where = f"{self.choice.source}: " if self.choice.options and self.choice.source else ""
             raise DovetailError(
                 f"{where}{self._who} {what} '{self._held.value.name}' in {self._held.format}: {text}",
-                f"look at the data, compute '{node}' in floats (--high {shlex.quote(node)}), or choose another "
+                f"look at the data, compute '{node}' in floats (--high {shlex.quote(str(node))}), or choose another "
                 "observer",
             ) from error

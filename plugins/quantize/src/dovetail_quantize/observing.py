@@ -32,15 +32,15 @@ _OPEN = 1 << 22  # bytes that a value of unknown size counts for
 
 
 class Watcher(Protocol):
-    """Who wants to see a value.
+    """Who wants to see a value."""
 
-    Attributes:
-        format: The format that parameters are wanted for.
-        extrema: Takes the smallest and the largest number of every slice of a batch; None: it needs all numbers.
-    """
+    @property
+    def format(self) -> Format:
+        """The format that parameters are wanted for."""
 
-    format: Format
-    extrema: Callable[[np.ndarray, np.ndarray], None] | None
+    @property
+    def extrema(self) -> Callable[[np.ndarray, np.ndarray], None] | None:
+        """Takes the smallest and the largest number of every slice of a batch; None: it needs all numbers."""
 
     def update(self, array: np.ndarray) -> None:
         """See the numbers of one batch."""
@@ -124,7 +124,9 @@ def _instrumented(work: Model, wanted: Mapping[str, Sequence[Watcher]]) -> tuple
     """Let a model return what is wanted; return its parts, and by name of an output who sees something there."""
     nodes, extrema = list(work.graph), ExtremaNodes(work)
     work.graph.outputs.clear()
-    parts, part, whole = [], [], 0
+    parts: list[list[ir.Node]] = []
+    part: list[ir.Node] = []
+    whole = 0
     shown: dict[str, list[_Shown]] = {}
     for node in nodes:
         if len(part) == _PART or whole >= _WHOLE:
@@ -134,13 +136,14 @@ def _instrumented(work: Model, wanted: Mapping[str, Sequence[Watcher]]) -> tuple
         part.append(node)
         for value in node.outputs:
             alone: dict[Format, ExtremaNames | None] = {}
-            for watcher in wanted.get(value.name, ()):
+            name = value.name or ""
+            for watcher in wanted.get(name, ()):
                 if watcher.extrema is not None and watcher.format not in alone:
                     alone[watcher.format] = extrema.add(value, watcher.format)
                 names = alone[watcher.format] if watcher.extrema is not None else None
-                at = value.name if names is None else names.finite
-                shown.setdefault(at, []).append(_Shown(watcher, value.name, names))
-            if value.name in shown:
+                at = name if names is None else names.finite
+                shown.setdefault(at, []).append(_Shown(watcher, name, names))
+            if name in shown:
                 work.graph.outputs.append(value)
                 whole += _size(value)
     if part:
@@ -162,7 +165,7 @@ def _seen(one: _Shown, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
 def _show(number: int, seen: list[tuple[_Shown, list[np.ndarray]]]) -> None:
     with _naming(number):
         for one, arrays in seen:
-            if one.extrema is None:
+            if one.extrema is None or one.watcher.extrema is None:
                 one.watcher.update(arrays[0])
             else:
                 low, high, finite = (array.reshape(-1) for array in arrays)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.required import name_of
 from dovetail.passes import Pass
 from dovetail_precision.held import Held
 from dovetail_precision.sharing_groups import held_values
@@ -44,7 +45,7 @@ class Quantise(Pass):
         inserter = Inserter(model, ctx)
         by_value: dict[int, list[tuple[Held, Holding]]] = {}
         for one in held:
-            holding = holdings[one.value.name, one.format, one.name]
+            holding = holdings[name_of(one.value), one.format, one.name]
             by_value.setdefault(id(one.value), []).append((one, holding))
         for forms in by_value.values():
             inserter.convert(forms)

@@ -21,7 +21,7 @@ class QuantisedTensor(ir.LazyTensor):
     """
 
     def __init__(self, source: ir.TensorProtocol, format_: Format, parameters: Parameters, name: str):
-        super().__init__(self._whole, format_.dtype, ir.Shape(source.shape), name=name)
+        super().__init__(self._whole, format_.dtype, ir.Shape(source.shape.numpy()), name=name)
         self.source = source
         self._format, self._parameters = format_, parameters
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
 from dovetail.planning.holdings import Parameters, parse_holdings
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Pa
     known = [one for one in parse_holdings(plan.values) if one.parameters is not None] if plan is not None else []
     by_group = {(one.value, one.format, one.group): one.parameters for one in known}
     held = list(held)
-    times = [Counter((one.value, one.format) for one in known), Counter((one.value.name, one.format) for one in held)]
+    forms = [(name_of(one.value), one.format) for one in held]
+    times = [Counter((one.value, one.format) for one in known), Counter(forms)]
     alone = {(one.value, one.format): one.parameters for one in known}
     found = {}
-    for one in held:
-        form = one.value.name, one.format
+    for one, form in zip(held, forms):
         parameters = by_group.get((*form, one.name))
         if parameters is None and all(number[form] == 1 for number in times):
             parameters = alone[form]

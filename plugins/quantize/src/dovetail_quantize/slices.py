@@ -10,10 +10,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import onnx_ir as ir
     from dovetail.ir.formats import Format
 
 
-def scale_shape(format_: Format, shape: Sequence[int]) -> tuple[int, ...]:
+def scale_shape(format_: Format, shape: ir.Shape | Sequence[int] | None) -> tuple[int, ...]:
     """The shape that ONNX gives the scales of a tensor of `shape`: `()`, one extent, or that of its groups.
 
     Raises:
@@ -21,20 +22,23 @@ def scale_shape(format_: Format, shape: Sequence[int]) -> tuple[int, ...]:
     """
     if format_.axis is None:
         return ()
+    if shape is None:
+        raise ValueError("its rank is not known, so how many scales it has is not known")
     if not -len(shape) <= format_.axis < len(shape):
         raise ValueError(f"a tensor with {len(shape)} axes has no axis {format_.axis}")
     axis = format_.axis % len(shape)
-    for extent in shape if format_.group is not None else (shape[axis],):
-        if not isinstance(extent, int):
-            raise ValueError("it has an open extent, so how many scales it has is not known")
+    wanted = shape if format_.group is not None else (shape[axis],)
+    extents = tuple(extent for extent in wanted if isinstance(extent, int))
+    if len(extents) < len(wanted):
+        raise ValueError("it has an open extent, so how many scales it has is not known")
     if format_.group is None:
-        return (shape[axis],)
-    if shape[axis] % format_.group:
-        raise ValueError(f"groups of {format_.group} do not divide the extent {shape[axis]} of axis {axis}")
-    return (*shape[:axis], shape[axis] // format_.group, *shape[axis + 1 :])
+        return extents
+    if extents[axis] % format_.group:
+        raise ValueError(f"groups of {format_.group} do not divide the extent {extents[axis]} of axis {axis}")
+    return (*extents[:axis], extents[axis] // format_.group, *extents[axis + 1 :])
 
 
-def number_of_scales(format_: Format, shape: Sequence[int]) -> int:
+def number_of_scales(format_: Format, shape: ir.Shape | Sequence[int] | None) -> int:
     """How many scales a tensor of `shape` has in a format.
 
     Raises:
@@ -55,7 +59,7 @@ def slices(array: np.ndarray, format_: Format) -> np.ndarray:
     axis = format_.axis % array.ndim
     if format_.group is not None:
         split = array.reshape(*shape[: axis + 1], format_.group, *shape[axis + 1 :])
-        array, axis = np.moveaxis(split, axis + 1, -1), None
+        array = np.moveaxis(split, axis + 1, -1)
     else:
         array = np.moveaxis(array, axis, 0)
     rows = math.prod(shape)

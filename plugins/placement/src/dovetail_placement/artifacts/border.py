@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.ir.formats import format_of
+from dovetail.ir.required import input_of
 from dovetail.planning.conversion import Step
 from dovetail.planning.placement import HOST, get_placement
 
@@ -48,8 +49,10 @@ class Border:
             DovetailError: A conversion is not installed, fails, or gives no value with a type.
         """
         graph = self._model.graph
-        for index, value in enumerate(node.inputs):
-            given_by = [value.producer()] if value.producer() is not None else []
+        for index in range(len(node.inputs)):
+            value = input_of(node, index)
+            producer = value.producer()
+            given_by = [producer] if producer is not None else []
             for name in into:
                 value, nodes = self._converted(value, name, given_by)
                 graph.insert_before(node, nodes)
@@ -67,10 +70,11 @@ class Border:
         backends = dict.fromkeys(place.backend for place in placed if place and place.backend in self._running)
 
         def place(node: ir.Node) -> str:
-            types = [end.dtype for end in (*node.inputs, *node.outputs) if end is not None]
-            if None in types:
+            ends = [end for end in (*node.inputs, *node.outputs) if end is not None]
+            formats = [format_ for end in ends if (format_ := format_of(end.dtype)) is not None]
+            if len(formats) < len(ends):
                 return HOST
-            return self._places.choose(node, format_of(types[0]), format_of(types[-1]), backends)
+            return self._places.choose(node, formats[0], formats[-1], backends)
 
         result, nodes, constants = self._steps.make(value, Step(name), place)
         for constant in constants:

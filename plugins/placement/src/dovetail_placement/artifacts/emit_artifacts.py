@@ -83,7 +83,7 @@ def _emit_whole_model(
             continue
         source = (ctx.outcome.decided or model).clone()
         own = [node for node in source.graph if (place := get_placement(node)) is not None and place.backend == name]
-        names, held = tuple(node.name for node in own), holdings.of(own)
+        names, held = tuple(node.name or "" for node in own), holdings.of(own)
         given = EmittedRegion("model", backends[name], model.clone(), source, names, held, ctx)
         nodes = [node for region in regions if region.backend == name for node in region.nodes]
         try:
@@ -101,7 +101,7 @@ def _for_emitter(
     Raises:
         NotEmitted: A node has no form in that opset.
     """
-    names = tuple(node.name for node in source.graph)
+    names = tuple(node.name or "" for node in source.graph)
     own = holdings.of(source.graph)
     if source.opset > backend.opset[1]:
         try:
@@ -121,7 +121,9 @@ class _Holdings:
 
     def of(self, nodes: Iterable[ir.Node]) -> tuple[Holding, ...]:
         """The holdings of the values that these nodes compute and read, in the order in which they were made."""
-        values = {value.name for node in nodes for value in (*node.inputs, *node.outputs) if value is not None}
+        values = {
+            value.name for node in nodes for value in (*node.inputs, *node.outputs) if value is not None and value.name
+        }
         found = dict(pair for value in values for pair in self._by_value.get(value, ()))
         return tuple(found[number] for number in sorted(found))
 

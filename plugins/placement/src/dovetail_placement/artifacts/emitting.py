@@ -54,6 +54,7 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
         NotEmitted: An emitter refuses the region, or fails.
         DovetailError: An emitter is not installed, or breaks its contract.
     """
+    assert ctx.outcome.artifacts is not None
     target = ctx.outcome.artifacts.root / region.backend.name / region.name
     files: dict[str, str] = {}
     notes: list[str] = []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.ir.bodies import all_nodes
-from dovetail.planning.placement import Placement, get_placement, origin_of, set_origin, set_placement
+from dovetail.ir.required import name_of
+from dovetail.planning.placement import Placement, origin_of, placement_of, set_origin, set_placement
 from dovetail_transforms.regions.regions import used_values
 
 if TYPE_CHECKING:
@@ -85,36 +86,36 @@ def replace_region(
     node = ir.Node(domain, op_type, inputs, num_outputs=len(region.outputs), name=names.fresh(op_type))
     set_attributes(node, attributes)
     origin = dict.fromkeys(name for old in region.nodes for name in origin_of(old))
-    set_placement(node, Placement(region.backend, region=get_placement(region.nodes[0]).region))
+    set_placement(node, Placement(region.backend, region=placement_of(region.nodes[0]).region))
     set_origin(node, tuple(origin))
     for old, new in zip(region.outputs, node.outputs, strict=True):
         new.type, new.shape = old.type, old.shape
         new.metadata_props.update(old.metadata_props)
     graph.insert_after(region.nodes[-1], node)
     for old, new in zip(region.outputs, node.outputs, strict=True):
-        name = old.name
+        name = name_of(old)
         old.replace_all_uses_with(new, replace_graph_outputs=True)
         old.name = names.fresh(name)
         new.name = name
     _replace_body_outputs(model, dict(zip(region.outputs, node.outputs, strict=True)))
     # Bodies read values of the region, too, and would hold on to them.
-    for old in all_nodes(region.nodes):
-        for index in range(len(old.inputs)):
-            old.replace_input_with(index, None)
+    for inner in all_nodes(region.nodes):
+        for index in range(len(inner.inputs)):
+            inner.replace_input_with(index, None)
     graph.remove(region.nodes, safe=True)
     graph.opset_imports.setdefault(domain, version)
     model.touch()
     return node
 
 
-def set_attributes(node: ir.Node, attributes: Mapping[str, object]) -> None:
+def set_attributes(node: ir.Node, attributes: Mapping[str, Any]) -> None:
     """Set attributes of `node`, by name: numbers, texts, bytes, and lists of numbers and texts."""
     import onnx_ir as ir
 
     # onnx-ir would take bytes for a list of numbers.
     for name, value in attributes.items():
         if isinstance(value, bytes):
-            node.attributes[name] = ir.AttrString(name, value)
+            node.attributes[name] = ir.Attr(name, ir.AttributeType.STRING, value)
     attributes = {name: value for name, value in attributes.items() if not isinstance(value, bytes)}
     for attribute in ir.convenience.convert_attributes(attributes):
         node.attributes[attribute.name] = attribute

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.planning.identity import decided_key
@@ -38,7 +38,8 @@ def source_regions(decided: Model, regions: Sequence[Region]) -> Iterator[tuple[
     for node, values in reads.items():
         own = homes.get(node, ())
         for value in values:
-            made = homes.get(value.producer(), ())
+            producer = value.producer()
+            made = homes.get(producer, ()) if producer is not None else ()
             outside = [home for home in own if home not in made]
             if not value.is_initializer():
                 for home in outside:
@@ -46,15 +47,16 @@ def source_regions(decided: Model, regions: Sequence[Region]) -> Iterator[tuple[
             if made and (outside or not own):
                 leaving.setdefault(made[0], {})[value] = None
     for value in decided.graph.outputs:
-        for home in homes.get(value.producer(), ())[:1]:
+        producer = value.producer()
+        for home in homes.get(producer, ())[:1] if producer is not None else ():
             leaving.setdefault(home, {})[value] = None
     for region in regions:
         if region.index in nodes:
-            own = nodes[region.index]
+            held = tuple(nodes[region.index])
             kept = leaving.get(region.index, {})
-            outputs = tuple(value for node in own for value in node.outputs if value in kept)
+            outputs = tuple(value for node in held for value in node.outputs if value in kept)
             entering = tuple(inputs.get(region.index, ()))
-            yield region.index, extract(decided, Region(region.index, region.backend, tuple(own), entering, outputs))
+            yield region.index, extract(decided, Region(region.index, region.backend, held, entering, outputs))
 
 
 def _homes(graph: ir.Graph, regions: Sequence[Region], reads: Reads) -> dict[ir.Node, list[int]]:
@@ -78,7 +80,7 @@ def _homes(graph: ir.Graph, regions: Sequence[Region], reads: Reads) -> dict[ir.
     return homes
 
 
-def _merged_into(node: ir.Node, homes: dict[ir.Node, list[int]], backend_of: dict[int, str]) -> Collection[int]:
+def _merged_into(node: ir.Node, homes: dict[ir.Node, list[int]], backend_of: dict[int, str]) -> list[int]:
     """The region of the only readers of a node that is gone, if they are on its backend."""
     placement = get_placement(node)
     if placement is None or any(value.is_graph_output() for value in node.outputs):

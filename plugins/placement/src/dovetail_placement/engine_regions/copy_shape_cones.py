@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import graph_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning.identity import keep_key
 from dovetail.planning.placement import (
@@ -16,6 +17,7 @@ from dovetail.planning.placement import (
     get_placement,
     kind_of,
     origin_of,
+    placement_of,
     set_kind,
     set_origin,
     set_placement,
@@ -140,7 +142,7 @@ class _Copier:
         return producer is None or tensor in self._leaving or self._home[producer].backend not in self._engines
 
     def _copy(self, node: ir.Node, region: Region) -> None:
-        inputs = [self._copies.get((region.index, given), given) for given in node.inputs]
+        inputs = [given and self._copies.get((region.index, given), given) for given in node.inputs]
         name = self._names.fresh(f"{node.name}_copy")
         copy = ir.Node(
             node.domain, node.op_type, inputs, list(node.attributes.values()), overload=node.overload,
@@ -155,13 +157,13 @@ class _Copier:
         set_origin(copy, origin_of(node))
         keep_key(copy, node)
         set_placement(copy, self._placement(node, region))
-        copy.metadata_props[PART] = node.name
-        node.graph.insert_after(node, copy)
+        copy.metadata_props[PART] = node.name or ""
+        graph_of(node).insert_after(node, copy)
         self._ctx.count("copied")
 
     def _placement(self, node: ir.Node, region: Region) -> Placement:
         """The placement of a copy: a tensor whose extents it takes is read in the format in which the region has it."""
-        placement = get_placement(node)
+        placement = placement_of(node)
         there = (self._format_in(region, given) for given in node.inputs if given is not None)
         found = next((format_ for format_ in there if format_ is not None), None)
         if found is None:
@@ -173,10 +175,11 @@ class _Copier:
         producer, members = value.producer(), self._members[region.index]
         if kind_of(value) == "shape":
             return None
-        if producer in members:
-            return get_placement(producer).port_format(output_name(value.index(), self._signatures(producer)))
+        index = value.index()
+        if producer is not None and producer in members and index is not None:
+            return placement_of(producer).port_format(output_name(index, self._signatures(producer)))
         readers = (
-            get_placement(user).port_format(input_name(at, self._signatures(user)))
+            placement_of(user).port_format(input_name(at, self._signatures(user)))
             for user, at in value.uses()
             if user in members and kind_of(user) != "shape"
         )
@@ -186,4 +189,4 @@ class _Copier:
         text = f"'{value.name}', integers that its shapes depend on, comes from outside of the engine: {why}"
         suggest = "profiles of the engine need its smallest, usual and largest values"
         at = self._flat.outermost(reader)
-        self._ctx.remark("missed", at, "shape-input", text, because=(value.producer(),), suggest=suggest)
+        self._ctx.remark("missed", at, "shape-input", text, because=(producer_of(value),), suggest=suggest)

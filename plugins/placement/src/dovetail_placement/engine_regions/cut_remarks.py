@@ -43,7 +43,7 @@ def cuts(
     waits: dict[ir.Node, int] = {}
     found: dict[int, tuple[int, ir.Node, ir.Node]] = {}
     for node in nodes:
-        before = [value.producer() for value in reads[node] if value.producer() is not None]
+        before = [producer for value in reads[node] if (producer := value.producer()) is not None]
         if node not in legal:
             waits[node] = max((home[p] if p in legal else waits.get(p, -1) for p in before), default=-1)
             continue
@@ -52,8 +52,8 @@ def cuts(
                 last = found.get(home[node], (-1,))[0]
                 if waits[producer] > last:
                     found[home[node]] = (waits[producer], producer, node)
-    for at, (before, over, reader) in sorted(found.items(), key=lambda entry: entry[0]):
-        yield Cut(regions[at][0], regions[before], over, reader)
+    for at, (earlier, over, reader) in sorted(found.items(), key=lambda entry: entry[0]):
+        yield Cut(regions[at][0], regions[earlier], over, reader)
 
 
 def why_outside(view: View, node: ir.Node, withdrawn: Callable[[ir.Node], str]) -> str:

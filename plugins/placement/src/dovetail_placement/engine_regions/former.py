@@ -27,5 +27,5 @@ class EngineRegions:
             if legal:
                 stated = graph_problem(nodes, legal, view.reads, atoms_of(nodes, legal), formed)
                 found += stated.regions()
-                formed = [*view.formed, *map(tuple, found)]
+                formed = [*map(tuple, view.formed), *map(tuple, found)]
         return found

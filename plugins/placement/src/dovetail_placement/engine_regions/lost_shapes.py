@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
 from dovetail.ir.bodies import bodies
+from dovetail.ir.required import shape_of
 from dovetail_transforms.rewriting.node_inference import infer_outputs
 
 from dovetail_placement.engine_regions.shape_cones import shape_cone
@@ -88,7 +89,8 @@ class LostShapes:
         trail = []
         while value not in self._sources:
             trail.append(value)
-            inputs = value.producer().inputs if value.producer() is not None else ()
+            producer = value.producer()
+            inputs = producer.inputs if producer is not None else ()
             unknown = next((given for given in inputs if given is not None and not _has_rank(given)), None)
             if unknown is None:
                 self._sources[value] = value
@@ -118,7 +120,7 @@ def _fix_of_extents(culprit: ir.Node) -> str:
     if not enough:
         return ""
     chosen = enough[0]
-    shape = "x".join(str(extent) if isinstance(extent, int) else "1" for extent in chosen.shape)
+    shape = "x".join(str(extent) if isinstance(extent, int) else "1" for extent in shape_of(chosen))
     words = shlex.join(["--fix-shape", f"{chosen.name}:{shape}"])
     return f"{words}, for example: its shape follows from the extents of inputs"
 
@@ -135,7 +137,8 @@ def _takes_extents(node: ir.Node) -> bool:
 
 def _has_rank_if_fixed(node: ir.Node, open_inputs: Sequence[ir.Value]) -> bool:
     """Whether the rank of the result would be known if the extents of the model's inputs were."""
-    names = {str(extent) for value in open_inputs for extent in value.shape if not isinstance(extent, int)} - {"None"}
+    extents = (extent for value in open_inputs for extent in shape_of(value))
+    names = {str(extent) for extent in extents if not isinstance(extent, int)} - {"None"}
 
     def fixed(value: ir.Value | None) -> ir.Value | None:
         if value is None or value.is_initializer() or value.shape is None:

@@ -34,7 +34,7 @@ class ShapeCone:
 
 
 def shape_cone(
-    value: ir.Value, there: Collection[ir.Node], whole: Callable[[ir.Node], Collection[ir.Node]]
+    value: ir.Value, there: Collection[ir.Node], whole: Callable[[ir.Node], Collection[object]]
 ) -> ShapeCone:
     """The cone of a value.
 
@@ -46,12 +46,13 @@ def shape_cone(
     sources = operator_facts().groups["extents"]
     nodes: dict[ir.Node, None] = {}
     tensors: dict[ir.Value, None] = {}
-    stack: list[tuple[ir.Value | ir.Node, bool]] = [(value, False)]
+    home = value.producer()
+    stack: list[tuple[ir.Value, ir.Node | None]] = [(value, None)]
     open_nodes: set[ir.Node] = set()
     while stack:
         part, done = stack.pop()
-        if done:
-            nodes[part] = None
+        if done is not None:
+            nodes[done] = None
             continue
         if part.is_initializer():
             continue
@@ -60,15 +61,15 @@ def shape_cone(
             continue
         if node is None:
             return ShapeCone((), (), f"'{part.name}' is an input of the model")
-        if kind_of(node) != "shape" or len(whole(node)) > 1 or node.graph is not value.producer().graph:
+        if kind_of(node) != "shape" or len(whole(node)) > 1 or home is None or node.graph is not home.graph:
             return ShapeCone((), (), f"'{node.name}' ({node.op_type}) computes more than extents")
         if len(open_nodes) == _LARGEST:
             return ShapeCone((), (), f"more than {_LARGEST} nodes compute it")
         open_nodes.add(node)
-        stack.append((node, True))
+        stack.append((part, node))
         inputs = [given for given in node.inputs if given is not None]
         if node.op_type in sources and node.domain in ("", "ai.onnx"):
             tensors.update(dict.fromkeys(inputs))
         else:
-            stack += [(given, False) for given in reversed(inputs)]
+            stack += [(given, None) for given in reversed(inputs)]
     return ShapeCone(tuple(nodes), tuple(tensors))

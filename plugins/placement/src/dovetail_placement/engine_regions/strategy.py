@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.planning.claim import Claims
@@ -22,8 +22,9 @@ from dovetail_placement.strategies.autocast import Autocast
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.plugin.strategy import View
 
-    from dovetail_placement.view import View
+    from dovetail_placement.view import View as OwnView
 
 
 @dataclass
@@ -50,25 +51,26 @@ class EngineRegionsStrategy(Autocast):
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Withdraw what is not worth it; once nothing is left to withdraw, say why there is more than one region."""
+        own = cast("OwnView", view)  # as placement makes them
         nodes, reads = list(view.model.graph), reads_of(view.model.graph)
         pinned = {claim.node for claim in claims.claims if claim.pinned}
         claimed = {claim.node for claim in claims.claims}
         legal = {node for node in nodes if node in claimed}
         lost = LostShapes(reads)
-        gone = self._lost(view, lost.on_the_way(nodes, legal, pinned), pinned)
+        gone = self._lost(own, lost.on_the_way(nodes, legal, pinned), pinned)
         legal -= gone
         users = users_of(reads)
         outside = read_outside_alone(nodes, legal - pinned, users, view.whole)
-        moved = self._moved(view, [node for node in nodes if node in outside])
+        moved = self._moved(own, [node for node in nodes if node in outside])
         gone |= moved
         legal -= moved
         stated = graph_problem(nodes, legal, reads, atoms_of(nodes, legal))
         regions, fixed = stated.regions(), stated.fixed()
         worth = Worth(reads, users, view.whole, self.launch, self.border)
         for region in regions:
-            gone |= self._lost(view, lost.between(region), pinned)
+            gone |= self._lost(own, lost.between(region), pinned)
             for part in worth.worthless(region):
-                gone |= self._dropped(view, part, pinned, fixed)
+                gone |= self._dropped(own, part, pinned, fixed)
         if not gone:
             self._remark_cuts(view, regions, nodes, legal)
         return Claims([claim for claim in claims.claims if claim.node not in gone])
@@ -84,7 +86,7 @@ class EngineRegionsStrategy(Autocast):
             if (owner is None or owner[0] != name) and view.verdict(other.node).ok is not False:
                 yield remedy((f"{node.name}={name}", f"{other.node.name}={name}"))
 
-    def _lost(self, view: View, found: Sequence[LostShape], pinned: set[ir.Node]) -> set[ir.Node]:
+    def _lost(self, view: OwnView, found: Sequence[LostShape], pinned: set[ir.Node]) -> set[ir.Node]:
         gone: set[ir.Node] = set()
         for node, value, culprit, suggest in found:
             if node in pinned or node in gone or view.only_here(node):
@@ -97,7 +99,7 @@ class EngineRegionsStrategy(Autocast):
             gone.add(node)
         return gone
 
-    def _moved(self, view: View, found: Sequence[ir.Node]) -> set[ir.Node]:
+    def _moved(self, view: OwnView, found: Sequence[ir.Node]) -> set[ir.Node]:
         gone = [node for node in found if not view.only_here(node)]
         why, name = "nodes outside of its regions alone read it, and have what it takes extents of", view.backend.name
         for node in gone:
@@ -105,7 +107,7 @@ class EngineRegionsStrategy(Autocast):
             self._withdrawn[node] = f"not on {name}: {why}"
         return set(gone)
 
-    def _dropped(self, view: View, part: Part, pinned: set[ir.Node], fixed: set[ir.Node]) -> set[ir.Node]:
+    def _dropped(self, view: OwnView, part: Part, pinned: set[ir.Node], fixed: set[ir.Node]) -> set[ir.Node]:
         if any(node in pinned or view.only_here(node) for node in part.nodes):
             return set()
         name, first, last = view.backend.name, part.nodes[0], part.nodes[-1]

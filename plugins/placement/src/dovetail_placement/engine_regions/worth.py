@@ -100,10 +100,10 @@ class Worth:
             for node in part:
                 home[node] = count
                 for value in (*node.outputs, *self._reads[node]):
-                    if value in values or value.producer() is None:
+                    if value in values or (producer := value.producer()) is None:
                         continue
                     values.add(value)
-                    for other in (value.producer(), *self._users.get(value, ())):
+                    for other in (producer, *self._users.get(value, ())):
                         if other in members and other not in seen:
                             seen.add(other)
                             part.append(other)
@@ -115,7 +115,8 @@ class Worth:
 
     def _part(self, nodes: Sequence[ir.Node], members: Collection[ir.Node]) -> Part:
         products = operator_facts().groups["products"]
-        gain, crossing, product, unknown = 0, {}, False, False
+        gain, product, unknown = 0, False, False
+        crossing: dict[ir.Value, None] = {}
         for node in nodes:
             for inner in self._whole(node):
                 product = product or inner.op_type in products and inner.domain in ("", "ai.onnx")

@@ -85,7 +85,9 @@ class SearchGraph:
 
     def _add(self, reader: ir.Node, index: int, value: ir.Value | None, flat: FlatGraph) -> None:
         source = value.producer() if value is not None else None
-        readers = self.readers.get(source) if source is not None else None
+        if value is None or source is None:
+            return
+        readers = self.readers.get(source)
         if readers is None or source.op_type == "Constant":
             return
         numbers = carries_numbers(value)
@@ -97,6 +99,8 @@ class SearchGraph:
             producers = self.producers[target]
         else:
             carries = any(carries_numbers(reader.outputs[position]) for position in linked)
-        edge = Edge(source, value.index(), target, index, value, kind, carries)
+        at = value.index()
+        assert at is not None
+        edge = Edge(source, at, target, index, value, kind, carries)
         readers.append(edge)
         producers.append(edge)

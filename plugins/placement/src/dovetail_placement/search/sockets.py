@@ -45,7 +45,7 @@ class Sockets:
         signature = self._signatures(node)
         ends = (node.domain, node.op_type)
         kind = self._facts.input_kind(*ends, input_name(index, signature), integer=not numbers)
-        port = _port(signature and signature.input(index), input_name(index, signature))
+        port = _port(signature.input(index) if signature is not None else None, input_name(index, signature))
         linked = [
             position
             for position in range(len(node.outputs) if numbers else 0)
@@ -60,7 +60,7 @@ def carries_numbers(value: ir.Value | None) -> bool:
 
 
 def _output(signature: Signature | None, position: int) -> str:
-    return _port(signature and signature.output(position), output_name(position, signature))
+    return _port(signature.output(position) if signature is not None else None, output_name(position, signature))
 
 
 def _port(formal: Port | None, name: str) -> str:

@@ -11,8 +11,7 @@ from dovetail_placement.strategies.refusals import remark_refusal
 
 if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
-
-    from dovetail_placement.view import View
+    from dovetail.plugin.strategy import View
 
 
 class Autocast(Strategy):

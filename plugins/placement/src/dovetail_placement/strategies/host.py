@@ -10,8 +10,7 @@ from dovetail.plugin.strategy import Strategy
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.backend import Backend
-
-    from dovetail_placement.view import View
+    from dovetail.plugin.strategy import View
 
 
 class Host(Strategy):

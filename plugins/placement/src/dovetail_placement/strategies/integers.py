@@ -133,7 +133,8 @@ class IntegerStrategy(Strategy):
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Give nodes back that follow a producer which is not on the backend."""
         candidates = Candidates(view)
-        kept, gone = [], set()
+        kept: list[Claim] = []
+        gone: set[ir.Node] = set()
         for claim in claims.claims:
             away = self._left_behind(claim, candidates, gone)
             if away is None:

@@ -23,7 +23,8 @@ def obstacles(candidates: Candidates, direction: Direction) -> dict[ir.Node, ir.
 
     One walk: the obstacle of a node is a neighbour that is one, or that of its first neighbour that has one.
     """
-    graph, taken, found = candidates.graph, candidates.taken, {}
+    graph, taken = candidates.graph, candidates.taken
+    found: dict[ir.Node, ir.Node] = {}
     for node in graph.nodes if direction == DOWN else reversed(graph.nodes):
         if direction == DOWN:
             near = [edge.source for edge in graph.producers[node] if edge.carries]

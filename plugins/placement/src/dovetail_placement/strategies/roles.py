@@ -87,7 +87,7 @@ class Roles(Strategy):
 
         places = places_that_pay(candidates.graph, sides_of(lost), losses, self.edit_fits)
         self.edits_made(candidates.view, places)
-        return [Edit(self.edit, place.node.name, place.side) for place in places]
+        return [Edit(self.edit, place.node.name or "", place.side) for place in places]
 
     def keeps_away(self, view: View, node: ir.Node) -> bool:
         """Whether a node stays away for another reason, which is said in a remark; for strategies that add one."""

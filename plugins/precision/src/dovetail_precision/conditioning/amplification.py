@@ -57,7 +57,7 @@ def _suspects(nodes: Sequence[ir.Node], magnitudes: Magnitudes, threshold: float
     found: dict[int, float] = {}
     for node in nodes:
         if node.op_type in ADDITIONS and is_standard(node) and magnitudes.knows(node.outputs[0]):
-            ratio = max(magnitudes.ratio(value, node.outputs[0]) for value in node.inputs)
+            ratio = max(magnitudes.ratio(value, node.outputs[0]) for value in node.inputs if value is not None)
             if ratio >= threshold:
                 found[id(node)] = ratio
     return found

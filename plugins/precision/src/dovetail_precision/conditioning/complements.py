@@ -70,7 +70,7 @@ def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> li
         elif maker.op_type in _BOUNDS or moves_data(maker):
             value = first
         elif maker.op_type == "Add":
-            value = maker.inputs[1] if first.const_value is not None else first
+            value = maker.inputs[1] if first is not None and first.const_value is not None else first
         else:
             return []
     return []

@@ -40,7 +40,7 @@ class Conditions:
         nodes, intervals = ctx.analysis(FlatGraph, model).nodes, ctx.analysis(Intervals, model)
         measured = {key: known for key, (_, known) in measured_ranges(model).items()}
         magnitudes = Magnitudes(measured, intervals)
-        low = {backend.low for backend in ctx.backends} & THRESHOLDS.keys()
+        low = THRESHOLDS.keys() & {backend.low for backend in ctx.backends}
         findings = [
             find_statistics(nodes, intervals.of, measured),
             find_epsilon_guards(nodes, intervals, measured),

@@ -93,9 +93,10 @@ def _passes_zero(node: ir.Node, intervals: Intervals) -> ir.Value | None:
         return node.inputs[0] if intervals.of(node.inputs[1]).low > 0 else None
     if node.op_type in ("Mul", "Div"):
         first, second = node.inputs
-        if intervals.of(second).distance_from_zero and second.const_value is not None:
+        if intervals.of(second).distance_from_zero and second is not None and second.const_value is not None:
             return first
-        if node.op_type == "Mul" and first.const_value is not None and intervals.of(first).distance_from_zero:
+        constant = first is not None and first.const_value is not None
+        if node.op_type == "Mul" and constant and intervals.of(first).distance_from_zero:
             return second
     return None
 

@@ -53,7 +53,7 @@ class Moments:
         self.products_of_means: dict[int, Moment] = {}
         self._tables = (self.means, self.products, self.means_of_products, self.products_of_means)
 
-    def root(self, value: ir.Value) -> int:
+    def root(self, value: ir.Value | None) -> int:
         """Return the `id` of the value that `value` is a moved copy of."""
         return self._roots.get(id(value), id(value))
 
@@ -115,7 +115,7 @@ class Moments:
                 continue
             found[id(node)] = node
             known.add(id(node))
-            waiting.extend(read for read in node.inputs if float_name(read) is not None)
+            waiting.extend(read for read in node.inputs if read is not None and float_name(read) is not None)
         return list(found.values())
 
     def _product(self, node: ir.Node, result: ir.Value) -> None:
@@ -126,7 +126,7 @@ class Moments:
                 return
         self._multiply(first, second, result)
 
-    def _multiply(self, first: ir.Value, second: ir.Value, result: ir.Value) -> None:
+    def _multiply(self, first: ir.Value | None, second: ir.Value | None, result: ir.Value) -> None:
         self.products[id(result)] = Moment(frozenset({self.root(first), self.root(second)}))
         one, other = self.means.get(id(first)), self.means.get(id(second))
         if one is not None and other is not None:
@@ -138,21 +138,21 @@ class Moments:
         if known is not None:
             self.means_of_products[id(result)] = known
 
-    def _propagate(self, value: ir.Value, result: ir.Value, sign: int = 1) -> None:
+    def _propagate(self, value: ir.Value | None, result: ir.Value, sign: int = 1) -> None:
         for table in self._tables:
             known = table.get(id(value))
             if known is not None:
                 table[id(result)] = Moment(known.of, known.sign * sign)
 
-    def _number(self, value: ir.Value) -> float | None:
-        known = self._interval(value) if value.const_value is not None else None
+    def _number(self, value: ir.Value | None) -> float | None:
+        known = self._interval(value) if value is not None and value.const_value is not None else None
         return known.low if known is not None and known.low == known.high else None
 
-    def _sign(self, factor: ir.Value) -> int:
+    def _sign(self, factor: ir.Value | None) -> int:
         return -1 if self._interval(factor).high < 0 else 1
 
     def _is_row_sum(self, node: ir.Node) -> bool:
         """Whether a MatMul sums the rows of its first input: the second is a column of equal constants."""
         weights = node.inputs[1]
-        column = weights.const_value is not None and len(weights.shape or ()) > 1 and weights.shape[-1] == 1
-        return column and self._number(weights) not in (None, 0.0)
+        shape = weights.shape if weights is not None and weights.const_value is not None else None
+        return shape is not None and len(shape) > 1 and shape[-1] == 1 and self._number(weights) not in (None, 0.0)

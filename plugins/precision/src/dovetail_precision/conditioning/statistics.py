@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from dovetail.ir.required import input_of
 
 from dovetail_precision.conditioning.data_movement import is_standard, moves_data
 from dovetail_precision.conditioning.finding import Finding
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 _BOUNDS = frozenset({"Abs", "Clip", "Max", "Min", "Relu"})
 _ROOTS = frozenset({"Pow", "Sqrt"})
 _MAX_STEPS = 8  # operators between a mean square and its root
+
+_Square: TypeAlias = "tuple[ir.Value, *tuple[ir.Node, ...]]"  # a mean square, and the nodes that bound and scale it
 
 
 def find_statistics(
@@ -40,7 +44,7 @@ def find_statistics(
         return
     moments = Moments(interval)
     differences: dict[int, str] = {}  # by the id of a variance: the reason
-    squares: dict[int, tuple[ir.Node, ...]] = {}  # by the id of a mean square: the nodes that bound and scale it
+    squares: dict[int, _Square] = {}  # by the id of a mean square
     variances: dict[frozenset[int], str] = {}  # by the ids of its one or two arguments: the reason
     made: dict[frozenset[int], set[int]] = {}  # by the same ids: the nodes already found to compute it
     centred: dict[int, list[ir.Node]] = {}  # by the id of a value x: the nodes that compute x - E[x]
@@ -51,7 +55,12 @@ def find_statistics(
         result = node.outputs[0]
         if roots := _cancels(node, moments):
             known_makers = made.setdefault(roots, set())
-            makers = [maker for value in node.inputs for maker in moments.between(value, roots, known_makers)]
+            makers = [
+                maker
+                for value in node.inputs
+                if value is not None
+                for maker in moments.between(value, roots, known_makers)
+            ]
             why = variances.setdefault(roots, _why_difference(makers, moments, roots))
             differences[id(result)] = why
             yield Finding((node, *makers), why)
@@ -64,7 +73,7 @@ def find_statistics(
             value = node.inputs[0]
             mean = moments.means_of_products.get(id(value))
             steps = squares.get(id(value))
-            if steps is None and mean is not None and len(mean.of) == 1:
+            if steps is None and value is not None and mean is not None and len(mean.of) == 1:
                 steps = (value,)
             if steps is not None and _is_root(node, interval):
                 yield from _root_mean_square(node, steps, moments, measured)
@@ -74,7 +83,7 @@ def find_statistics(
             centred.setdefault(root, []).append(node)
     for roots, why in variances.items():
         for node in centred.get(next(iter(roots)), ()) if len(roots) == 1 else ():
-            yield Finding((node, *moments.between(node.inputs[1], roots, made[roots])), why)
+            yield Finding((node, *moments.between(input_of(node, 1), roots, made[roots])), why)
 
 
 def _centres(node: ir.Node, moments: Moments) -> int | None:
@@ -121,14 +130,15 @@ def _is_scaling(node: ir.Node, moments: Moments) -> bool:
     return node.op_type in _BOUNDS or moves_data(node)
 
 
-def _follow_square(node: ir.Node, moments: Moments, squares: dict) -> None:
+def _follow_square(node: ir.Node, moments: Moments, squares: dict[int, _Square]) -> None:
     """Record that the result of `node` is a bounded, shifted or scaled mean square."""
     result = node.outputs[0]
     if id(result) in moments.means_of_products:
         return
     for value in node.inputs:
         mean = moments.means_of_products.get(id(value))
-        steps = squares.get(id(value)) or ((value,) if mean is not None and len(mean.of) == 1 else None)
+        alone = value is not None and mean is not None and len(mean.of) == 1
+        steps = squares.get(id(value)) or ((value,) if alone else None)
         if steps is not None and len(steps) < _MAX_STEPS:
             squares[id(result)] = (*steps, node)
             return
@@ -138,7 +148,7 @@ def _is_root(node: ir.Node, interval: Callable[[ir.Value | None], Range]) -> boo
     return node.op_type == "Sqrt" or abs(interval(node.inputs[1]).low) == abs(interval(node.inputs[1]).high) == 0.5
 
 
-def _root_mean_square(node: ir.Node, steps: tuple, moments: Moments, measured: Collection[int]) -> Iterator[Finding]:
+def _root_mean_square(node: ir.Node, steps: _Square, moments: Moments, measured: Collection[int]) -> Iterator[Finding]:
     mean, *between = steps
     roots = moments.means_of_products[id(mean)].of
     makers = moments.between(mean, roots)

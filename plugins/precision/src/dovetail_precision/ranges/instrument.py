@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.bodies import bodies
+from dovetail.ir.required import name_of
 from dovetail.ir.types import float_name
 from dovetail_transforms.regions.regions import given_regions
 
@@ -67,21 +68,21 @@ def instrumented(model: Model, values: Collection[ir.Value], sums: Collection[ir
     instrument = _Instrument(reductions, {id(value) for value in values}, {id(node) for node in sums})
     nodes = list(zip(model.graph, work.graph, strict=True))
     wanted = {id(value) for value in values}
-    direct = {value.name: value for value in model.graph.inputs if id(value) in wanted}
+    direct = {name_of(value): value for value in model.graph.inputs if id(value) in wanted}
     parts, outputs, rows = [], [], {}
     for start in range(0, len(nodes), _PART):
         part = nodes[start : start + _PART]
         for node, copy in part:
             for value, copied in zip(node.outputs, copy.outputs, strict=True):
                 if id(value) in wanted:
-                    direct[value.name] = value
+                    direct[name_of(value)] = value
                     outputs.append(copied)
         matrix, about = instrument.measure_bodies(work.graph, part)
         parts.append([*(copy for _, copy in part), *reductions.added])
         reductions.added.clear()
         if matrix is not None:
             outputs.append(matrix)
-            rows[matrix.name] = about
+            rows[name_of(matrix)] = about
     work.graph.outputs[:] = outputs
     work.touch()
     return Instrumented(work, given_regions(work.graph, parts), direct, rows)

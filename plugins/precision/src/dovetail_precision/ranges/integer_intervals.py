@@ -27,6 +27,7 @@ def is_integer(value: ir.Value | None) -> bool:
 def of_type(value: ir.Value) -> Range:
     """Return the range of the element type of an integer value."""
     dtype = value.dtype
+    assert dtype is not None
     if dtype.name == "BOOL":
         return Range(0.0, 1.0)
     if dtype.bitwidth >= _WIDE:
@@ -81,8 +82,10 @@ def _largest_extent(value: ir.Value | None) -> Range:
 
 def _elements(value: ir.Value | None) -> Range:
     shape = value.shape if value is not None else None
-    known = shape is not None and shape.is_static()
-    return Range(*[float(math.prod(shape.numpy()))] * 2) if known else Range(0.0, math.inf)
+    if shape is None or not shape.is_static():
+        return Range(0.0, math.inf)
+    number = float(math.prod(shape.numpy()))
+    return Range(number, number)
 
 
 def index_interval(value: ir.Value | None, axis: int) -> Range:
@@ -94,13 +97,14 @@ def _extent(value: ir.Value | None, axis: int) -> float:
     shape = value.shape if value is not None else None
     if shape is None or not -len(shape) <= axis < len(shape):
         return math.inf
-    return float(shape[axis]) if isinstance(shape[axis], int) else math.inf
+    extent = shape[axis]
+    return float(extent) if isinstance(extent, int) else math.inf
 
 
 def _product(node: ir.Node, of: Callable[[ir.Value | None], Range]) -> Range:
     """Return the interval of an 8-bit product: depth of the weights times the largest products without zero points."""
     weights = node.inputs[1]
-    shape = weights.shape
+    shape = weights.shape if weights is not None else None
     if shape is None or not shape.is_static() or len(shape) < 2:
         return UNKNOWN
     extents = shape.numpy()

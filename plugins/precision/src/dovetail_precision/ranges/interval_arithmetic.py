@@ -101,8 +101,8 @@ def _clipped(x: Range, low: Range = UNKNOWN, high: Range = UNKNOWN) -> Range:
 
 
 def _exponential(x: Range) -> Range:
-    ends = [0.0 if end < -700 else math.exp(end) if end < 700 else math.inf for end in (x.low, x.high)]
-    return Range(*ends)
+    low, high = (0.0 if end < -700 else math.exp(end) if end < 700 else math.inf for end in (x.low, x.high))
+    return Range(low, high)
 
 
 def _magnitudes(x: Range) -> Range:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.required import constant_of
 from dovetail.ir.types import float_name
 
 from dovetail_precision.ranges.integer_intervals import index_interval, integer_interval, is_integer, of_type
@@ -93,7 +94,7 @@ class Intervals:
     def _of_constant(self, value: ir.Value) -> Range:
         known = self._constants.get(id(value))
         if known is None:
-            known, whole = _of_tensor(value.const_value)
+            known, whole = _of_tensor(constant_of(value))
             self._constants[id(value)] = known
             if whole:
                 self._whole[id(value)] = known.magnitude

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from dovetail.ir.types import float_name
 
@@ -54,7 +54,7 @@ def _chooses(node: ir.Node, intervals: Intervals) -> bool:
     return any(one.low == 0 and one.high == 1 for one in known)
 
 
-def _is_float(value: ir.Value | None) -> bool:
+def _is_float(value: ir.Value | None) -> TypeGuard[ir.Value]:
     return float_name(value) is not None
 
 

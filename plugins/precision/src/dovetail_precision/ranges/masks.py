@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import constant_of
+
 from dovetail_precision.ranges.range import Range
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ _ALLOWED = frozenset(
 )
 
 
-def selects_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
+def selects_mask(value: ir.Value, of: Callable[[ir.Value | None], Range]) -> bool:
     """Whether all uses of `value` compute `(1 - value) * constant` with a large constant, as for attention masks.
 
     Its elements can then only be 0 and 1.
@@ -39,7 +41,7 @@ def selects_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
                 return False
             if taken and reader.op_type == "Mul":
                 other = reader.inputs[1 - index]
-                if other.const_value is None or not _is_mask_factor(other, of):
+                if other is None or other.const_value is None or not _is_mask_factor(other, of):
                     return False
                 continue
             if reader.op_type not in _ALLOWED or reader.op_type != "Sub" and index:
@@ -52,7 +54,7 @@ def selects_mask(value: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
     return True
 
 
-def _is_mask_factor(constant: ir.Value, of: Callable[[ir.Value], Range]) -> bool:
+def _is_mask_factor(constant: ir.Value, of: Callable[[ir.Value | None], Range]) -> bool:
     known = of(constant)
     # A constant that consists of sentinels has the interval of zero.
-    return constant.const_value.size == 1 and (known.low == known.high == 0 or abs(known.low) >= _MASK_FACTOR)
+    return constant_of(constant).size == 1 and (known.low == known.high == 0 or abs(known.low) >= _MASK_FACTOR)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.required import input_of
 from dovetail.passes import Pass
 
 from dovetail_precision.constant_range import LARGEST_FINITE
@@ -53,7 +54,7 @@ class MeasureRanges(Pass):
         if ctx.request.data is None or not any(backend.low in LOW_TYPES for backend in ctx.backends):
             return False
         named = [
-            (f"{path}/{value.name}" if path else value.name, value)
+            (f"{path}/{value.name}" if path else value.name or "", value)
             for path, graph in model.graphs()
             for value in (*graph.inputs, *(value for node in graph for value in node.outputs))
         ]
@@ -201,10 +202,10 @@ def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:
     return not bound <= LARGEST_FINITE[NARROW]
 
 
-def _magnitude(value: ir.Value, found: dict[int, Range]) -> float:
+def _magnitude(value: ir.Value | None, found: dict[int, Range]) -> float:
     if id(value) in found:
         return found[id(value)].magnitude
-    if value.const_value is None:
+    if value is None or value.const_value is None:
         return math.inf
     array = value.const_value.numpy()
     return float(max(array.max(), -array.min())) if array.size else 0.0
@@ -213,11 +214,11 @@ def _magnitude(value: ir.Value, found: dict[int, Range]) -> float:
 def _terms(node: ir.Node) -> int | None:
     """Return the number of terms of a sum of `node`; None if it is unknown."""
     if node.op_type.startswith("Reduce"):
-        shape, result = node.inputs[0].shape, node.outputs[0].shape
+        shape, result = input_of(node, 0).shape, node.outputs[0].shape
         if shape is None or result is None or not shape.is_static() or not result.is_static():
             return None
         return math.prod(shape.numpy()) // max(math.prod(result.numpy()), 1)
-    shape = node.inputs[1].shape
+    shape = input_of(node, 1).shape
     if shape is None or not shape.is_static() or not len(shape):
         return None
     extents = shape.numpy()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
+
 from dovetail_precision.ranges.reductions import SUMS, Reductions
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class PartialSums:
             values: Its inputs by name; constants may be left out.
         """
         executor = self._executors.get(id(node)) or self._executors.setdefault(id(node), self._executor(node))
-        wanted = {value.name for value in node.inputs if value is not None and not value.is_initializer()}
+        wanted = {name_of(value) for value in node.inputs if value is not None and not value.is_initializer()}
         (found,) = executor.run({name: values[name] for name in wanted}).values()
         return float(found.max(initial=0.0))
 
@@ -45,7 +47,7 @@ class PartialSums:
             if value is not None and value.name not in copies:
                 constant = value.const_value if value.is_initializer() else None
                 shape = value.shape if constant is not None else None
-                copies[value.name] = ir.Value(name=value.name, type=value.type, shape=shape, const_value=constant)
+                copies[name_of(value)] = ir.Value(name=value.name, type=value.type, shape=shape, const_value=constant)
         given = [copy for copy in copies.values() if copy.const_value is None]
         graph = ir.Graph(
             given,
@@ -56,7 +58,7 @@ class PartialSums:
             name="sum",
         )
         work = Model(ir.Model(graph, ir_version=self._model.ir.ir_version))
-        inputs = [copies[value.name] if value is not None else None for value in node.inputs]
+        inputs = [copies[name_of(value)] if value is not None else None for value in node.inputs]
         copy = ir.node(node.op_type, inputs[: SUMS[node.op_type]], dict(node.attributes), num_outputs=1)
         copy.resize_inputs(len(inputs))
         for index, value in enumerate(inputs):

@@ -113,7 +113,7 @@ class Reductions:
             flat = self._node(graph, "Concat", flat, self._most if which == "Min" else self._least, axis=0)
         return self._node(graph, f"Reduce{which}", flat, keepdims=1)
 
-    def _node(self, graph: ir.Graph, operator: str, *inputs: ir.Value, **attributes) -> ir.Value:
+    def _node(self, graph: ir.Graph, operator: str, *inputs: ir.Value | None, **attributes) -> ir.Value:
         import onnx_ir as ir
 
         name = self.names.fresh(_PREFIX)
@@ -131,6 +131,8 @@ class Reductions:
         import onnx_ir as ir
 
         tensor = ir.tensor(array, name=self.names.fresh(f"{_PREFIX}_constant"))
-        value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        value = ir.Value(
+            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()), const_value=tensor
+        )
         self._graph.register_initializer(value)
         return value

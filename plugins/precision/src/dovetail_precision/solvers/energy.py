@@ -22,7 +22,7 @@ class Energy:
     """
 
     def __init__(self):
-        self.bias: list[int] = []
+        self.bias: list[int | float] = []
         self.caps: list[dict[int, int | float]] = []
 
     def add(self, bias: int = 0) -> int:

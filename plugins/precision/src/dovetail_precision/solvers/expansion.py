@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail_precision.choices import Choice, uniform
+from dovetail_precision.choices import Choice, SharedFormat, uniform
 from dovetail_precision.solvers.energy import INF, Energy
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class _Ends(NamedTuple):
     """The formats at one end of a value, if the variable stays and if it moves."""
 
     vertex: int | None
-    stays: Format
-    moves: Format
+    stays: Format | SharedFormat
+    moves: Format | SharedFormat
 
 
 class Expansion:
@@ -129,7 +129,7 @@ class Expansion:
         return any(id(variable) in self._free for variable in ends)
 
 
-def _held(chain: DefUseChain, wanted: set[Format]) -> Format:
+def _held(chain: DefUseChain, wanted: set[Format | SharedFormat]) -> Format | SharedFormat:
     if chain.follows:
         return chain.follows if wanted == {chain.follows} else chain.present
     return chain.present if chain.producer is None else chain.producer.held_at(chain.produced_at)
@@ -177,7 +177,7 @@ class _Move:
             return
         self.touched.append(chain)
         if chain.follows:
-            self._add_following(chain, readers)
+            self._add_following(chain, chain.follows, readers)
             return
         held = producer or _Ends(None, chain.present, chain.present)
         if held.vertex is not None:
@@ -195,7 +195,9 @@ class _Move:
         moves = stays if vertex is None else variable.held_at(port, self._offered[id(variable)])
         return _Ends(vertex, stays, moves)
 
-    def _add_need(self, chain: DefUseChain, format_: Format, held: _Ends, readers: Sequence[_Ends]) -> None:
+    def _add_need(
+        self, chain: DefUseChain, format_: Format | SharedFormat, held: _Ends, readers: Sequence[_Ends]
+    ) -> None:
         """Add the price of converting a value to `format_`, if any reader wants it."""
         if chain.constant:
             staying = moving = self._prices.version(chain, format_)
@@ -208,8 +210,8 @@ class _Move:
             if held.vertex is not None:
                 self._energy.bias[held.vertex] += staying - moving
             return
-        leaving = sorted({end.vertex for end in wanting if end.stays is format_})
-        arriving = sorted({end.vertex for end in wanting if end.moves is format_})
+        leaving = sorted({end.vertex for end in wanting if end.vertex is not None and end.stays is format_})
+        arriving = sorted({end.vertex for end in wanting if end.vertex is not None and end.moves is format_})
         if leaving:
             self._add_until_all_move(leaving, held, staying, moving)
         if arriving:
@@ -238,13 +240,14 @@ class _Move:
         if held.vertex is not None and moving > staying:
             energy.add_pairwise(held.vertex, need, moving - staying)
 
-    def _add_following(self, chain: DefUseChain, readers: Sequence[_Ends]) -> None:
+    def _add_following(self, chain: DefUseChain, low: Format, readers: Sequence[_Ends]) -> None:
         """Add a value that is low if all readers are, and else high, with a conversion for those that are low."""
-        low, high = chain.follows, chain.present
+        high = chain.present
         join = self._prices.join(chain, high, low)
         gain = self._prices.gain(chain.producer, uniform(low), uniform(high)) if chain.producer else 0
-        to_low = sorted({end.vertex for end in readers if end.stays is not low and end.moves is low})
-        to_high = sorted({end.vertex for end in readers if end.stays is low and end.moves is not low})
+        moving = [(end, end.vertex) for end in readers if end.vertex is not None]
+        to_low = sorted({vertex for end, vertex in moving if end.stays is not low and end.moves is low})
+        to_high = sorted({vertex for end, vertex in moving if end.stays is low and end.moves is not low})
         fixed_low = any(end.stays is low and end.moves is low for end in readers)
         fixed_high = any(end.stays is not low and end.moves is not low for end in readers)
         energy = self._energy

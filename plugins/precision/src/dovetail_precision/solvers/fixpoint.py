@@ -199,7 +199,8 @@ class _Worklist:
 
     def _choose(self, variable: Variable, high: bool) -> None:
         """Give a candidate its highest or its lowest choice."""
-        before, after = variable.chosen, self._free[id(variable)][2 if high else 1]
+        _, lowest, highest = self._free[id(variable)]
+        before, after = variable.chosen, highest if high else lowest
         for casts, read_at in self._around[id(variable)]:
             for port in read_at:
                 casts.readings[casts.reading(variable, port, before)] -= 1
@@ -215,7 +216,7 @@ def _ends(chain: DefUseChain) -> list[Variable]:
 
 def _alike(variable: Variable, around: list[_Around]) -> dict[Any, None]:
     """Return the neighbours of `variable` with the same format: they share a value with it."""
-    found = {}
+    found: dict[Any, None] = {}
     for casts, _ in around:
         for other in (casts.chain.producer, *casts.chain.readers[:8]):
             if other is not None and other is not variable and other.format is variable.format:

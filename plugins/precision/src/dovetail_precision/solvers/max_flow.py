@@ -11,7 +11,10 @@ _LARGEST = 2**30 - 1
 
 
 def low_side(
-    vertices: Sequence[int], bias: Sequence[int], caps: Sequence[dict[int, int | float]], largest: int = _LARGEST
+    vertices: Sequence[int],
+    bias: Sequence[int | float],
+    caps: Sequence[dict[int, int | float]],
+    largest: int = _LARGEST,
 ) -> list[int]:
     """Return the `vertices` that are low at the minimum; ties go high.
 
@@ -36,7 +39,7 @@ def low_side(
     bound = 1 + min(sum(bias[v] for v in vertices if bias[v] > 0), -sum(bias[v] for v in vertices if bias[v] < 0))
     divisor = -(-2 * bound // largest)
 
-    def capacity(cost: int | float) -> int:
+    def capacity(cost: int | float) -> int | float:
         if cost > bound:
             return largest
         return cost if divisor == 1 else (2 * cost + divisor) // (2 * divisor)

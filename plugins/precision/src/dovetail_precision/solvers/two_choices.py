@@ -75,10 +75,10 @@ class _Builder:
                 self._prices.gain(follower, *(uniform(held) for held in self._held(chain)))
                 for follower in chain.cast_readers
             )
-        if chain.follows and self._add_following(chain):
+        if chain.follows and self._add_following(chain, chain.follows):
             return
-        always = {chain.present} if chain.kept else set()
-        when_low: dict[Format, list[int]] = {}
+        always: set[Format | SharedFormat] = {chain.present} if chain.kept else set()
+        when_low: dict[Format | SharedFormat, list[int]] = {}
         when_high: list[int] = []
         for key, low, high in dict.fromkeys(self._read(variable, port) for variable, port in chain.uses):
             vertex = self.vertices.get(key)
@@ -90,9 +90,9 @@ class _Builder:
         for kind in sorted(always | when_low.keys() | ({FLOAT32} if when_high else set()), key=str):
             self._add_need(chain, kind, kind in always, when_low.get(kind, ()), when_high if kind is FLOAT32 else ())
 
-    def _add_following(self, chain: DefUseChain) -> bool:
+    def _add_following(self, chain: DefUseChain, low: Format) -> bool:
         """Add a value that follows its readers; return whether it can."""
-        low, high = chain.follows, chain.present
+        high = chain.present
         readers = {id(variable): port for variable, port in chain.uses}
         fixed = {self._known[key][-1].format_of(port) for key, port in readers.items() if key not in self.vertices}
         free = sorted(self.vertices[key] for key in readers.keys() & self.vertices.keys())
@@ -105,7 +105,7 @@ class _Builder:
             self._add_pairwise(self._need(free, low=True), some_high, join)
         return True
 
-    def _add_need(self, chain: DefUseChain, kind: Format, always: bool, when_low, when_high) -> None:
+    def _add_need(self, chain: DefUseChain, kind: Format | SharedFormat, always: bool, when_low, when_high) -> None:
         """Add the cost of `chain` in format `kind`, needed if any of `when_low` is low or of `when_high` is high."""
         producer = self.vertices.get(id(chain.producer))
         if always and producer is None:
@@ -114,7 +114,7 @@ class _Builder:
             from_low = from_high = self._prices.version(chain, kind)
         else:
             from_low, from_high = (self._prices.join(chain, held, kind) for held in self._held(chain))
-        if always:
+        if always and producer is not None:
             self.energy.bias[producer] += from_high - from_low
         elif when_low:
             need = self._need(when_low, low=True)
@@ -151,5 +151,5 @@ class _Builder:
     def _add_pairwise(self, low: int | None, high: int | None, cost: int) -> None:
         if cost < 0:
             raise DovetailError("the cost model prices a join from a narrow type above one from a wide type")
-        if cost:
+        if cost and low is not None and high is not None:
             self.energy.add_pairwise(low, high, cost)

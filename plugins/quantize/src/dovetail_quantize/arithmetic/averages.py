@@ -6,8 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+from dovetail.ir.required import shape_of
 
 from dovetail_quantize.arithmetic.not_integer import NotIntegerError
+from dovetail_quantize.arithmetic.ports import known_extents
 from dovetail_quantize.arithmetic.scaling import bounds_of, centred, rounded, scaled
 from dovetail_quantize.arithmetic.windows import windows_of
 
@@ -29,14 +31,14 @@ def lower_global_average(at: Lowering) -> list[ir.Value]:
 def lower_reduced_sum(at: Lowering) -> list[ir.Value]:
     """ReduceMean and ReduceSum."""
     held, attributes = at.operand(0), at.node.attributes
-    axes = at.constant(1) if len(at.node.inputs) > 1 and at.node.inputs[1] is not None else None
-    if axes is None and len(at.node.inputs) > 1 and at.node.inputs[1] is not None:
+    given = at.constant(1) if len(at.node.inputs) > 1 and at.node.inputs[1] is not None else None
+    if given is None and len(at.node.inputs) > 1 and at.node.inputs[1] is not None:
         raise NotIntegerError("its axes are computed")
     shape = held.value.shape
     if shape is None:
         raise NotIntegerError("the rank of its input is not known")
-    listed = attributes.get_ints("axes", ()) if axes is None else axes.reshape(-1).tolist()
-    if not listed and attributes.get_int("noop_with_empty_axes", 0):
+    listed = attributes.get_ints("axes", ()) if given is None else given.reshape(-1).tolist()
+    if not listed and bool(attributes.get_int("noop_with_empty_axes", 0)):
         raise NotIntegerError("it reduces nothing")
     axes = sorted({int(axis) % len(shape) for axis in listed}) if listed else list(range(len(shape)))
     kept = bool(attributes.get_int("keepdims", 1))
@@ -46,26 +48,24 @@ def lower_reduced_sum(at: Lowering) -> list[ir.Value]:
 def lower_average_pool(at: Lowering) -> list[ir.Value]:
     """AveragePool: a ConvInteger with ones, over every channel by itself."""
     nodes, held, result = at.nodes, at.operand(0), at.result(0)
-    shape, wanted = held.value.shape, at.results[0].value.shape
-    if any(one is None or not all(isinstance(extent, int) for extent in one[1:]) for one in (shape, wanted)):
-        raise NotIntegerError("the extents of its input are not known before it runs")
-    windows = windows_of(at.node, list(shape[2:]), list(wanted[2:]))
+    (channels, *shape), (_, *wanted) = (known_extents(value) for value in (held.value, at.results[0].value))
+    windows = windows_of(at.node, shape, wanted)
     kernel = at.node.attributes.get_ints("kernel_shape", ())
     if math.prod(kernel) * 255 * 255 >= _INT32:
         raise NotIntegerError("the sum of a window may be too large for int32")
-    alone = nodes.constant([-1, 1, *shape[2:]], np.int64, nodes.named("channels"))
+    alone = nodes.constant([-1, 1, *shape], np.int64, nodes.named("channels"))
     ones = nodes.constant(np.ones((1, 1, *kernel)), np.uint8, nodes.named("ones"))
     total = None
     for part in at.parts.of(nodes, held):
         zeros = [nodes.constant(zero, np.uint8, "zero_point") for zero in (part.zero, 0)]
-        channels = nodes.make("Reshape", [part.value, alone], np.uint8)
+        planes = nodes.make("Reshape", [part.value, alone], np.uint8)
         term = nodes.make(
-            "ConvInteger", [channels, ones, *zeros], np.int32,
+            "ConvInteger", [planes, ones, *zeros], np.int32,
             strides=windows.strides, pads=windows.pads, dilations=windows.dilations,
         )  # fmt: skip
         term = scaled(nodes, term, float(part.factor))
         total = term if total is None else nodes.make("Add", [total, term], np.float64)
-    back = nodes.constant([-1, shape[1], *wanted[2:]], np.int64, nodes.named("shape"))
+    back = nodes.constant([-1, channels, *wanted], np.int64, nodes.named("shape"))
     total = nodes.make("Reshape", [total, back], np.float64, at.shape)
     multiplier = held.one_scale()[0] / (result.held.one_scale()[0] * windows.counts)
     if np.unique(multiplier).size == 1:
@@ -74,9 +74,9 @@ def lower_average_pool(at: Lowering) -> list[ir.Value]:
 
 
 def _reduced(at: Lowering, held: Integers, axes: list[int], kept: bool, mean: bool) -> ir.Value:
-    nodes, result, shape = at.nodes, at.result(0), held.value.shape
-    extents = [shape[axis] for axis in axes]
-    if not all(isinstance(extent, int) for extent in extents):
+    nodes, result, shape = at.nodes, at.result(0), shape_of(held.value)
+    extents = [extent for axis in axes if isinstance(extent := shape[axis], int)]
+    if len(extents) < len(axes):
         raise NotIntegerError("how many numbers are summed is not known before it runs")
     count = math.prod(extents)
     kind = np.int32 if held.largest * count < _INT32 else np.int64

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from dovetail.ir.required import input_of
 
 from dovetail_quantize.arithmetic.not_integer import NotIntegerError
 
@@ -64,17 +65,16 @@ def _shrink(at: Lowering, x: np.ndarray) -> np.ndarray:
 
 
 def _clip(at: Lowering, x: np.ndarray) -> np.ndarray:
-    low, high = (_scalar(at, index) if index < len(at.node.inputs) else None for index in (1, 2))
+    given = at.node.inputs
+    low, high = (_scalar(at, index) if index < len(given) and given[index] is not None else None for index in (1, 2))
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
 
 
-def _scalar(at: Lowering, index: int) -> float | None:
-    if at.node.inputs[index] is None:
-        return None
+def _scalar(at: Lowering, index: int) -> float:
     array = at.constant(index)
     if array is None or array.size != 1:
-        raise NotIntegerError(f"its input '{at.node.inputs[index].name}' is not one constant number")
+        raise NotIntegerError(f"its input '{input_of(at.node, index).name}' is not one constant number")
     return float(array.item())
 
 

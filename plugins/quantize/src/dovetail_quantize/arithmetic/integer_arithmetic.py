@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.formats import Format, float_format
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning.identity import keep_key
-from dovetail.planning.placement import PART, Placement, get_placement, origin_of, set_origin, set_placement
+from dovetail.planning.placement import (
+    PART,
+    Placement,
+    get_placement,
+    origin_of,
+    placement_of,
+    set_origin,
+    set_placement,
+)
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_precision.source_quantisation import qdq_of
 
@@ -141,7 +150,7 @@ class _Rewriting:
             self._leave(result.quantize)
             result.value.name = None
         self._note_scales(at, made)
-        last = made[0].producer()
+        last = producer_of(made[0])
         if activation is None:
             self._stand_for(last, node)
         else:
@@ -158,7 +167,7 @@ class _Rewriting:
         scales: dict[ir.Node, dict[str, list[float]]] = {}
         for value, result in zip(made, at.results, strict=True):
             if result.held is not None:
-                scales.setdefault(value.producer(), {})[value.name] = list(result.held.one_scale())
+                scales.setdefault(producer_of(value), {})[name_of(value)] = list(result.held.one_scale())
         for node, noted in scales.items():
             node.metadata_props[_SCALES] = json.dumps(noted)
 
@@ -168,18 +177,18 @@ class _Rewriting:
         new.metadata_props.pop(PART, None)
         set_origin(new, origin_of(node))
         keep_key(new, node)
-        planned = get_placement(node)
+        planned = placement_of(node)
         floats = Format.of(planned.precision.computes_in) if planned.precision is not None else None
         ports = {}
-        for name_of, values in ((input_name, new.inputs), (output_name, new.outputs)):
+        for name_at, values in ((input_name, new.inputs), (output_name, new.outputs)):
             for index, value in enumerate(values):
                 present = float_format(value) if value is not None else None
                 if present is not None and present is not floats:
-                    ports[name_of(index, self._signatures(new))] = present
+                    ports[name_at(index, self._signatures(new))] = present
         set_placement(new, Placement(planned.backend, planned.precision, ports, planned.region))
 
     def _enter(self, node: ir.Node, made: Sequence[ir.Node]) -> None:
-        placement, origin = get_placement(node), origin_of(node)
+        placement, origin = placement_of(node), origin_of(node)
         about = node.name or node.op_type
         for new in made:
             new.meta.update(node.meta)
@@ -224,12 +233,12 @@ class _Rewriting:
                 self._graph.remove(node, safe=True)
         for value in self._read:
             if value.is_initializer() and not value.uses() and not value.is_graph_output():
-                self._graph.initializers.pop(value.name, None)
+                self._graph.initializers.pop(name_of(value), None)
 
 
 def _is_planned_in_integers(node: ir.Node) -> bool:
     """Whether a port of a node has a quantised format; others compute floats because the plan says so."""
-    placement = get_placement(node)
+    placement = placement_of(node)
     formats = (placement.precision, *placement.ports.values())
     return any(format_ is not None and format_.quantised for format_ in formats)
 

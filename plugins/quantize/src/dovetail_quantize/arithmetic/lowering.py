@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import input_of
+
 from dovetail_quantize.arithmetic.not_integer import NotIntegerError
-from dovetail_quantize.arithmetic.ports import Integers, Result, integers_of, results_of
+from dovetail_quantize.arithmetic.ports import IntegerResult, Integers, Result, integers_of, results_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +56,7 @@ class Lowering:
         Raises:
             NotIntegerError: It is not known.
         """
-        shape = self.node.inputs[0].shape
+        shape = input_of(self.node, 0).shape
         if shape is None:
             raise NotIntegerError("the rank of its input is not known")
         return len(shape)
@@ -71,7 +73,7 @@ class Lowering:
             raise NotIntegerError(f"its input '{value.name if value is not None else index}' holds floats")
         return held
 
-    def result(self, index: int) -> Result:
+    def result(self, index: int) -> IntegerResult:
         """A result in integers.
 
         Raises:
@@ -81,7 +83,7 @@ class Lowering:
         if result.held is None:
             raise NotIntegerError(f"its result '{result.value.name}' is read as floats")
         result.held.one_scale()
-        return result
+        return IntegerResult(result.held, result.activation)
 
     def constant(self, index: int) -> np.ndarray | None:
         """The numbers of a constant input; None if it is computed."""
@@ -90,5 +92,6 @@ class Lowering:
         if held is not None and held.tensor is not None:
             scale, zero = held.one_scale()
             return (held.tensor.numpy().astype("int64") - zero) * scale
-        known = value is not None and value.const_value is not None and not value.is_graph_input()
-        return value.const_value.numpy() if known else None
+        if value is None or value.const_value is None or value.is_graph_input():
+            return None
+        return value.const_value.numpy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from dovetail.ir.required import dtype_of
 
 from dovetail_quantize.arithmetic.not_integer import NotIntegerError
 from dovetail_quantize.arithmetic.scaling import centred, requantised, round_to, scaled
@@ -49,7 +50,7 @@ def lower_movement(at: Lowering, side: dict[int, ir.Value] | None = None) -> lis
     rest = list(at.node.inputs[count:])
     for index, value in (side or {}).items():
         rest[index - count : index - count + 1] = [at.nodes.cast(value, kind)]
-    types = [kind if value.dtype.is_floating_point() else value.dtype for value in at.node.outputs]
+    types = [kind if (dtype := dtype_of(value)).is_floating_point() else dtype for value in at.node.outputs]
     made = at.nodes.copy([*inputs, *rest], types)
     return [
         value if result.held is None else _behind(at, value, moved, result.held)
@@ -94,7 +95,7 @@ def lower_arg(at: Lowering) -> list[ir.Value]:
     held = at.operand(0)
     held.one_scale()
     kind = _computed_in(at.node.op_type, held)
-    return at.nodes.copy([at.nodes.cast(held.value, kind)], [at.node.outputs[0].dtype])
+    return at.nodes.copy([at.nodes.cast(held.value, kind)], [dtype_of(at.node.outputs[0])])
 
 
 def lower_comparison(at: Lowering) -> list[ir.Value]:
@@ -105,7 +106,7 @@ def lower_comparison(at: Lowering) -> list[ir.Value]:
         inputs = [nodes.cast(one.value, np.int32) for one in held]
     else:
         inputs = [scaled(nodes, centred(nodes, one, np.int32), one.one_scale()[0], "scale") for one in held]
-    return nodes.copy(inputs, [at.node.outputs[0].dtype])
+    return nodes.copy(inputs, [dtype_of(at.node.outputs[0])])
 
 
 def _computed_in(op_type: str, held: Integers) -> type:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class Constants:
     def add(self, tensor: ir.TensorProtocol, what: str) -> ir.Value:
         """A new initializer."""
         tensor.name = self._names.fresh(what)
-        shape = ir.Shape(tensor.shape)
+        shape = ir.Shape(tensor.shape.numpy())
         value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=shape, const_value=tensor)
         self._graph.register_initializer(value)
         return value
@@ -73,7 +74,7 @@ class Nodes:
         return placement.region if placement is not None else None
 
     def make(
-        self, op_type: str, inputs: list[ir.Value | None], dtype: type | ir.DataType, like: Any = None, **attributes
+        self, op_type: str, inputs: Sequence[ir.Value | None], dtype: type | ir.DataType, like: Any = None, **attributes
     ) -> ir.Value:
         """Make a node with one output.
 
@@ -87,7 +88,9 @@ class Nodes:
         result = self._op.make(op_type, inputs, **attributes)
         return self.typed(result, dtype, like)
 
-    def copy(self, inputs: list[ir.Value | None], dtypes: list[type | ir.DataType], **attributes) -> list[ir.Value]:
+    def copy(
+        self, inputs: Sequence[ir.Value | None], dtypes: Sequence[type | ir.DataType], **attributes
+    ) -> list[ir.Value]:
         """Make a node like the replaced one with other inputs, and results of other types."""
         kept = {name: value for name, value in self.node.attributes.items() if name not in attributes}
         outputs = len(self.node.outputs)
@@ -104,7 +107,7 @@ class Nodes:
             return value
         return self.make("Cast", [value], wanted, value, to=wanted.value)
 
-    def constant(self, array: Any, dtype: type, what: str) -> ir.Value:
+    def constant(self, array: Any, dtype: type | np.dtype, what: str) -> ir.Value:
         """A shared constant."""
         return self.constants.get(np.asarray(array, dtype), what)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from dovetail.ir.required import constant_of
 from dovetail.ir.types import dtype_name
 
 from dovetail_quantize.arithmetic.not_integer import NotIntegerError
@@ -88,7 +89,7 @@ def stored_part(
     if zero.size > 1:
         raise NotIntegerError(f"its weight '{held.value.name}' has a zero point per channel")
     signed = held.low < 0
-    tensor = UnsignedTensor(held.tensor, shape, layout, signed)
+    tensor = UnsignedTensor(constant_of(held.value), shape, layout, signed)
     key = ("weight", id(held.tensor), what, tuple(shape))
     stored = nodes.constants.stored(key, tensor, f"{held.value.name}_{what}uint8")
     return Part(stored, int(zero[0]) + (128 if signed else 0), 1, held.largest)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from dovetail.ir.required import dtype_of, input_of, shape_of
 from dovetail.ir.types import dtype_name
 from dovetail.planning.placement import get_placement
 from dovetail_precision.source_quantisation import QdqNode, dequantising, qdq_of
@@ -24,14 +25,14 @@ class Integers:
     """Integers, and the real numbers that they stand for: (integer - zero) * scale.
 
     Attributes:
-        value: The integers; None for those that are still to be computed.
+        value: The integers.
         dtype: Their element type.
         scale: One scale, or one per index along `axis`; float32 numbers, held in float64.
         zero: As many zero points.
         axis: The axis along which scales differ, counted from 0; None for a single scale.
     """
 
-    value: ir.Value | None
+    value: ir.Value
     dtype: ir.DataType
     scale: np.ndarray
     zero: np.ndarray
@@ -44,9 +45,10 @@ class Integers:
             return None
         axis = qdq.axis
         if axis is not None:
-            axis %= len(qdq.integers.shape or qdq.floats.shape)
+            axis %= len(qdq.integers.shape or shape_of(qdq.floats))
         scale, zero = qdq.parameters
-        return cls(qdq.integers, qdq.integers.dtype, np.asarray(scale, np.float64), np.asarray(zero, np.int64), axis)
+        value = qdq.integers
+        return cls(value, dtype_of(value), np.asarray(scale, np.float64), np.asarray(zero, np.int64), axis)
 
     @property
     def tensor(self) -> ir.TensorProtocol | None:
@@ -76,7 +78,7 @@ class Integers:
             NotIntegerError: There are several.
         """
         if self.scale.size > 1:
-            raise NotIntegerError(f"'{self.value.name if self.value else 'its result'}' has a scale per channel")
+            raise NotIntegerError(f"'{self.value.name}' has a scale per channel")
         return float(self.scale[0]), int(self.zero[0])
 
     def same_numbers(self, other: Integers) -> bool:
@@ -99,6 +101,25 @@ class Result:
     quantize: ir.Node | None = None
     held: Integers | None = None
     activation: ir.Node | None = None
+
+
+class IntegerResult(NamedTuple):
+    """What the integers of a result stand for, and the activation that is computed together with the node, or None."""
+
+    held: Integers
+    activation: ir.Node | None
+
+
+def known_extents(value: ir.Value) -> list[int]:
+    """The extents of a value behind its batch.
+
+    Raises:
+        NotIntegerError: One is not known.
+    """
+    extents = [] if value.shape is None else [extent for extent in value.shape[1:] if isinstance(extent, int)]
+    if value.shape is None or len(extents) < len(value.shape) - 1:
+        raise NotIntegerError("the extents of its input are not known before it runs")
+    return extents
 
 
 def integers_of(value: ir.Value | None) -> Integers | None:
@@ -129,7 +150,7 @@ def _quantised(value: ir.Value, quantize: ir.Node, activation: ir.Node | None = 
     qdq = qdq_of(quantize)
     held = Integers.of(qdq) if qdq is not None and qdq.floats is value else None
     if held is None:
-        return Result(activation.inputs[0] if activation is not None else value)
+        return Result(input_of(activation, 0) if activation is not None else value)
     return Result(value, quantize, held, activation)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
+from dovetail.ir.required import dtype_of, shape_of
 
 from dovetail_quantize.arithmetic.not_integer import NotIntegerError
 from dovetail_quantize.arithmetic.parts import Part, stored_part
@@ -44,7 +45,7 @@ def lower_conv(at: Lowering) -> list[ir.Value]:
         for name in ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
         if name in at.node.attributes
     }
-    shape = weight.value.shape.numpy()
+    shape = shape_of(weight.value).numpy()
     stored = stored_part(at.nodes, weight, shape)
 
     def product(one: Part, other: Part) -> ir.Value:
@@ -63,7 +64,7 @@ def lower_gemm(at: Lowering) -> list[ir.Value]:
     turned = [bool(at.node.attributes.get_int(name, 0)) for name in ("transA", "transB")]
     weight = at.operand(1)
     left, right = (_matrix(at, index, turned[index]) for index in (0, 1))
-    extent = at.operand(0).value.shape[0 if turned[0] else 1]
+    extent = shape_of(at.operand(0).value)[0 if turned[0] else 1]
     scales = weight_axis(weight, 0 if turned[1] else 1)
     return [finished(at, _matmul(at, left, right, extent), scales, 0)]
 
@@ -74,21 +75,21 @@ def lower_matmul(at: Lowering) -> list[ir.Value]:
     if min(ranks) < 2:
         raise NotIntegerError("an operand has less than two axes, or how many is not known")
     left, right = (_matrix(at, index, False) for index in (0, 1))
-    extent = at.operand(0).value.shape[-1]
+    extent = shape_of(at.operand(0).value)[-1]
     return [finished(at, _matmul(at, left, right, extent), weight_axis(at.operand(1), ranks[1] - 1), 0)]
 
 
 def _matrix(at: Lowering, index: int, turned: bool) -> list[Part]:
     held = at.operand(index)
     if held.tensor is not None and held.dtype.bitwidth <= 8:
-        shape = held.value.shape.numpy()
+        shape = shape_of(held.value).numpy()
         if turned:
             return [stored_part(at.nodes, held, shape[::-1], np.transpose, "transposed_")]
         return [stored_part(at.nodes, held, shape)]
     parts = at.parts.of(at.nodes, held)
     if turned:
-        shape = held.value.shape
-        turn = None if shape is None else list(reversed(shape))
+        known = held.value.shape
+        turn = None if known is None else list(reversed(known))
         parts = [
             part._replace(value=at.nodes.make("Transpose", [part.value], np.uint8, turn, perm=[1, 0])) for part in parts
         ]
@@ -158,7 +159,7 @@ def finished(at: Lowering, found: Sum, scales: np.ndarray, behind: int) -> ir.Va
         return rounded(nodes, scaled(nodes, total, multiplier), result.held, bounds_of(result.held, result.activation))
     real = nodes.cast(total, np.float32)
     factor = nodes.constant(products.reshape(channels), np.float32, nodes.named("scale"))
-    return nodes.cast(nodes.make("Mul", [real, factor], np.float32, total), result.value.dtype)
+    return nodes.cast(nodes.make("Mul", [real, factor], np.float32, total), dtype_of(result.value))
 
 
 def _with_bias(at: Lowering, found: Sum, products: np.ndarray, behind: int) -> ir.Value:

@@ -35,7 +35,7 @@ def bounds_of(held: Integers, activation: ir.Node | None = None) -> Bounds:
     if activation.op_type == "Relu":
         return Bounds(max(low, zero), high)
     given = [_bound(activation, index) for index in (1, 2)]
-    found = [None if bound is None else round_to(bound / scale, held, zero) for bound in given]
+    found = [None if bound is None else int(round_to(bound / scale, held, zero)) for bound in given]
     if found[0] is not None:
         low = found[0]
     if found[1] is not None:

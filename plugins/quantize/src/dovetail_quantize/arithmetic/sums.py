@@ -22,16 +22,15 @@ def lower_sum(at: Lowering) -> list[ir.Value]:
     """Add, Sub and Sum: every operand times its multiplier, summed in float64 in order."""
     nodes, result = at.nodes, at.result(0)
     scale = result.held.one_scale()[0]
-    total = None
-    for index in range(len(at.node.inputs)):
+    operator = "Sub" if at.node.op_type == "Sub" else "Add"
+
+    def term(index: int) -> ir.Value:
         held = at.operand(index)
-        multiplier = held.one_scale()[0] / scale
-        term = scaled(nodes, centred(nodes, held, np.int32), multiplier)
-        if total is None:
-            total = term
-        else:
-            operator = "Sub" if at.node.op_type == "Sub" else "Add"
-            total = nodes.make(operator, [total, term], np.float64, at.shape)
+        return scaled(nodes, centred(nodes, held, np.int32), held.one_scale()[0] / scale)
+
+    total = term(0)
+    for index in range(1, len(at.node.inputs)):
+        total = nodes.make(operator, [total, term(index)], np.float64, at.shape)
     return [rounded(nodes, total, result.held, bounds_of(result.held, result.activation))]
 
 
@@ -70,10 +69,10 @@ def lower_batch_norm(at: Lowering) -> list[ir.Value]:
     nodes, result, held = at.nodes, at.result(0), at.operand(0)
     if at.node.attributes.get_int("training_mode", 0) or len(at.node.outputs) > 1:
         raise NotIntegerError("it computes means while it runs")
-    given = [at.constant(index) for index in range(1, 5)]
-    if any(array is None for array in given):
+    given = [array.astype(np.float64) for index in range(1, 5) if (array := at.constant(index)) is not None]
+    if len(given) < 4:
         raise NotIntegerError("its parameters are computed")
-    factor, summand, mean, variance = (array.astype(np.float64) for array in given)
+    factor, summand, mean, variance = given
     slope = factor / np.sqrt(variance + np.float64(np.float32(at.node.attributes.get_float("epsilon", 1e-5))))
     scale, wanted = held.one_scale()[0], result.held.one_scale()[0]
     channels = (-1, *(1,) * (at.rank - 2))

@@ -6,9 +6,11 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from dovetail.ir.required import shape_of
 
 from dovetail_quantize.arithmetic.not_integer import NotIntegerError
 from dovetail_quantize.arithmetic.parts import Part, stored_part
+from dovetail_quantize.arithmetic.ports import known_extents
 from dovetail_quantize.arithmetic.products import finished, multiplied, weight_axis
 
 if TYPE_CHECKING:
@@ -32,13 +34,12 @@ def lower_conv_transpose(at: Lowering) -> list[ir.Value]:
     if weight.tensor is None:
         raise NotIntegerError("its weight is computed")
     nodes, rank = at.nodes, at.rank - 2
-    shape, kernel = weight.value.shape.numpy(), weight.value.shape.numpy()[2:]
+    shape = shape_of(weight.value).numpy()
+    kernel = shape[2:]
     group = at.node.attributes.get_int("group", 1)
     dilations = list(at.node.attributes.get_ints("dilations", (1,) * rank))
-    given = data.value.shape
-    if given is None or not all(isinstance(extent, int) for extent in given[1:]):
-        raise NotIntegerError("the extents of its input are not known before it runs")
-    axes = _axes(at, list(given[2:]), kernel, dilations)
+    channels, *extents = known_extents(data.value)
+    axes = _axes(at, extents, kernel, dilations)
     wanted = (shape[1] * group, shape[0] // group, *kernel)
 
     def mirrored(array: np.ndarray) -> np.ndarray:
@@ -48,7 +49,7 @@ def lower_conv_transpose(at: Lowering) -> list[ir.Value]:
     stored = stored_part(nodes, weight, wanted, mirrored, f"mirrored_{group}_")
 
     def product(one: Part, other: Part) -> ir.Value:
-        wide = _widened(at, one, given, axes)
+        wide = _widened(at, one, channels, axes)
         zeros = [nodes.constant(part.zero, np.uint8, "zero_point") for part in (one, other)]
         inputs = [wide, other.value, *zeros]
         return nodes.make("ConvInteger", inputs, np.int32, at.shape, group=group, dilations=dilations)
@@ -85,9 +86,9 @@ def _axes(at: Lowering, extents: list[int], kernel: tuple[int, ...], dilations: 
     ]
 
 
-def _widened(at: Lowering, part: Part, given: ir.Shape, axes: list[_Axis]) -> ir.Value:
+def _widened(at: Lowering, part: Part, channels: int, axes: list[_Axis]) -> ir.Value:
     """The input with zeros behind every pixel, and around it what the kernel reaches."""
-    nodes, value, channels = at.nodes, part.value, given[1]
+    nodes, value = at.nodes, part.value
     zero = nodes.constant(part.zero, np.uint8, "zero_point")
     if any(axis.stride > 1 for axis in axes):
         apart = [-1, channels]

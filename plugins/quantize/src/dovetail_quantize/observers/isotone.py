@@ -54,7 +54,7 @@ class Isotone(Observer):
         axis = self._format.axis
         if axis is not None and axis % max(array.ndim, 1) == array.ndim - 1:
             raise ValueError("the axis of the format is the last one, along which rows run")
-        rows = np.asarray(array, np.float64).reshape(array.shape or (1,))
+        rows: np.ndarray = np.asarray(array, np.float64).reshape(array.shape or (1,))
         rows = rows[None] if axis is None else np.moveaxis(rows, axis, 0)
         rows = rows.reshape(rows.shape[0], -1, rows.shape[-1])
         self._extrema.widen(rows.min(axis=(1, 2)), rows.max(axis=(1, 2)))
@@ -74,6 +74,7 @@ class Isotone(Observer):
             ValueError: Nothing was seen.
         """
         _, high = self._extrema.range()
+        assert self._changes is not None
         whole = np.array(parameters_of_range(self._format, np.zeros_like(high), high).scale)
         ends = [
             self._chosen(np.cumsum(changes[:-1]), scale) * self._positive

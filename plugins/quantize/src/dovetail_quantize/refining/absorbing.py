@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import constant_of, input_of
+
 from dovetail_quantize.refining.channels import only_reader
 from dovetail_quantize.refining.layers import Layer, is_own, layer_of
 
@@ -61,13 +63,13 @@ def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
             return found
         own = [index for index, given in enumerate(node.inputs[:2]) if _per_channel(given, channels)]
         if node.op_type in ("Mul", "Div") and own and (node.op_type == "Mul" or own == [1]):
-            (found.vectors if node.op_type == "Mul" else found.inverse).append(node.inputs[own[0]])
+            (found.vectors if node.op_type == "Mul" else found.inverse).append(input_of(node, own[0]))
             return found
         if node.op_type in ("Add", "Sub") and len(own) == 1:
-            found.vectors.append(node.inputs[own[0]])
-            value = node.inputs[1 - own[0]]
+            found.vectors.append(input_of(node, own[0]))
+            value = input_of(node, 1 - own[0])
         elif node.op_type in _KEPT or _keeps_last_axis(node, channels):
-            value = node.inputs[0]
+            value = input_of(node, 0)
         else:
             return None
         if only_reader(value) is not node:
@@ -77,7 +79,7 @@ def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
 
 def _normalised(node: ir.Node, channels: int, found: Absorber) -> bool:
     """Whether a normalisation along the last axis has a scale of its own for each channel."""
-    axis, rank = node.attributes.get_int("axis", -1), len(node.inputs[0].shape or ())
+    axis, rank = node.attributes.get_int("axis", -1), len(input_of(node, 0).shape or ())
     given = [value for value in node.inputs[1:3] if value is not None]
     if axis not in (-1, rank - 1) or not given or not all(_per_channel(value, channels) for value in given):
         return False
@@ -89,8 +91,8 @@ def _per_channel(value: ir.Value | None, channels: int) -> bool:
     """Whether a value is a constant with one number per channel along the last axis."""
     if not is_own(value):
         return False
-    shape = tuple(value.const_value.shape)
-    return value.const_value.size == channels and shape[-1:] == (channels,)
+    tensor = constant_of(value)
+    return tensor.size == channels and tuple(tensor.shape)[-1:] == (channels,)
 
 
 def _keeps_last_axis(node: ir.Node, channels: int) -> bool:

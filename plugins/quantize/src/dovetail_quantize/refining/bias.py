@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
 from dovetail.passes import Pass
 
 from dovetail_quantize.refining.steps import BIAS, needs_data, wanted
@@ -57,14 +58,14 @@ class CorrectBiases(Pass):
 
         record, constants = Record.of(ctx), Constants(model, ctx)
         layers = _layers(model, record, ctx) if ctx.outcome.holdings else []
-        before = {layer: layer.bias.const_value for layer in layers}
+        before = [(layer, bias, bias.const_value) for layer in layers if (bias := layer.bias) is not None]
         if record.replayed:
             _replay(layers, record, constants, ctx)
         elif layers:
             needs_data(ctx, BIAS)
             held = HeldConstants(model, ctx)
             walk(model, ctx, layers, lambda layer, _: MeanError(layer, held, constants, record, ctx), "correct biases")
-        changed = [layer for layer in layers if layer.bias.const_value is not before[layer]]
+        changed = [layer for layer, bias, tensor in before if bias.const_value is not tensor]
         ctx.count("corrected", len(changed))
         record.count(BIAS, len(changed))
         dropped = drop_reserved(model, constants, ctx, [layer.node for layer in changed])
@@ -88,8 +89,8 @@ def _layers(model: Model, record: Record, ctx: Context) -> list[Layer]:
 
 def _replay(layers: list[Layer], record: Record, constants: Constants, ctx: Context) -> None:
     for layer in layers:
-        found = record.saved(BIAS, layer.output.name, (layer.channels,))
-        if found is not None:
-            record.save(BIAS, layer.output.name, found)
+        found = record.saved(BIAS, name_of(layer.output), (layer.channels,))
+        if found is not None and layer.bias is not None:
+            record.save(BIAS, name_of(layer.output), found)
             constants.add(layer.bias, found)
             ctx.remark("passed", layer.node, "bias", "its bias is corrected as in the replayed plan")

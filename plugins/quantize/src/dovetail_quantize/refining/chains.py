@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from dovetail.ir.required import constant_of
 
 from dovetail_quantize.refining.channels import Pair, pair_from
 from dovetail_quantize.refining.constants import Constants
@@ -114,7 +115,7 @@ class _Magnitudes:
         found = self._kept.get(index)
         if found is None:
             layer = self._layers[index]
-            found = np.abs(layer.layout.matrices(layer.weight.const_value.numpy())).max(axis=3)
+            found = np.abs(layer.layout.matrices(constant_of(layer.weight).numpy())).max(axis=3)
             if found.nbytes <= self._room:
                 self._room -= found.nbytes
                 self._kept[index] = found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.ir.required import input_of, shape_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -33,7 +35,7 @@ class Channels(NamedTuple):
 
         None if scaling a channel of the input with a positive factor does not scale it in the result.
         """
-        before, after = node.inputs[0].shape, node.outputs[0].shape
+        before, after = input_of(node, 0).shape, node.outputs[0].shape
         if node.domain not in ("", "ai.onnx") or before is None or after is None:
             return None
         if node.op_type in _KEPT or node.op_type in _POOLED and self.axis == 1 or _is_relu(node):
@@ -53,8 +55,8 @@ class Channels(NamedTuple):
             return None
         if after[1] == before[1]:
             return self
-        inner = before[2:]
-        if len(after) == 2 and all(isinstance(extent, int) for extent in (before[1], *inner)):
+        inner = [extent for extent in before[2:] if isinstance(extent, int)]
+        if len(after) == 2 and isinstance(before[1], int) and len(inner) == len(before) - 2:
             return Channels(1, self.repeat * math.prod(inner))
         return None
 
@@ -94,7 +96,7 @@ def pair_from(layer: Layer, layers: dict[int, Layer]) -> Pair | None:
             return None
         second = layers.get(id(reader))
         if second is not None and reader.inputs[0] is value:
-            axis = 1 if second.is_convolution else len(value.shape) - 1
+            axis = 1 if second.is_convolution else len(shape_of(value)) - 1
             groups, _, inputs = second.layout.extents
             fits = channels.axis == axis and groups * inputs == layer.channels * channels.repeat
             return Pair(layer, second, channels.repeat) if fits else None
@@ -107,8 +109,11 @@ def pair_from(layer: Layer, layers: dict[int, Layer]) -> Pair | None:
 def only_reader(value: ir.Value) -> ir.Node | None:
     """The one node that reads a value, once; None if there are others, or if the model gives the value away."""
     uses = value.uses()
-    node = uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
-    return node if node is not None and node.graph is value.producer().graph else None
+    producer = value.producer()
+    if producer is None or len(uses) != 1 or value.is_graph_output():
+        return None
+    node = next(iter(uses)).node
+    return node if node.graph is producer.graph else None
 
 
 def _adds(value: ir.Value) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
+from dovetail.ir.required import constant_of, input_of, name_of
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -29,7 +30,7 @@ class ScaledTensor(ir.LazyTensor):
     def __init__(
         self, source: ir.TensorProtocol, layout: Layout, outputs: np.ndarray | None, inputs: np.ndarray | None
     ):
-        super().__init__(self._whole, source.dtype, ir.Shape(source.shape), name=source.name)
+        super().__init__(self._whole, source.dtype, ir.Shape(source.shape.numpy()), name=source.name)
         self.source = source
         self._layout, self._outputs, self._inputs = layout, outputs, inputs
 
@@ -53,7 +54,7 @@ class RefinedTensor(ir.LazyTensor):
     """
 
     def __init__(self, levels: np.ndarray, make: Callable[[np.ndarray], np.ndarray], source: ir.TensorProtocol):
-        super().__init__(self._whole, source.dtype, ir.Shape(source.shape), name=source.name)
+        super().__init__(self._whole, source.dtype, ir.Shape(source.shape.numpy()), name=source.name)
         self.source = source
         self._levels, self._make = levels, make
 
@@ -81,34 +82,35 @@ class Constants:
     def put(self, value: ir.Value, tensor: ir.TensorProtocol) -> None:
         """Give an initializer another tensor of its shape."""
         value.const_value = tensor
-        if self._also is not None and value.name in self._also.initializers:
-            self._also.initializers[value.name].const_value = tensor
+        also = self._also.initializers.get(name_of(value)) if self._also is not None else None
+        if also is not None:
+            also.const_value = tensor
 
     def scale(self, layer: Layer, outputs: np.ndarray | None, inputs: np.ndarray | None) -> None:
         """Scale the channels of a layer's weight, and with the outputs its bias."""
-        self.put(layer.weight, ScaledTensor(layer.weight.const_value, layer.layout, outputs, inputs))
+        self.put(layer.weight, ScaledTensor(constant_of(layer.weight), layer.layout, outputs, inputs))
         if outputs is not None and layer.bias is not None:
             self.scale_vector(layer.bias, outputs)
 
     def scale_vector(self, value: ir.Value, factors: np.ndarray) -> None:
         """Scale a constant with one number per channel."""
-        array = value.const_value.numpy()
+        array = constant_of(value).numpy()
         self.put(value, float_tensor(array.astype(np.float64) * factors.reshape(array.shape), value.name))
 
     def add(self, value: ir.Value, numbers: np.ndarray) -> None:
         """Add to a constant with one number per channel."""
-        array = value.const_value.numpy()
+        array = constant_of(value).numpy()
         self.put(value, float_tensor(array.astype(np.float64) + numbers.reshape(array.shape), value.name))
 
     def drop_input(self, node: ir.Node, index: int) -> None:
         """Take away the last input of a node, a constant that nothing else reads."""
         graphs = [(self._model.graph, node)]
-        if node.name in self._also_named:
+        if self._also is not None and node.name in self._also_named:
             graphs.append((self._also, self._also_named[node.name]))
         for graph, reader in graphs:
-            value = reader.inputs[index]
+            name = name_of(input_of(reader, index))
             reader.resize_inputs(index)
-            del graph.initializers[value.name]
+            del graph.initializers[name]
 
 
 def float_tensor(array: np.ndarray, name: str | None) -> ir.Tensor:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import get_placement
+from dovetail.ir.required import constant_of, input_of, name_of
+from dovetail.planning.placement import placement_of
 
 from dovetail_quantize.refining.constants import Constants, RefinedTensor, float_tensor
 from dovetail_quantize.refining.decibels import decibels
@@ -39,22 +41,26 @@ class RoundedWeights:
 
     def levels(self, layer: Layer) -> Levels:
         """The grid of a layer's weight."""
-        return Levels(layer.weight.const_value.numpy(), self._held.at(*layer.weight_at))
+        holding = self._held.at(*layer.weight_at)
+        assert holding is not None, "only quantised layers are rounded"
+        return Levels(constant_of(layer.weight).numpy(), holding)
 
     def put(self, layer: Layer, grid: Levels, levels: np.ndarray) -> None:
         """Exchange a weight for the numbers that integers stand for."""
-        kept = self.record.save(ROUNDING, layer.output.name, grid.stored(levels))
-        self._constants.put(layer.weight, RefinedTensor(kept, grid.real, layer.weight.const_value))
+        kept = self.record.save(ROUNDING, name_of(layer.output), grid.stored(levels))
+        self._constants.put(layer.weight, RefinedTensor(kept, grid.real, constant_of(layer.weight)))
 
     def put_in_twin(self, layer: Layer, twin: QuantisedTwin) -> None:
         """Let the twin of a layer have the weight that the layer has now."""
-        twin.put(*layer.weight_at, layer.weight.const_value, self._held.at(*layer.weight_at))
+        twin.put(*layer.weight_at, constant_of(layer.weight), self._held.at(*layer.weight_at))
 
     def shift_in_twin(self, layer: Layer, twin: QuantisedTwin, by: np.ndarray) -> None:
         """Add to the bias of the twin of a layer."""
-        bias = layer.bias.const_value.numpy()
-        shifted = float_tensor(bias + by.reshape(bias.shape), layer.bias.name)
-        twin.put(*layer.bias_at, shifted, self._held.at(*layer.bias_at))
+        at = layer.bias_at
+        assert at is not None, "only layers with a bias are centered"
+        bias = input_of(*at)
+        array = constant_of(bias).numpy()
+        twin.put(*at, float_tensor(array + by.reshape(array.shape), bias.name), self._held.at(*at))
 
     def replay(self, layer: Layer, ctx: Context) -> None:
         """Round a weight as the replayed plan has it.
@@ -62,7 +68,7 @@ class RoundedWeights:
         Raises:
             DovetailError: The plan belongs to another weight.
         """
-        found = self.record.saved(ROUNDING, layer.output.name, layer.layout.shape)
+        found = self.record.saved(ROUNDING, name_of(layer.output), layer.layout.shape)
         if found is None:
             return
         grid = self.levels(layer)
@@ -82,7 +88,7 @@ class Rounding:
         groups, _, inputs = layer.layout.extents
         self._inputs = inputs * math.prod(layer.layout.shape[2:])
         self._layer, self._weights, self._ctx = layer, weights, ctx
-        steps = weights.record.steps.get(get_placement(layer.node).backend, ())
+        steps = weights.record.steps.get(placement_of(layer.node).backend, ())
         self._centred = BIAS in steps and layer.bias is not None
         size = min(_ROWS, max(_FEWEST_ROWS, _NUMBERS // (beside * groups * self._inputs)))
         self._used, self._held_back = Sample(size, 0), Sample(size // _HELD_BACK, 1)
@@ -98,7 +104,7 @@ class Rounding:
         self._samples += samples
         held_back = of_sample % _HELD_BACK == _HELD_BACK - 1
         for sample, part in ((self._used, np.flatnonzero(~held_back)), (self._held_back, np.flatnonzero(held_back))):
-            sample.offer(len(part), lambda at, part=part: self._rows(inputs, wanted, part[at]))
+            sample.offer(len(part), partial(self._rows, inputs, wanted, part))
 
     def refine(self, twin: QuantisedTwin) -> bool:
         """Exchange the weight, if the new one is better on what was held back."""
@@ -109,8 +115,8 @@ class Rounding:
         down, up = self._matrices(grid.off(grid.down)), self._matrices(grid.off(grid.up))
         nearest = np.where(np.abs(up) < np.abs(down), up, down)
         rows, missing = self._lacking(*used)
-        shift = missing.mean(axis=1, keepdims=True) if self._centred else np.float32(0)
-        middle = rows.mean(axis=2, keepdims=True) if self._centred else np.float32(0)
+        shift = missing.mean(axis=1, keepdims=True) if self._centred else np.zeros((), np.float32)
+        middle = rows.mean(axis=2, keepdims=True) if self._centred else np.zeros((), np.float32)
         chosen = choose(rows - middle, missing - shift, down, up)
         off = np.where(chosen, up, down)
 
@@ -139,7 +145,10 @@ class Rounding:
             self._weights.shift_in_twin(self._layer, twin, by)
         return better or self._centred
 
-    def _rows(self, inputs: np.ndarray, wanted: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _rows(
+        self, inputs: np.ndarray, wanted: np.ndarray, part: np.ndarray, at: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        positions = part[at]
         rows = inputs_at(self._layer, inputs, wanted, positions), outputs_at(self._layer, wanted, positions)
         if not all(np.isfinite(part).all() for part in rows):
             raise DovetailError(
@@ -160,9 +169,9 @@ class Rounding:
         """Rows of inputs by group, and what their results lack even with the exact weight."""
         layer = self._layer
         rows = inputs.astype(np.float32).transpose(1, 2, 0)
-        found = rows.swapaxes(1, 2) @ self._matrices(layer.weight.const_value.numpy())
+        found = rows.swapaxes(1, 2) @ self._matrices(constant_of(layer.weight).numpy())
         if layer.bias is not None and layer.added_to is None:
-            found = found + layer.bias.const_value.numpy().reshape(found.shape[0], 1, -1)
+            found = found + constant_of(layer.bias).numpy().reshape(found.shape[0], 1, -1)
         return rows, wanted.astype(np.float32).transpose(1, 0, 2) - found
 
     def _matrices(self, weight: np.ndarray) -> np.ndarray:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.planning.placement import get_placement
+from dovetail.ir.required import constant_of, input_of
+from dovetail.planning.placement import get_placement, placement_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 _WEIGHT, _BIAS = 1, 2
@@ -64,7 +65,7 @@ class Layer:
     @property
     def weight(self) -> ir.Value:
         """The weight."""
-        return self.node.inputs[_WEIGHT]
+        return input_of(self.node, _WEIGHT)
 
     @property
     def weight_at(self) -> tuple[ir.Node, int]:
@@ -113,13 +114,13 @@ def layer_of(node: ir.Node | None) -> Layer | None:
         return None
     if len(node.inputs) <= _WEIGHT or not is_own(node.inputs[_WEIGHT]):
         return None
-    shape = tuple(node.inputs[_WEIGHT].const_value.shape)
+    shape = tuple(constant_of(input_of(node, _WEIGHT)).shape.numpy())
     layout = _layout(node, shape)
     if layout is None or 0 in shape:
         return None
     layer = Layer(node, layout, _adding(node, layout) if node.op_type == "MatMul" else None)
     bias = layer.bias
-    if bias is not None and not (is_own(bias) and bias.const_value.size == layer.channels):
+    if bias is not None and not (is_own(bias) and constant_of(bias).size == layer.channels):
         return None
     return layer
 
@@ -129,11 +130,11 @@ def layers_of(nodes: Iterable[ir.Node]) -> list[Layer]:
     return [layer for node in nodes if (layer := layer_of(node)) is not None]
 
 
-def refined_layers(nodes: Iterable[ir.Node], step: str, steps: dict[str, tuple[str, ...]]) -> list[Layer]:
+def refined_layers(nodes: Iterable[ir.Node], step: str, steps: Mapping[str, tuple[str, ...]]) -> list[Layer]:
     """The quantised layers among nodes on backends that have a refinement."""
     return [
         layer for layer in layers_of(nodes)
-        if layer.quantised() and step in steps.get(get_placement(layer.node).backend, ())
+        if layer.quantised() and step in steps.get(placement_of(layer.node).backend, ())
     ]  # fmt: skip
 
 
@@ -156,18 +157,21 @@ def _adding(node: ir.Node, layout: Layout) -> ir.Node | None:
     """The node that adds a constant per channel to a product, if it is the only one that reads it."""
     value, channels = node.outputs[0], layout.shape[1]
     uses = value.uses()
-    reader = uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
-    if reader is None or reader.op_type != "Add" or reader.domain not in ("", "ai.onnx"):
+    if len(uses) != 1 or value.is_graph_output():
         return None
-    other = reader.inputs[1 - uses[0].idx]
-    return reader if is_own(other) and tuple(other.const_value.shape) == (channels,) else None
+    reader, index = next(iter(uses))
+    if reader.op_type != "Add" or reader.domain not in ("", "ai.onnx"):
+        return None
+    other = reader.inputs[1 - index]
+    return reader if is_own(other) and tuple(constant_of(other).shape) == (channels,) else None
 
 
-def is_own(value: ir.Value | None) -> bool:
+def is_own(value: ir.Value | None) -> TypeGuard[ir.Value]:
     """Whether a value is a float32 constant that a single node reads once."""
-    constant = value is not None and value.is_initializer() and not value.is_graph_input()
     return (
-        constant
+        value is not None
+        and value.is_initializer()
+        and not value.is_graph_input()
         and not value.is_graph_output()
         and value.const_value is not None
         and value.const_value.dtype == ir.DataType.FLOAT

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import input_of, name_of
 from dovetail_runtime.data.batches import batches
 
 from dovetail_quantize.refining.activation_cache import ActivationCache
@@ -72,7 +73,7 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
             value.const_value = value.const_value.source  # what was rounded is not what is wanted
     copies = dict(zip(model.graph, list(floats.graph)))
     twin = QuantisedTwin(model, ctx)
-    read = {layer: twin.nodes[layer.node].inputs[0] for layer in layers}
+    read = {layer: input_of(twin.nodes[layer.node], 0) for layer in layers}
     computed = {layer: twin.nodes[layer.node].outputs[0] for layer in layers}
     wanted = {layer: copies[layer.node].outputs[0] for layer in layers}
     exact = Side(floats, [[copies[node] for node in block] for block in blocks], wanted.values(), inputs, ctx)
@@ -88,7 +89,8 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
             for float_inputs, twin_inputs in zip(exact.read(block, number), rounded.read(block, number)):
                 floats_there, there = runners[0].run(float_inputs), {**twin_inputs, **runners[1].run(twin_inputs)}
                 for layer, refiner in refiners:
-                    refiner.see(there[read[layer].name], there[computed[layer].name], floats_there[wanted[layer].name])
+                    names = [name_of(values[layer]) for values in (read, computed, wanted)]
+                    refiner.see(there[names[0]], there[names[1]], floats_there[names[2]])
                 write_exact(exact.leaving(block, floats_there))
                 write_rounded(rounded.leaving(block, there))
         changed = [refiner.refine(twin) for _, refiner in refiners]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail_quantize.integers import bounds, shaped
+from dovetail_quantize.integers import bounds, parameters_of, shaped
 
 if TYPE_CHECKING:
     from dovetail.planning.holdings import Holding
@@ -26,7 +26,7 @@ class Levels:
     """
 
     def __init__(self, weight: np.ndarray, holding: Holding):
-        self._scale, self._zero = (shaped(part, holding.format, weight.shape) for part in holding.parameters)
+        self._scale, self._zero = (shaped(part, holding.format, weight.shape) for part in parameters_of(holding))
         self._scale = self._scale.astype(np.float32)
         self._exact = weight.astype(np.float32) / self._scale + self._zero
         self._bounds = smallest, largest = bounds(holding.format)

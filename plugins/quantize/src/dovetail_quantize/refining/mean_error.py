@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
+from dovetail.ir.required import constant_of, input_of, name_of
 
 from dovetail_quantize.refining.decibels import decibels
 from dovetail_quantize.refining.steps import BIAS
@@ -72,10 +73,12 @@ class MeanError:
         before, after = decibels(self._signal, self._error), decibels(self._signal, self._left(mean, correction))
         if not correction.any() or after <= before:
             return False
-        correction = self._record.save(BIAS, layer.output.name, correction)
-        self._constants.add(layer.bias, correction)
-        node, index = layer.bias_at
-        twin.put(node, index, layer.bias.const_value, self._held.at(node, index))
+        correction = self._record.save(BIAS, name_of(layer.output), correction)
+        at = layer.bias_at
+        assert at is not None, "only layers with a bias are corrected"
+        bias = input_of(*at)
+        self._constants.add(bias, correction)
+        twin.put(*at, constant_of(bias), self._held.at(*at))
         why = f"its bias is corrected by up to {np.abs(correction).max():.3g}: SNR {before:.1f} to {after:.1f} dB"
         self._ctx.remark("passed", layer.node, "bias", why)
         return True

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import get_placement
+from dovetail.ir.required import constant_of, input_of
+from dovetail.planning.placement import placement_of
 
 from dovetail_quantize.integers import parameters_of_range, quantised, shaped
 from dovetail_quantize.observers.minmax import MinMax
@@ -52,10 +53,10 @@ def smoothed_inputs(model: Model, record: Record, ctx: Context) -> list[Smoothed
     readers: dict[ir.Value, list[Layer]] = {}
     for layer in refined_layers(model.graph, SMOOTH, record.steps):
         if not layer.is_convolution and _format(layer, _ACTIVATION) is not None:
-            readers.setdefault(layer.node.inputs[0], []).append(layer)
+            readers.setdefault(input_of(layer.node, 0), []).append(layer)
     found = []
     for value, layers in readers.items():
-        formats = {_format(layer, _ACTIVATION) for layer in layers}
+        formats = {format_ for layer in layers if (format_ := _format(layer, _ACTIVATION)) is not None}
         alone = len(value.uses()) == len(layers) and not value.is_graph_output() and len(formats) == 1
         absorber = absorber_of(value, layers[0].layout.extents[2]) if alone else None
         if absorber is None:
@@ -69,7 +70,7 @@ def smoothed_inputs(model: Model, record: Record, ctx: Context) -> list[Smoothed
 
 def _format(layer: Layer, port: str) -> Format | None:
     """The quantised format of a port, if that has one scale, or the port is the weight."""
-    format_ = get_placement(layer.node).port_format(port)
+    format_ = placement_of(layer.node).port_format(port)
     usable = format_ is not None and format_.quantised and (port == _WEIGHT or format_.axis is None)
     return format_ if usable else None
 
@@ -132,6 +133,7 @@ class SeenInput:
             weight = _array(layer)
             scaled = layer.layout.weight(layer.layout.matrices(weight) * by[:, None])
             format_ = _format(layer, _WEIGHT)
+            assert format_ is not None, "refined layers have quantised weights"
             observer = MinMax(format_)
             observer.update(scaled)
             held = _rounded(scaled, format_, observer.parameters())
@@ -143,7 +145,7 @@ class SeenInput:
 
 
 def _array(layer: Layer) -> np.ndarray:
-    return layer.weight.const_value.numpy()
+    return constant_of(layer.weight).numpy()
 
 
 def _rounded(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import input_of
 from dovetail.passes import Pass
 
 from dovetail_quantize.refining.steps import BIAS, wanted
@@ -75,7 +76,7 @@ def drop_reserved(model: Model, constants: Constants, ctx: Context, used: Collec
     kept, dropped = set(used), set()
     for node in model.graph:
         if node.meta.pop(_RESERVED, False) and node not in kept:
-            dropped.add(node.inputs[_AT].name)
+            dropped.add(input_of(node, _AT).name)
             constants.drop_input(node, _AT)
     if dropped:
         ctx.outcome.holdings = [holding for holding in ctx.outcome.holdings if holding.value not in dropped]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of
 from dovetail.plugin import RegionModel
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
@@ -62,7 +63,7 @@ class Side:
 
     def read(self, block: int, batches: int) -> Iterator[dict]:
         """What enters a block, batch by batch."""
-        return self._cache.read([value.name for value in self._regions[block].inputs], batches)
+        return self._cache.read([name_of(value) for value in self._regions[block].inputs], batches)
 
     def writing(self) -> AbstractContextManager[Callable[[Batch], None]]:
         """A function that keeps what leaves blocks; see `ActivationCache.writing`."""
@@ -76,7 +77,7 @@ class Side:
         """Forget what no block behind this one reads."""
         for value in self._regions[block].inputs:
             if self._last[value.name] <= block:
-                self._cache.drop(value.name)
+                self._cache.drop(name_of(value))
 
 
 class Runner:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import name_of
 from dovetail.passes import Pass
 
 from dovetail_quantize.refining.steps import SMOOTH, needs_data, wanted
@@ -61,17 +62,17 @@ class Smooth(Pass):
             return False
         constants = Constants(model, ctx)
         if record.replayed:
-            factors = {one: record.saved(SMOOTH, one.value.name, (one.channels,)) for one in inputs}
+            factors = {one: record.saved(SMOOTH, name_of(one.value), (one.channels,)) for one in inputs}
         else:
             needs_data(ctx, SMOOTH)
-            seen = {one.value.name: [SeenInput(one)] for one in inputs}
+            seen = {name_of(one.value): [SeenInput(one)] for one in inputs}
             observe(model, seen, ctx)
-            factors = {one: seen[one.value.name][0].factors(self.alpha, ctx) for one in inputs}
+            factors = {one: seen[name_of(one.value)][0].factors(self.alpha, ctx) for one in inputs}
         changed = 0
         for one, by in factors.items():
             if by is None:
                 continue
-            by = record.save(SMOOTH, one.value.name, by)
+            by = record.save(SMOOTH, name_of(one.value), by)
             one.absorber.scale(constants, 1 / by.astype(float))
             for layer in one.layers:
                 constants.scale(layer, None, by.astype(float))

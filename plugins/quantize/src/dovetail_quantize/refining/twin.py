@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.required import input_of, name_of
 from dovetail_precision.held import Held
 from dovetail_precision.sharing_groups import held_values
 
+from dovetail_quantize.integers import parameters_of
 from dovetail_quantize.quantise import Quantise
 from dovetail_quantize.quantised_tensor import QuantisedTensor
 
@@ -32,7 +34,7 @@ class HeldConstants:
         holdings = {(one.value, one.format, one.group): one for one in ctx.outcome.holdings}
         self._at: dict[tuple[ir.Node, int], tuple[Held, Holding]] = {}
         for one in held:
-            found = holdings[one.value.name, one.format, one.name]
+            found = holdings[name_of(one.value), one.format, one.name]
             self._at |= {(use.node, use.index): (one, found) for use in one.uses if not use.is_output}
 
     def at(self, node: ir.Node, index: int) -> Holding | None:
@@ -64,10 +66,10 @@ class QuantisedTwin:
 
     def put(self, node: ir.Node, index: int, tensor: ir.TensorProtocol, holding: Holding | None) -> None:
         """Give the twin of a node another constant, held as the original one is."""
-        value = self.nodes[node].inputs[index]
+        value = input_of(self.nodes[node], index)
         producer = value.producer()
         if producer is None or holding is None:
             value.const_value = tensor
             return
-        stored = producer.inputs[0]
-        stored.const_value = QuantisedTensor(tensor, holding.format, holding.parameters, stored.name)
+        stored = input_of(producer, 0)
+        stored.const_value = QuantisedTensor(tensor, holding.format, parameters_of(holding), name_of(stored))

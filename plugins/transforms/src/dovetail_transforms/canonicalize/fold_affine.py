@@ -124,9 +124,9 @@ def _normalisation(node: ir.Node, overridable: set[int]) -> _Affine | None:
     import numpy as np
 
     value, *rest = node.inputs
-    arrays = [_constant(one, overridable) for one in rest]
+    arrays = [found for one in rest if (found := _constant(one, overridable)) is not None]
     trains = node.attributes.get_int("training_mode", 0) or len(node.outputs) > 1
-    if trains or value is None or value.shape is None or len(value.shape) < 2 or any(one is None for one in arrays):
+    if trains or value is None or value.shape is None or len(value.shape) < 2 or len(arrays) < len(rest):
         return None
     scale, shift, mean, variance = arrays
     scale = scale / np.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
@@ -158,11 +158,11 @@ def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshN
         return None  # MatMul has no bias
     if shift is not None:
         bias = shift + (bias if scale is None else bias * scale)
-    elif not product.has_bias:
+    elif bias is None or not product.has_bias:
         bias = None
     else:
         bias = bias * scale
-    product.fold_in(graph, names, affine.node.name, scale, bias)
+    product.fold_in(graph, names, affine.node.name or "", scale, bias)
     _merge_origins(product.node, affine.node)
     _replace(graph, affine.node, affine.value)
     return product.node

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import constant_of
 from dovetail.passes import Pass
 
 from dovetail_transforms.canonicalize.split_batchnorm import SPLIT, constant, obstacle
@@ -79,10 +80,11 @@ def _folded(
     import onnx_ir as ir
 
     # In float64, so that weight and bias are rounded only once.
-    k, shift, mean, variance = (one.const_value.numpy().astype(np.float64) for one in (scale, shift, mean, variance))
-    k = k / np.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
-    before = np.zeros_like(mean) if bias is None else bias.const_value.numpy().astype(np.float64)
-    old = w.const_value
+    given = (constant_of(one).numpy().astype(np.float64) for one in (scale, shift, mean, variance))
+    k, summand, average, spread = given
+    k = k / np.sqrt(spread + node.attributes.get_float("epsilon", 1e-5))
+    before = np.zeros_like(average) if bias is None else constant_of(bias).numpy().astype(np.float64)
+    old = constant_of(w)
     dtype, axis = old.dtype.numpy(), _CHANNEL_AXIS[convolution.op_type]
 
     def weight() -> ir.TensorProtocol:
@@ -92,8 +94,8 @@ def _folded(
     return op.like(
         convolution,
         x,
-        op.constant(ir.LazyTensor(weight, old.dtype, ir.Shape(old.shape)), "weight"),
-        op.constant(ir.tensor(((before - mean) * k + shift).astype(dtype)), "bias"),
+        op.constant(ir.LazyTensor(weight, old.dtype, ir.Shape(old.shape.numpy())), "weight"),
+        op.constant(ir.tensor(((before - average) * k + summand).astype(dtype)), "bias"),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import input_of
 from dovetail.passes import Pass
 from dovetail.plugin import EngineError
 from dovetail.plugin.engine import evaluator_of
@@ -116,8 +117,9 @@ class FoldConstants(Pass):
         """Whether the declared results exceed the limit, known without evaluating."""
         size = 0
         for value in node.outputs:
-            known = value.shape is not None and value.dtype is not None and value.shape.is_static()
-            if known and value.dtype.name != "STRING":
+            if value.shape is None or value.dtype is None or not value.shape.is_static():
+                continue
+            if value.dtype.name != "STRING":
                 size += math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
         return size > self.limit
 
@@ -194,12 +196,13 @@ def _shape(node: ir.Node) -> list[ir.TensorProtocol] | None:
     import numpy as np
     import onnx_ir as ir
 
-    shape = node.inputs[0].shape
+    shape = input_of(node, 0).shape
     if shape is None:
         return None
     start, end = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(shape))
-    extents = list(shape)[start:end] if node.op_type == "Shape" else list(shape)
-    if not all(isinstance(extent, int) for extent in extents):
+    given = list(shape)[start:end] if node.op_type == "Shape" else list(shape)
+    extents = [extent for extent in given if isinstance(extent, int)]
+    if len(extents) < len(given):
         return None
     numbers = np.array(extents, np.int64)
     return [ir.tensor(numbers if node.op_type == "Shape" else np.int64(math.prod(extents)))]
@@ -213,7 +216,9 @@ def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProto
         return id(value)
     name = value.name
     value.name = names.fresh(f"{name}_unfolded")
-    constant = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+    constant = ir.Value(
+        name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()), const_value=tensor
+    )
     tensor.name = name
     graph.register_initializer(constant)
     value.replace_all_uses_with(constant)

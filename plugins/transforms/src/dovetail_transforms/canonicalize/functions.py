@@ -119,12 +119,17 @@ def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
         ctx.remark("passed", "", "opset-raise", f"opset raised from {present} to {newest}, as its functions need")
         present = newest
         _take_version(proto.functions, present)
-    if any(converter_misreads(_nodes(function), _version(function)) for function in _others(proto, present)):
+    others = [
+        (function, version) for function in _others(proto, present) if (version := _version(function)) is not None
+    ]
+    if any(converter_misreads(_nodes(function), version) for function, version in others):
         raise _refusal(proto, None)
     return onnx.shape_inference.infer_shapes(proto) if _differ(proto) else proto
 
 
 def _take_version(functions: Iterable[onnx.FunctionProto], version: int | None) -> None:
+    if version is None:
+        return
     for function in functions:
         own = _version(function)
         if own is not None and own != version and same_definitions(_nodes(function), own, version):

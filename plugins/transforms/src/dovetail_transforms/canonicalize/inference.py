@@ -24,7 +24,7 @@ def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
     extents is inferred with explicit padding.
     """
     inferred = _inferred(proto)
-    stand_ins = {}
+    stand_ins: dict[int, onnx.NodeProto] = {}
     # Each correction changes the extents behind it, where onnx may be wrong again.
     for _ in range(_MOST_ROUNDS):
         wrong = explicit_windows(inferred)

@@ -88,7 +88,7 @@ class Normalise(Pass):
             ctx.count("values typed by ONNX Runtime", typed)
         model.rebuild(skeleton)
         for node in model.nodes():
-            before = renamed.get(node.name, (node.name,))
+            before = renamed.get(node.name or "", (node.name or "",))
             if node.name in renamed or before[0] in origins:
                 set_origin(node, tuple(source for name in before for source in origins.get(name, (name,))))
             if node.op_type == "Loop" and node.domain in ("", "ai.onnx"):

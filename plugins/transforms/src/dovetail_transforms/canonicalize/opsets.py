@@ -51,7 +51,7 @@ def converter_misreads(nodes: Iterable[onnx.NodeProto], version: int) -> bool:
 @cache
 def _definition(operator: str, version: int) -> int | None:
     found = find("", operator, version)
-    return found and found.version
+    return found.version if found is not None else None
 
 
 def raise_opset(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
@@ -69,7 +69,8 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
     functions = list(proto.functions)
     del proto.functions[:]
     try:
-        proto.ir_version = max(proto.ir_version, ir_version_of(present), _OLDEST_IR_VERSION)
+        released = ir_version_of(present) if present is not None else _OLDEST_IR_VERSION
+        proto.ir_version = max(proto.ir_version, released, _OLDEST_IR_VERSION)
         converted = onnx.version_converter.convert_version(proto, version)
     finally:
         proto.functions.extend(functions)

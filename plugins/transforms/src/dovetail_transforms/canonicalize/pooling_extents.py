@@ -8,7 +8,7 @@ that gives the correct extents.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail_transforms.canonicalize.names import all_nodes
 
@@ -39,7 +39,7 @@ def explicit_windows(proto: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
     return found
 
 
-def _explicit(node: onnx.NodeProto, shapes: Mapping[str, list[int | None]]) -> onnx.NodeProto | None:
+def _explicit(node: onnx.NodeProto, shapes: Mapping[str, list[int | None] | None]) -> onnx.NodeProto | None:
     """Return the node without `ceil_mode` and with explicit padding; None if its extents are right or unknown."""
     import onnx
 
@@ -75,7 +75,7 @@ def _explicit(node: onnx.NodeProto, shapes: Mapping[str, list[int | None]]) -> o
     return stand_in
 
 
-def _attribute(node: onnx.NodeProto, name: str, default: object) -> object:
+def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     import onnx
 
     found = next((entry for entry in node.attribute if entry.name == name), None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import constant_of, input_of, shape_of
+
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
@@ -27,7 +29,7 @@ class Product:
         self.node = node
         self.outputs_at = outputs_at
         self.channel = channel
-        self.channels = int(node.inputs[1].const_value.shape[outputs_at])
+        self.channels = constant_of(input_of(node, 1)).shape.numpy()[outputs_at]
 
     @property
     def bias(self) -> np.ndarray | None:
@@ -39,7 +41,7 @@ class Product:
         value = self.node.inputs[2] if len(self.node.inputs) > 2 else None
         if value is None:
             return np.zeros(self.channels)
-        return np.broadcast_to(value.const_value.numpy().astype(np.float64).reshape(-1), (self.channels,))
+        return np.broadcast_to(constant_of(value).numpy().astype(np.float64).reshape(-1), (self.channels,))
 
     @property
     def has_bias(self) -> bool:
@@ -61,7 +63,7 @@ class Product:
         import numpy as np
         import onnx_ir as ir
 
-        old = self.node.inputs[1].const_value
+        old = constant_of(input_of(self.node, 1))
         dtype = old.dtype.numpy()
         if scale is not None:
             along = scale.reshape([-1 if position == self.outputs_at else 1 for position in range(len(old.shape))])
@@ -90,15 +92,17 @@ def product_of(node: ir.Node | None, overridable: set[int]) -> Product | None:
         return None
 
     def constant(value: ir.Value | None) -> bool:
-        known = value is not None and value.is_initializer() and value.const_value is not None
-        return known and id(value) not in overridable and value.const_value.dtype.name in _FLOATS
+        if value is None or not value.is_initializer() or value.const_value is None:
+            return False
+        return id(value) not in overridable and value.const_value.dtype.name in _FLOATS
 
     rest = [value for value in node.inputs[2:3] if value is not None]
     if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul") or not constant(node.inputs[1]):
         return None
     if not all(constant(value) for value in rest):
         return None
-    rank = len(node.inputs[1].const_value.shape)
+    shape = constant_of(input_of(node, 1)).shape
+    rank = len(shape)
     if node.op_type == "Conv":
         return Product(node, 0, 1 - rank)
     if node.op_type == "ConvTranspose":
@@ -106,8 +110,8 @@ def product_of(node: ir.Node | None, overridable: set[int]) -> Product | None:
     if node.op_type == "Gemm":
         transposed = node.attributes.get_int("transB", 0)
         plain = node.attributes.get_float("beta", 1.0) == 1.0 and all(
-            value.const_value.size in (1, node.inputs[1].const_value.shape[0 if transposed else 1])
-            and not (len(value.shape) == 2 and value.shape[0] != 1)
+            constant_of(value).size in (1, shape[0 if transposed else 1])
+            and not (len(shape_of(value)) == 2 and shape_of(value)[0] != 1)
             for value in rest
         )
         return Product(node, 0 if transposed else 1, -1) if plain else None
@@ -117,7 +121,7 @@ def product_of(node: ir.Node | None, overridable: set[int]) -> Product | None:
 def _lazy(make, like: ir.TensorProtocol) -> ir.TensorProtocol:
     import onnx_ir as ir
 
-    return ir.LazyTensor(make, like.dtype, ir.Shape(like.shape))
+    return ir.LazyTensor(make, like.dtype, ir.Shape(like.shape.numpy()))
 
 
 def add_constant(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
@@ -125,6 +129,8 @@ def add_constant(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Va
     import onnx_ir as ir
 
     tensor.name = name
-    value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+    value = ir.Value(
+        name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()), const_value=tensor
+    )
     graph.register_initializer(value)
     return value

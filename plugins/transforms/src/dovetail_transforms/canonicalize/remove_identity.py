@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import input_of
 from dovetail.passes import Pass
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _is_noop(node: ir.Node) -> bool:
 
 
 def _remove(graph: ir.Graph, node: ir.Node) -> bool:
-    source, result = node.inputs[0], node.outputs[0]
+    source, result = input_of(node, 0), node.outputs[0]
     if any(value.is_graph_output() for value in node.outputs[1:]):
         return False
     if result.is_graph_output():

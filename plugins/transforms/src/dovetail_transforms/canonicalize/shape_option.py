@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
+from dovetail.ir.required import name_of
 from dovetail.plugin.options import Option
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ def _parsed(given: object) -> tuple[dict[str, list[int]], bool]:
 
 def _named_extents(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
     """By input and axis, the number that shapes of other inputs give to an extent of the same name."""
-    inputs = [value for value in model.graph.inputs if value.shape is not None]
-    extents = [(v.name, axis, str(extent)) for v in inputs for axis, extent in enumerate(v.shape)
+    extents = [(name_of(v), axis, str(extent)) for v in model.graph.inputs for axis, extent in enumerate(v.shape or ())
                if not isinstance(extent, int) and extent.value]  # fmt: skip
     numbers = {
         extent: shapes[name][axis] for name, axis, extent in extents if name in shapes and axis < len(shapes[name])
@@ -128,7 +128,7 @@ def _named_extents(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[tu
     return {(name, axis): numbers[extent] for name, axis, extent in extents if extent in numbers}
 
 
-def _shape(name: str, given: object) -> list[int]:
+def _shape(name: str, given: Any) -> list[int]:
     parts = given.split("x") if isinstance(given, str) else given
     try:
         shape = [int(part) for part in parts]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import constant_of, input_of, shape_of
+
 from dovetail_transforms.rewriting import Rewrite
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def obstacle(convolution: ir.Node) -> str:
         return "its parameters are not constant"
     if bias is not None and not constant(bias):
         return "the convolution's bias is not constant"
-    if weight.const_value.dtype.name not in ("FLOAT", "DOUBLE"):
+    if constant_of(weight).dtype.name not in ("FLOAT", "DOUBLE"):
         return "the weight is stored in a narrow type"
     return ""
 
@@ -49,8 +51,8 @@ def _check(node: ir.Node, joined: ir.Node, scale: ir.Value, shift: ir.Value, mea
     if shape is None or joined.attributes.get_int("axis", 0) % len(shape) != _CHANNELS:
         return "the Concat does not join channels"
     for branch in joined.inputs:
-        producer = branch.producer()
-        if producer is None or producer.op_type not in _CONVOLUTIONS:
+        producer = branch.producer() if branch is not None else None
+        if branch is None or producer is None or producer.op_type not in _CONVOLUTIONS:
             return "a branch is not computed by a convolution"
         if why := obstacle(producer):
             return why
@@ -72,10 +74,13 @@ def _split(
 ) -> ir.Value:
     import onnx_ir as ir
 
-    parameters = [value.const_value.numpy() for value in (scale, shift, mean, variance)]
+    parameters = [constant_of(value).numpy() for value in (scale, shift, mean, variance)]
     branches, start = [], 0
-    for branch in joined.inputs:
-        end = start + branch.shape[_CHANNELS]
+    for index in range(len(joined.inputs)):
+        branch = input_of(joined, index)
+        channels = shape_of(branch)[_CHANNELS]
+        assert isinstance(channels, int)
+        end = start + channels
         own = [op.constant(ir.tensor(array[start:end].copy()), "part") for array in parameters]
         branches.append(op.make(node.op_type, (branch, *own), **node.attributes))
         start = end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail_transforms.lowering.schemas import schema_of
 from dovetail_transforms.rewriting import Rewrite
@@ -33,7 +33,7 @@ def _function_of(node: ir.Node, opset: int) -> onnx.FunctionProto | None:
     import onnx
     import onnx_ir as ir
 
-    schema = schema_of(node.op_type, opset)
+    schema: Any = schema_of(node.op_type, opset)  # onnx's stub leaves out what it has of functions
     if versions := schema.function_opset_versions:
         return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(min(versions)))
     versions = schema.context_dependent_function_opset_versions
@@ -50,6 +50,7 @@ def _function_of(node: ir.Node, opset: int) -> onnx.FunctionProto | None:
 def _type_of(value: ir.Value) -> onnx.TypeProto:
     import onnx_ir as ir
 
+    assert value.type is not None
     kind = ir.to_proto(value.type)
     if value.shape is not None:
         ir.serde.serialize_shape_into(kind, value.shape)
@@ -60,13 +61,13 @@ def _expanded(op: Replacement, node: ir.Node, opset: int) -> list[ir.Value | Non
     """Make the nodes of the body. Its constants become initializers, so that the rules for axes and sizes see them."""
     import onnx_ir as ir
 
-    function = _function_of(node, opset)
+    function, schema = _function_of(node, opset), schema_of(node.op_type, opset)
+    assert function is not None and schema is not None
     op.version = next(entry.version for entry in function.opset_import if entry.domain in ("", "ai.onnx"))
     values: dict[str, ir.Value | None] = {"": None}
     values.update(dict.fromkeys(function.input))
     values.update(zip(function.input, node.inputs))
     given = {name: ir.to_proto(attribute) for name, attribute in node.attributes.items()}
-    schema = schema_of(node.op_type, opset)
     for name, described in schema.attributes.items():
         if name not in given and described.default_value.name:
             given[name] = described.default_value
@@ -88,14 +89,14 @@ def _bound_attributes(proto: onnx.NodeProto, given: dict[str, onnx.AttributeProt
     import onnx
     import onnx_ir as ir
 
-    held = {}
+    held: dict[str, ir.Attr] = {}
     for attribute in proto.attribute:
         source = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
         if source is not None:
             bound = onnx.AttributeProto()
             bound.CopyFrom(source)
             bound.name = attribute.name
-            held[attribute.name] = ir.from_proto(bound)
+            held[attribute.name] = ir.serde.deserialize_attribute(bound)
     return held
 
 

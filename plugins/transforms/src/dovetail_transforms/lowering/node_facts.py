@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,18 +44,19 @@ def _constant(value: ir.Value | None, opset: int | None, depth: int) -> np.ndarr
     if node.op_type == "Shape":
         given = extents(node.inputs[0])
         part = slice(attribute(node, "start", 0), attribute(node, "end"))
-        return None if given is None or None in given[part] else _int64(given[part])
+        found = None if given is None else closed(given[part])
+        return None if found is None else _int64(found)
     if not all(map(_small_integers, filter(None, node.inputs))) or len(node.outputs) > 1:
         return None
     inputs = [_constant(one, opset, depth - 1) for one in node.inputs]
-    if any(found is None and one is not None for found, one in zip(inputs, node.inputs)):
+    if any(known is None and one is not None for known, one in zip(inputs, node.inputs)):
         return None
     return _run(node, node.version or opset, inputs)
 
 
 def _small_integers(value: ir.Value) -> bool:
-    known = extents(value)
-    small = known is not None and None not in known and math.prod(known) <= _MOST_ELEMENTS
+    known = closed(extents(value))
+    small = known is not None and math.prod(known) <= _MOST_ELEMENTS
     return small and value.dtype is not None and (value.dtype.is_integer() or value.dtype.name == "BOOL")
 
 
@@ -81,7 +82,8 @@ def _run(node: ir.Node, opset: int | None, inputs: Sequence[np.ndarray | None]) 
     graph.output.add(name="out")
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     try:
-        return ReferenceEvaluator(model).run(None, given)[0]
+        results: Any = ReferenceEvaluator(model).run(None, given)
+        return results[0]
     except Exception:  # whatever the evaluator lacks: then only a run computes the value
         return None
 
@@ -91,14 +93,27 @@ def rank(value: ir.Value | None) -> int | None:
     return None if value is None or value.shape is None else len(value.shape)
 
 
-def extents(value: ir.Value) -> list[int | None] | None:
+def extents(value: ir.Value | None) -> list[int | None] | None:
     """Return the extent of each axis, None where it is open; None if not even the rank is known."""
-    if value.shape is None:
+    if value is None or value.shape is None:
         return None
     return [extent if isinstance(extent, int) else None for extent in value.shape]
 
 
-def attribute(node: ir.Node, name: str, default: object = None) -> object:
+def closed(known: Sequence[int | None] | None) -> list[int] | None:
+    """Return extents if none of them is open; else None."""
+    found = [extent for extent in known or () if extent is not None]
+    return found if known is not None and len(found) == len(known) else None
+
+
+def required_constant(value: ir.Value) -> np.ndarray:
+    """Return the content of a value that was found to be constant."""
+    found = constant(value)
+    assert found is not None, f"'{value.name}' is not constant"
+    return found
+
+
+def attribute(node: ir.Node, name: str, default: Any = None) -> Any:
     """Return the value of an attribute as it is written, or `default`."""
     found = node.attributes.get(name)
     if found is None:
@@ -106,6 +121,6 @@ def attribute(node: ir.Node, name: str, default: object = None) -> object:
     return list(found.value) if isinstance(found.value, (list, tuple)) else found.value
 
 
-def is_float(value: ir.Value) -> bool:
+def is_float(value: ir.Value | None) -> bool:
     """Whether the value holds floats."""
-    return value.dtype is not None and value.dtype.is_floating_point()
+    return value is not None and value.dtype is not None and value.dtype.is_floating_point()

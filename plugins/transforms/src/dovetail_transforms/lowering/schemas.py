@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail_onnx.signatures import find
 from dovetail_onnx.type_check import node_problem
@@ -44,7 +44,7 @@ def write_changed_defaults(node: ir.Node, version: int, before: int) -> None:
     new, old = _signature(node.op_type, version), _signature(node.op_type, before)
     for name, value in new.defaults.items():
         if name not in node.attributes and old.defaults.get(name, value) != value:
-            node.attributes[name] = ir.convenience.convert_attribute(name, value)
+            node.attributes[name] = ir.convenience.convert_attribute(name, cast(Any, value))
 
 
 def why_not_as_written(node: ir.Node, before: int) -> str:
@@ -73,4 +73,6 @@ def why_not_as_written(node: ir.Node, before: int) -> str:
 
 @cache
 def _signature(op_type: str, version: int) -> Signature:
-    return find("", op_type, version)
+    found = find("", op_type, version)
+    assert found is not None, f"there is no {op_type} in opset {version}"
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from typing import Any
 
 ANY = "any"  # an attribute that may be dropped whatever its value is
 
@@ -28,7 +29,7 @@ class Row:
     """
 
     drop: Mapping[str, object] = field(default_factory=dict)
-    values: Mapping[str, Mapping[object, object]] = field(default_factory=dict)
+    values: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     only: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     changed: str = ""
     unless: str = ""

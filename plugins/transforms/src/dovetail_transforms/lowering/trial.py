@@ -99,7 +99,8 @@ def _copied(node: ir.Node, opset: int) -> ir.Node:
     import onnx_ir as ir
 
     values: dict[int, ir.Value] = {}
-    inputs, initializers = [], []
+    inputs: list[ir.Value] = []
+    initializers: list[ir.Value] = []
     for index, value in enumerate(node.inputs):
         if value is None or id(value) in values:
             continue
@@ -109,7 +110,7 @@ def _copied(node: ir.Node, opset: int) -> ir.Node:
         (inputs if tensor is None else initializers).append(copy)
         values[id(value)] = copy
     outputs = [ir.Value(name=value.name, type=value.type, shape=value.shape) for value in node.outputs]
-    copy = ir.Node(
+    made = ir.Node(
         node.domain,
         node.op_type,
         [None if value is None else values[id(value)] for value in node.inputs],
@@ -119,5 +120,5 @@ def _copied(node: ir.Node, opset: int) -> ir.Node:
         name=node.name,
     )
     read = [new for new, old in zip(outputs, node.outputs) if old.uses() or old.is_graph_output()]
-    ir.Graph(inputs, read, nodes=[copy], initializers=initializers, opset_imports={"": opset}, name="trial")
-    return copy
+    ir.Graph(inputs, read, nodes=[made], initializers=initializers, opset_imports={"": opset}, name="trial")
+    return made

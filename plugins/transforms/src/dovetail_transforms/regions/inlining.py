@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.artifacts import FUNCTIONS
+from dovetail.ir.required import input_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -38,8 +39,8 @@ def inline_regions(model: Model) -> None:
 def _inline(graph: ir.Graph, call: ir.Node, function: ir.Function) -> None:
     body = function.graph.clone()
     nodes, outputs = list(body), list(body.outputs)
-    for value, given in zip(body.inputs, call.inputs, strict=True):
-        value.replace_all_uses_with(given)
+    for index, value in enumerate(body.inputs):
+        value.replace_all_uses_with(input_of(call, index))
     body.outputs.clear()
     body.remove(nodes)
     graph.insert_before(call, nodes)

@@ -113,7 +113,7 @@ def ready_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed
     waiting: dict[ir.Node, int] = {}
     ready: dict[str, list[ir.Node]] = {}
     for node, values in reads.items():
-        producers = {value.producer() for value in values} - {None}
+        producers = {producer for value in values if (producer := value.producer()) is not None}
         waiting[node] = len(producers)
         for producer in producers:
             users[producer].append(node)
@@ -138,7 +138,7 @@ def ready_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed
 
 def in_order(units: Groups, reads: Reads) -> bool:
     """Whether every unit stands behind those that it reads from."""
-    home = {node: i for i, unit in enumerate(units) for node in unit}
+    home: dict[ir.Node | None, int] = {node: i for i, unit in enumerate(units) for node in unit}
     return all(
         home.get(value.producer(), 0) <= i for i, unit in enumerate(units) for node in unit for value in reads[node]
     )

@@ -8,6 +8,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
 from dovetail.ir.formats import format_of
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import name_of
 from dovetail.ir.types import dtype_name
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
@@ -113,7 +114,7 @@ class Regions:
         """Let the part read the model's own weights; return those that the model does not have."""
         new = []
         for value in weights:
-            known = self._model.graph.initializers.get(value.name)
+            known = self._model.graph.initializers.get(name_of(value))
             if known is not None and _equal(known.const_value, value.const_value):
                 value.replace_all_uses_with(known)
             else:
@@ -133,13 +134,13 @@ class Regions:
         for value in constants:
             if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
                 self._value_names.discard(value.name)
-                del graph.initializers[value.name]
+                del graph.initializers[name_of(value)]
 
     def _rename(self, nodes: Sequence[ir.Node], weights: Iterable[ir.Value]) -> None:
         """Change names that are taken outside of the region."""
         for node in all_nodes(nodes):
             if node.name in self._node_names:
-                node.name = self._names.fresh(node.name)
+                node.name = self._names.fresh(node.name or "")
             if node.name:
                 self._node_names.add(node.name)
                 self._names.reserve(node.name)
@@ -165,7 +166,7 @@ def _values_of(nodes: Iterable[ir.Node]) -> Iterable[str]:
 
 
 def _values_held(graph: ir.Graph) -> Iterable[str]:
-    return (value.name for value in _held(graph))
+    return map(name_of, _held(graph))
 
 
 def _held(graph: ir.Graph) -> Iterable[ir.Value]:

@@ -97,6 +97,7 @@ def _is_small(tensor: ir.TensorProtocol) -> bool:
 def _type_of(value: ir.Value):
     import onnx_ir as ir
 
+    assert value.type is not None
     found = ir.serde.serialize_type(value.type)
     if value.shape is not None:
         ir.serde.serialize_shape_into(found, value.shape)

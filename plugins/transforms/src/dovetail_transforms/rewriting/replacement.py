@@ -66,7 +66,7 @@ class Replacement:
         import onnx_ir as ir
 
         tensor.name = self._names.fresh(f"{self.node.name or self.node.op_type}_{what}")
-        kind, shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape)
+        kind, shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape.numpy())
         value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
         self.initializers.append(value)
         return value

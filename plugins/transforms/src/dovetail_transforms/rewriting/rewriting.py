@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.gc_pause import gc_paused
 from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.required import graph_of, producer_of
 from dovetail.planning.placement import origin_of, set_origin
 
 from dovetail_transforms.rewriting.node_inference import infer_outputs
@@ -90,7 +91,8 @@ def rewrite_model(model: Model, ctx: Context, rewrites: Iterable[Rewrite], *, ex
     for rewrite in rewrites:
         for op_type in rewrite.root.op_types:
             by_operator.setdefault(op_type, []).append(rewrite)
-    names, widely_read, changed = ctx.analysis(FreshNames, model), set(), False
+    names, changed = ctx.analysis(FreshNames, model), False
+    widely_read: set[int] = set()
 
     def apply_first(node: ir.Node) -> Sequence[ir.Node] | None:
         for rewrite in by_operator.get(node.op_type, ()):
@@ -174,7 +176,7 @@ def _obstacle(node: ir.Node, values: Sequence[ir.Value | None], op: Replacement)
 
 def _splice(found: Match, values: Sequence[ir.Value | None], op: Replacement, names: FreshNames) -> None:
     """Put the new nodes in place of the matched ones."""
-    node, graph = op.node, op.node.graph
+    node, graph = op.node, graph_of(op.node)
     origin = tuple(source for matched in reversed(found.nodes) for source in origin_of(matched))
     made = {id(output) for new in op.nodes for output in new.outputs}
     held: set[str | None] = set()
@@ -183,12 +185,12 @@ def _splice(found: Match, values: Sequence[ir.Value | None], op: Replacement, na
         held.add(new.name)
     name = None if node.name in held else node.name
     for result, value in zip(node.outputs, values):
-        if id(value) in made:
+        if value is not None and id(value) in made:
             value.name, result.name = result.name, None  # its node will be gone, and gives the name up
             value.type = value.type if result.type is None else result.type
             value.shape = value.shape if result.shape is None else result.shape
             value.meta.update(result.meta)
-            producer = value.producer()
+            producer = producer_of(value)
             producer.name, name = producer.name or name, None
     for new in op.nodes:
         new.meta.update(node.meta)

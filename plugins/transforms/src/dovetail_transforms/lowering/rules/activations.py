@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import dtype_of
+
 from dovetail_transforms.lowering.node_facts import attribute, constant, is_float
 from dovetail_transforms.rewriting import Rewrite
 
@@ -20,7 +22,7 @@ def scalar(op: Replacement, number: float, like: ir.Value, what: str) -> ir.Valu
     import numpy as np
     import onnx_ir as ir
 
-    return op.constant(ir.tensor(np.array(number, like.dtype.numpy()), dtype=like.dtype), what)
+    return op.constant(ir.tensor(np.array(number, dtype_of(like).numpy()), dtype=like.dtype), what)
 
 
 def _gelu(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
@@ -38,7 +40,7 @@ def _typed(x: ir.Value) -> str:
 
 
 def _cast_like(op: Replacement, x: ir.Value, like: ir.Value) -> ir.Value:
-    return op.Cast(x, to=int(like.dtype))
+    return op.Cast(x, to=int(dtype_of(like)))
 
 
 def _cast_like_check(like: ir.Value) -> str:
@@ -50,8 +52,8 @@ def _pow_check(x: ir.Value, y: ir.Value) -> str:
 
     if not is_float(x):
         return "its base is an integer"
-    known, wanted = constant(y), x.dtype.numpy()
-    exact = np.can_cast(y.dtype.numpy(), wanted) if known is None else np.array_equal(_cast(known, wanted), known)
+    known, wanted = constant(y), dtype_of(x).numpy()
+    exact = np.can_cast(dtype_of(y).numpy(), wanted) if known is None else np.array_equal(_cast(known, wanted), known)
     return "" if exact else f"its exponent ('{y.name}') may not be exact in the type of the base"
 
 
@@ -67,8 +69,8 @@ def _pow(op: Replacement, x: ir.Value, y: ir.Value) -> ir.Value:
 
     known = constant(y)
     if known is None:
-        return op.Pow(x, op.Cast(y, to=int(x.dtype)))
-    return op.Pow(x, op.constant(ir.tensor(_cast(known, x.dtype.numpy()), dtype=x.dtype), "exponent"))
+        return op.Pow(x, op.Cast(y, to=int(dtype_of(x))))
+    return op.Pow(x, op.constant(ir.tensor(_cast(known, dtype_of(x).numpy()), dtype=x.dtype), "exponent"))
 
 
 def _dropout_check(training: ir.Value | None) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_transforms.lowering.node_facts import attribute, constant, rank
+from dovetail.ir.required import shape_of
+
+from dovetail_transforms.lowering.node_facts import attribute, constant, rank, required_constant
 from dovetail_transforms.rewriting import Rewrite
 
 if TYPE_CHECKING:
@@ -58,8 +60,8 @@ def _dft_check(data: ir.Value, axis: ir.Value | None) -> str:
 
 
 def _dft_axis(op: Replacement, node: ir.Node, data: ir.Value, length: ir.Value | None, axis: ir.Value | None):
-    chosen = -2 if axis is None else int(constant(axis))
-    return op.like(node, data, length, axis=chosen % rank(data))
+    chosen = -2 if axis is None else int(required_constant(axis))
+    return op.like(node, data, length, axis=chosen % len(shape_of(data)))
 
 
 RULES = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import input_of
+
 from dovetail_transforms.lowering.node_facts import UNRELATED
 from dovetail_transforms.lowering.rules.activations import scalar
 from dovetail_transforms.rewriting import Rewrite
@@ -24,7 +26,7 @@ def _smaller(op: Replacement, one: ir.Value, other: ir.Value) -> ir.Value:
 
 
 def _integers(node: ir.Node) -> str:
-    first = node.inputs[0]
+    first = input_of(node, 0)
     # Of floats, NaNs would be lost.
     return "" if first.dtype is not None and first.dtype.is_integer() else UNRELATED
 
@@ -38,7 +40,7 @@ def _min(op: Replacement, node: ir.Node) -> ir.Value:
 
 
 def _folded(op: Replacement, node: ir.Node, choose) -> ir.Value:
-    first, *rest = node.inputs
+    first, *rest = [value for value in node.inputs if value is not None]
     return reduce(lambda one, other: choose(op, one, other), rest, first) if rest else op.Identity(first)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import dtype_of, input_of, shape_of
+
 from dovetail_transforms.lowering.node_facts import attribute, extents, rank
 from dovetail_transforms.lowering.rules.activations import scalar
 from dovetail_transforms.rewriting import Rewrite
@@ -23,9 +25,10 @@ _FLOAT = 1  # the default of stash_type
 def _trailing_axes(node: ir.Node, x: ir.Value) -> list[int] | None:
     """Return the axes from `axis` on, counted from the end; None if that needs a rank that is unknown."""
     axis = attribute(node, "axis", -1)
-    if axis >= 0 and rank(x) is None:
-        return None
-    return list(range(axis - rank(x) if axis >= 0 else axis, 0))
+    known = rank(x)
+    if axis < 0:
+        return list(range(axis, 0))
+    return None if known is None else list(range(axis - known, 0))
 
 
 def _known_axes(node: ir.Node, x: ir.Value) -> str:
@@ -36,7 +39,8 @@ def _known_axes(node: ir.Node, x: ir.Value) -> str:
 
 def _mean(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
     """Make a mean over the axes of `node`, which are an attribute up to opset 17 and an input from then on."""
-    axes = _trailing_axes(node, node.inputs[0])
+    axes = _trailing_axes(node, input_of(node, 0))
+    assert axes is not None, "the check of the rule asks for them"
     if op.version < 18:
         return op.ReduceMean(x, axes=axes, keepdims=1)
     return op.ReduceMean(x, _integers(op, axes, "axes"), keepdims=1)
@@ -65,7 +69,7 @@ def _layer_normalization(op: Replacement, node: ir.Node, x: ir.Value, scale: ir.
     epsilon = scalar(op, attribute(node, "epsilon", 1e-5), inside, "epsilon")
     inverse = op.Reciprocal(op.Sqrt(op.Add(variance, epsilon)))
     normal = op.Mul(centred, inverse)
-    normal = normal if inside is x else op.Cast(normal, to=int(x.dtype))
+    normal = normal if inside is x else op.Cast(normal, to=int(dtype_of(x)))
     scaled = op.Mul(normal, scale)
     return scaled if bias is None else op.Add(scaled, bias), mean, inverse
 
@@ -75,7 +79,7 @@ def _rms_normalization(op: Replacement, node: ir.Node, x: ir.Value, scale: ir.Va
     epsilon = scalar(op, attribute(node, "epsilon", 1e-5), inside, "epsilon")
     root = op.Sqrt(op.Add(_mean(op, node, op.Mul(inside, inside)), epsilon))
     normal = op.Div(inside, root)
-    return op.Mul(normal if inside.dtype == scale.dtype else op.Cast(normal, to=int(scale.dtype)), scale)
+    return op.Mul(normal if inside.dtype == scale.dtype else op.Cast(normal, to=int(dtype_of(scale))), scale)
 
 
 def _known_channels(x: ir.Value, scale: ir.Value) -> str:
@@ -102,14 +106,14 @@ def _group_normalization_per_channel(
     import onnx_ir as ir
 
     inside = _cast(op, x, attribute(node, "stash_type", _FLOAT))
-    dtype, groups = inside.dtype, attribute(node, "num_groups")
+    dtype, groups = dtype_of(inside), attribute(node, "num_groups")
     ones, zeros = (
         op.constant(ir.tensor(np.full(groups, number, dtype.numpy()), dtype=dtype), what)
         for number, what in ((1, "ones"), (0, "zeros"))
     )
     normal = op.InstanceNormalization(_grouped(op, node, inside), ones, zeros, epsilon=attribute(node, "epsilon", 1e-5))
-    normal = normal if inside is x else op.Cast(normal, to=int(x.dtype))
-    channels = op.Reshape(normal, _integers(op, [0, extents(scale)[0], -1], "channels"))
+    normal = normal if inside is x else op.Cast(normal, to=int(dtype_of(x)))
+    channels = op.Reshape(normal, _integers(op, [0, shape_of(scale).numpy()[0], -1], "channels"))
     column = _integers(op, [-1, 1], "column")
     result = op.Add(op.Mul(channels, op.Reshape(scale, column)), op.Reshape(bias, column))
     return op.Reshape(result, op.Shape(x))

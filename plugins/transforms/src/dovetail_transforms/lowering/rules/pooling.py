@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_transforms.lowering.node_facts import attribute, extents
+from dovetail_transforms.lowering.node_facts import attribute, closed, extents
 from dovetail_transforms.rewriting import Rewrite
 
 if TYPE_CHECKING:
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 def _explicit_ends(node: ir.Node, x: ir.Value) -> list[int] | None:
     """Return the paddings at the ends that give the same windows without `ceil_mode`; None if an extent is open."""
     kernel = attribute(node, "kernel_shape")
-    ones, known = [1] * len(kernel), extents(x)
-    if known is None or None in known[2:]:
+    ones, known = [1] * len(kernel), closed((extents(x) or [None] * 3)[2:])
+    if known is None:
         return None
     pads = attribute(node, "pads", [0] * 2 * len(kernel))
     strides, dilations = attribute(node, "strides", ones), attribute(node, "dilations", ones)
     ends = []
-    for axis, (extent, size, stride, dilation) in enumerate(zip(known[2:], kernel, strides, dilations)):
+    for axis, (extent, size, stride, dilation) in enumerate(zip(known, kernel, strides, dilations)):
         before, after, covered = pads[axis], pads[axis + len(kernel)], (size - 1) * dilation + 1
         windows = -(-(extent + before + after - covered) // stride) + 1
         if (windows - 1) * stride >= extent + before:
@@ -44,7 +44,7 @@ def _check(node: ir.Node, x: ir.Value) -> str:
 
 
 def _explicit_windows(op: Replacement, node: ir.Node, x: ir.Value):
-    ends = _explicit_ends(node, x)
+    ends = _explicit_ends(node, x) or []
     starts = attribute(node, "pads", [0] * 2 * len(ends))[: len(ends)]
     return op.like(node, x, pads=[*starts, *ends], ceil_mode=None)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_transforms.lowering.node_facts import UNRELATED, attribute, constant, extents
+from dovetail.ir.required import dtype_of, shape_of
+
+from dovetail_transforms.lowering.node_facts import UNRELATED, attribute, constant, extents, required_constant
 from dovetail_transforms.rewriting import Rewrite
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def _scalars(op: Replacement, node: ir.Node, x: ir.Value, scale: ir.Value, zero:
     import onnx_ir as ir
 
     def scalar(value: ir.Value, what: str) -> ir.Value:
-        return op.constant(ir.tensor(constant(value).reshape(()), dtype=value.dtype), what)
+        return op.constant(ir.tensor(required_constant(value).reshape(()), dtype=value.dtype), what)
 
     return op.like(node, x, scalar(scale, "scale"), *([] if zero is None else [scalar(zero, "zero_point")]))
 
@@ -42,7 +44,7 @@ def _zero_point_check(node: ir.Node, scale: ir.Value, zero: ir.Value | None) -> 
         known = extents(scale)
         return "" if known is not None and None not in known else "the shape of its scale is open"
     wanted = attribute(node, "output_dtype", 0)
-    return "" if int(zero.dtype) == wanted else UNRELATED
+    return "" if int(dtype_of(zero)) == wanted else UNRELATED
 
 
 def _zero_point(op: Replacement, node: ir.Node, x: ir.Value, scale: ir.Value, zero: ir.Value | None) -> ir.Value:
@@ -51,7 +53,7 @@ def _zero_point(op: Replacement, node: ir.Node, x: ir.Value, scale: ir.Value, ze
 
     if zero is None:
         dtype = ir.DataType(attribute(node, "output_dtype"))
-        zeros = np.zeros(extents(scale), dtype.numpy())
+        zeros = np.zeros(shape_of(scale).numpy(), dtype.numpy())
         zero = op.constant(ir.tensor(zeros, dtype=dtype), "zero_point")
     return op.like(node, x, scale, zero, output_dtype=None, block_size=None)
 

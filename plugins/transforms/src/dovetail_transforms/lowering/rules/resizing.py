@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_transforms.lowering.node_facts import UNRELATED, attribute, constant, extents, rank
+from dovetail.ir.required import shape_of
+
+from dovetail_transforms.lowering.node_facts import (
+    UNRELATED,
+    attribute,
+    closed,
+    constant,
+    extents,
+    rank,
+    required_constant,
+)
 from dovetail_transforms.rewriting import Rewrite
 
 if TYPE_CHECKING:
@@ -45,15 +55,16 @@ def _resize_axes(
     op: Replacement, node: ir.Node, x: ir.Value, roi: ir.Value | None, scales: ir.Value | None, sizes: ir.Value | None
 ) -> ir.Value:
     """Make scales, sizes and regions of all axes."""
-    axes, every = [axis % rank(x) for axis in attribute(node, "axes")], rank(x)
+    every = len(shape_of(x))
+    axes = [axis % every for axis in attribute(node, "axes")]
     if roi is not None:
         starts_and_ends = [*axes, *(axis + every for axis in axes)]
         roi = _widened(op, roi, starts_and_ends, _numbers(op, [0.0] * every + [1.0] * every, "roi_of_all"), 2 * every)
     if scales is not None:
         scales = _widened(op, scales, axes, _numbers(op, [1.0] * every, "scales_of_all"), every)
     if sizes is not None:
-        known = extents(x)
-        rest = op.Shape(x) if None in known else _numbers(op, known, "extents")
+        known = closed(extents(x))
+        rest = op.Shape(x) if known is None else _numbers(op, known, "extents")
         sizes = _widened(op, sizes, axes, rest, every)
     return op.like(node, x, roi, scales, *([] if sizes is None else [sizes]), axes=None)
 
@@ -95,8 +106,8 @@ def _pad_axes(
     op: Replacement, node: ir.Node, data: ir.Value, pads: ir.Value, value: ir.Value | None, axes: ir.Value | None
 ) -> ir.Value:
     """Make paddings of all axes."""
-    every = rank(data)
-    listed = list(range(every)) if axes is None else [int(axis) % every for axis in constant(axes)]
+    every = len(shape_of(data))
+    listed = list(range(every)) if axes is None else [int(axis) % every for axis in required_constant(axes)]
     places = [*listed, *(axis + every for axis in listed)]
     wide = _widened(op, pads, places, _numbers(op, [0] * 2 * every, "no_pads"), 2 * every)
     return op.like(node, data, wide, *([] if value is None else [value]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import dtype_of, input_of
+
 from dovetail_transforms.lowering.node_facts import UNRELATED, attribute
 from dovetail_transforms.rewriting import Rewrite
 
@@ -41,7 +43,7 @@ def _last_index(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
 
 
 def _narrow(node: ir.Node) -> str:
-    dtype = node.inputs[0].dtype
+    dtype = input_of(node, 0).dtype
     return "" if dtype is not None and dtype.name in _NARROW else UNRELATED
 
 
@@ -49,7 +51,7 @@ def _pooled(op: Replacement, node: ir.Node, x: ir.Value) -> list[ir.Value]:
     """Select among the same elements in a type that holds all of them."""
     made = op.like(node, op.Cast(x, to=_FLOAT))
     first, *others = [made] if len(node.outputs) == 1 else made
-    return [op.Cast(first, to=int(x.dtype)), *others]
+    return [op.Cast(first, to=int(dtype_of(x))), *others]
 
 
 def _reduced(op: Replacement, node: ir.Node, x: ir.Value, axes: ir.Value | None) -> ir.Value:
@@ -57,13 +59,14 @@ def _reduced(op: Replacement, node: ir.Node, x: ir.Value, axes: ir.Value | None)
     import numpy as np
     import onnx_ir as ir
 
-    dtype = x.dtype.numpy()
-    lowest, highest = (0, 1) if x.dtype.name == "BOOL" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    kind = dtype_of(x)
+    dtype = kind.numpy()
+    lowest, highest = (0, 1) if kind.name == "BOOL" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     made = op.like(node, op.Cast(x, to=_INT32), *([] if axes is None else [axes]))
     largest = node.op_type == "ReduceMax"
     bound = op.constant(ir.tensor(np.array(lowest if largest else highest, np.int32)), "bound")
     inside = op.Greater(made, bound) if largest else op.Less(made, bound)
-    return op.Cast(op.Where(inside, made, bound), to=int(x.dtype))
+    return op.Cast(op.Where(inside, made, bound), to=int(kind))
 
 
 RULES = (

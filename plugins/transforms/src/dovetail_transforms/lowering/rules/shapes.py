@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dovetail_transforms.lowering.node_facts import attribute, constant, extents
+from dovetail_transforms.lowering.node_facts import attribute, closed, constant, extents
 from dovetail_transforms.lowering.rules.activations import scalar
 from dovetail_transforms.rewriting import Rewrite
 
@@ -53,9 +53,9 @@ def _constant_mask(op: Replacement, node: ir.Node, x: ir.Value, k: ir.Value | No
     import numpy as np
     import onnx_ir as ir
 
-    last = (extents(x) or [None])[-2:]
+    last = closed((extents(x) or [None])[-2:])
     offset = 0 if k is None else constant(k)
-    if None in last or offset is None or math.prod(last) > _LARGEST_MASK:
+    if last is None or offset is None or math.prod(last) > _LARGEST_MASK:
         return None
     triangle = np.triu if attribute(node, "upper", 1) else np.tril
     return op.constant(ir.tensor(triangle(np.ones(last, bool), int(offset))), "mask")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.ir.required import shape_of
+
 from dovetail_transforms.lowering.node_facts import attribute, rank
 from dovetail_transforms.rewriting import Rewrite
 
@@ -22,7 +24,7 @@ def _known_rank(x: ir.Value) -> str:
 
 
 def _axis_to_the_end(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
-    last = rank(x) - 1
+    last = len(shape_of(x)) - 1
     axis = attribute(node, "axis", -1) % (last + 1)
     order = list(range(last + 1))
     order[axis], order[last] = last, axis  # an exchange is its own inverse

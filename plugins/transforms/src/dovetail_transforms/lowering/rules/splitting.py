@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_transforms.lowering.node_facts import attribute, constant, extents
+from dovetail_transforms.lowering.node_facts import attribute, constant, extents, required_constant
 from dovetail_transforms.rewriting import Rewrite
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def _constant_sizes(sizes: ir.Value | None) -> str:
 
 
 def _split_to_attribute(op: Replacement, node: ir.Node, data: ir.Value, sizes: ir.Value | None):
-    return op.like(node, data, split=None if sizes is None else constant(sizes).tolist())
+    return op.like(node, data, split=None if sizes is None else required_constant(sizes).tolist())
 
 
 def _parts(node: ir.Node, data: ir.Value) -> list[int] | None:
