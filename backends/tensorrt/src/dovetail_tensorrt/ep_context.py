@@ -52,7 +52,7 @@ class EPContext(Emitter):
 
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write the model; nothing, where no engine was built."""
-        root = cast("ArtifactFolder", cast("Context", region.context).artifacts).root / region.backend.name
+        root = cast("ArtifactFolder", cast("Context", region.context).outcome.artifacts).root / region.backend.name
         found = [one for one in annotated_regions(region.model.graph) if one.backend == region.backend.name]
         engines = {one.index: root / f"region_{one.index}" for one in found}
         engines = {index: path for index, path in engines.items() if (path / DESCRIPTION).is_file()}
